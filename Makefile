@@ -83,6 +83,7 @@ test: deps-test
 	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_SQLITE_TOOLS=$(SQLITE_TOOLS) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
 		$(CARGO) test --locked --workspace --no-fail-fast
+	$(CARGO) test --locked -p strongroom-testing --features count-often --test simulation -- guard_ freshness_ power_cuts
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory test-python
 	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 use strongroom_format::code;
-use strongroom_format::header::ObjectKind;
+use strongroom_format::header::{ObjectKind, SEALS_LIMIT};
 use strongroom_format::hex::hex;
 use strongroom_keyring::{KeySource, Keyring};
 use strongroom_sqlite::ops::{self, Freshness, RekeyReport, Report, UnitKind, VerifyReport};
@@ -15,7 +15,7 @@ use strongroom_sqlite::{Cipher, OpenOptions};
 use crate::Context;
 use crate::failure::{Failure, code_text};
 use crate::progress::Progress;
-use crate::verify::{BadUnit, Checked, Verified};
+use crate::verify::{BadUnit, Checked, Seals, Verified};
 
 /// URI parameters that name a key.
 const KEY_PARAMETERS: [&str; 4] = ["key_id=", "key_env=", "key_file=", "key_command="];
@@ -198,6 +198,10 @@ fn verified(path: &Path, report: VerifyReport) -> Verified {
     Verified {
         freshness: freshness_name(report.freshness),
         root,
+        seals: report.seals.map(|seals| Seals {
+            seals,
+            seals_limit: SEALS_LIMIT,
+        }),
         path: path.display().to_string(),
         kind: ObjectKind::Sqlite.name(),
         ok: report.bad.is_empty(),

@@ -156,6 +156,9 @@ fn run(cli: Cli) -> ExitCode {
     if strongroom_keyring::take_older_keyring_warning() {
         failure::warn(&code::KEYRING_OLDER_USED, "");
     }
+    if let Some((code, detail)) = strongroom_sqlite::take_seals_warning() {
+        failure::warn(code, &detail);
+    }
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(json),

@@ -54,6 +54,9 @@ pub(crate) struct Verified {
     /// The root of its pages, when freshness holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) root: Option<String>,
+    /// Of a database that is sealed with AES-256-GCM and has a valid anchor.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) seals: Option<Seals>,
     /// What was checked, and how many of it were good.
     pub(crate) checked: Vec<Checked>,
     pub(crate) bad: Vec<BadUnit>,
@@ -62,6 +65,15 @@ pub(crate) struct Verified {
     pub(crate) notes: Vec<String>,
     pub(crate) not_checked: Vec<String>,
     pub(crate) error: Option<ErrorJson>,
+}
+
+/// How much was sealed under the data key of a database.
+#[derive(Serialize)]
+pub(crate) struct Seals {
+    /// An estimate of the pages that were sealed.
+    pub(crate) seals: u64,
+    /// How many pages one data key may seal.
+    pub(crate) seals_limit: u64,
 }
 
 /// One sort of unit.
@@ -182,6 +194,7 @@ fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
         rekey_under_way: false,
         freshness: None,
         root: None,
+        seals: None,
         checked,
         bad: Vec::new(),
         notes: Vec::new(),
@@ -203,6 +216,11 @@ fn text(report: &Verified) -> String {
     }
     if let Some(root) = &report.root {
         out.push_str(&format!("  root: {root}\n"));
+    }
+    if let Some(Seals { seals, seals_limit }) =
+        report.seals.as_ref().filter(|seals| seals.seals > 0)
+    {
+        out.push_str(&format!("  seals: about {seals} of {seals_limit}\n"));
     }
     for bad in &report.bad {
         let BadUnit {

@@ -284,3 +284,83 @@ fn what_is_not_a_regular_file_is_refused_without_waiting() {
     place.run(&["inspect", "."]).failed(5, "SR-5001");
     place.run(&["inspect", "/dev/zero"]).failed(5, "SR-5001");
 }
+
+/// A data key that has sealed much: `inspect` and `verify` have the number, and whoever opens the database is told.
+#[test]
+fn a_data_key_that_has_sealed_much_is_told_of() {
+    let place = Place::new();
+    place.plain_database("plain.db", 300);
+    place.write("key", "11".repeat(32).as_bytes());
+    let key = ["--key-file", "key"];
+    let encrypt = ["sqlite", "encrypt", "plain.db", "sealed.db"];
+    place.run(&[&encrypt[..], &key].concat()).succeeded();
+    let verify = [&["verify", "sealed.db", "--json"][..], &key].concat();
+    let count = [
+        &["sqlite", "shell", "sealed.db"][..],
+        &key,
+        &["-c", "SELECT seals FROM strongroom_databases()"],
+    ];
+    let run = place.run(&verify);
+    assert!(!run.err.contains("SR-601"), "{}", run.err);
+    assert_eq!(run.json()["seals_limit"], 1_u64 << 32);
+    for (seals, code) in [(1 << 30, "SR-6012"), ((1 << 32) + (1 << 16), "SR-6013")] {
+        let seals: u64 = seals;
+        has_sealed(&place, seals);
+        let run = place.run(&verify);
+        assert!(
+            run.err.contains(&format!("warning[{code}]: ")),
+            "{}",
+            run.err
+        );
+        let report = run.json();
+        assert_eq!(
+            (&report["ok"], &report["seals"]),
+            (&true.into(), &seals.into())
+        );
+        let text = place.run(&[&["verify", "sealed.db"][..], &key].concat());
+        assert!(
+            text.succeeded()
+                .contains(&format!("  seals: about {seals} of 4294967296\n"))
+        );
+        let inspected = place.run(&["inspect", "sealed.db", "--json"]).json();
+        assert_eq!(inspected["header"]["anchors"][0]["seals"], seals);
+        let text = place.run(&["inspect", "sealed.db"]).succeeded();
+        assert!(
+            text.contains(&format!(", about {seals} of 4294967296 seals\n")),
+            "{text}"
+        );
+        let run = place.run(&count.concat());
+        assert!(
+            run.err.contains(&format!("warning[{code}]: ")),
+            "{}",
+            run.err
+        );
+        assert!(run.succeeded().contains(&seals.to_string()));
+    }
+    // A new data key has sealed next to nothing, and nobody is told of the one before.
+    let run = place.run(&[&["sqlite", "rekey", "sealed.db"][..], &key].concat());
+    assert!(!run.err.contains("SR-601"), "{}", run.err);
+    run.succeeded();
+    let run = place.run(&verify);
+    assert!(!run.err.contains("SR-601"), "{}", run.err);
+    assert!(run.json()["seals"].as_u64().unwrap() < 1 << 20);
+}
+
+/// Writes into both anchors of `sealed.db`, whose raw key is 32 bytes of 0x11, that so many pages were sealed.
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+fn has_sealed(place: &Place, seals: u64) {
+    use strongroom_format::header::{Anchor, ObjectKind};
+    use strongroom_keyring::{Object, Opener};
+    let key = strongroom_crypto::SecretKey::take(&mut [0x11; 32]).unwrap();
+    let mut bytes = place.read("sealed.db");
+    let object = Object::open(&bytes, ObjectKind::Sqlite, &Opener::raw(key)).unwrap();
+    let old = object.anchor(&bytes).unwrap();
+    for sequence in [old.sequence + 1, old.sequence + 2] {
+        let anchor = object
+            .seal_anchor(sequence, old.wal_generation, seals)
+            .unwrap();
+        let at = Anchor::offset(sequence);
+        bytes[at..at + 512].copy_from_slice(&anchor.to_bytes());
+    }
+    place.write("sealed.db", &bytes);
+}

@@ -256,6 +256,8 @@ fn verify_finds_a_sealed_database_authentic() {
         "ok",
         "path",
         "rekey_under_way",
+        "seals",
+        "seals_limit",
     ];
     assert_eq!(members(&report), shape);
     assert_eq!(

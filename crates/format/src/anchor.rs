@@ -5,6 +5,14 @@
 use crate::header::{anchor_layout, header_layout};
 use crate::layout::{array, put, u32_at, u64_at, zero_at};
 
+/// How many seals one nonce with two zero bytes at its beginning stands for: one nonce in so many
+/// begins like that.
+pub const SEALS_STEP: u64 = 1 << 16;
+/// How many pages one data key may seal under random nonces (NIST SP 800-38D, section 8.3).
+pub const SEALS_LIMIT: u64 = 1 << 32;
+/// From how many seals on whoever opens a database is warned.
+pub const SEALS_WARN: u64 = SEALS_LIMIT / 4;
+
 /// The changing state kept beside the header, in two alternating sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
@@ -16,6 +24,8 @@ pub struct Anchor {
     pub wal_generation: [u8; 16],
     /// Of a database that keeps freshness: its state, sealed ([`crate::freshness`]). Else zero.
     pub freshness: [u8; anchor_layout::FRESHNESS.len],
+    /// An estimate of how many pages were sealed under the data key of `epoch` ([`SEALS_STEP`]).
+    pub seals: u64,
     /// HMAC-SHA256 over the anchor's first 480 bytes.
     pub mac: [u8; 32],
 }
@@ -31,6 +41,7 @@ impl Anchor {
             epoch: u32_at(sector, at::EPOCH)?,
             wal_generation: array(sector, at::WAL_GENERATION)?,
             freshness: array(sector, at::FRESHNESS)?,
+            seals: u64_at(sector, at::SEALS)?,
             mac: array(sector, at::MAC)?,
         };
         (canonical && anchor.sequence > 0).then_some(anchor)
@@ -46,10 +57,18 @@ impl Anchor {
             put(&mut out, at::EPOCH, &self.epoch.to_le_bytes()),
             put(&mut out, at::WAL_GENERATION, &self.wal_generation),
             put(&mut out, at::FRESHNESS, &self.freshness),
+            put(&mut out, at::SEALS, &self.seals.to_le_bytes()),
             put(&mut out, at::MAC, &self.mac),
         ];
         assert!(done.iter().all(Option::is_some), "anchor layout");
         out
+    }
+
+    /// The estimate of the seals under the data key of `epoch`: an anchor of another epoch says
+    /// nothing about it.
+    #[must_use]
+    pub const fn seals_under(&self, epoch: u32) -> u64 {
+        if self.epoch == epoch { self.seals } else { 0 }
     }
 
     /// Offset, within the header, of the sector that an anchor of this sequence is written to.

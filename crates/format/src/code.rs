@@ -215,6 +215,8 @@ codes! {
     URI = 6009, Usage, "a URI parameter is not valid", "see docs/reference/sqlite.md for the parameters";
     BUSY = 6010, Io, "the database is in use by another connection", "close it there, or try again";
     REKEY_NEEDED = 6011, Refused, "a rekey of this database was begun and not finished", "finish it with `strongroom sqlite rekey`";
+    SEALS_MANY = 6012, Warning, "the data key of a database has sealed a quarter or more of the pages that it may", "give it a new data key with `strongroom sqlite rekey` before it has sealed them all";
+    SEALS_PASSED = 6013, Warning, "the data key of a database has sealed more pages than it may", "give it a new data key with `strongroom sqlite rekey`; nothing is refused until then";
     OWNER_WAY = 6020, Refused, "root was pointed at something that another user could exchange for something else", "run the command as the user who owns it (runuser -u USER -- strongroom ...), or let every directory on the way belong to root or to that user, writable by nobody else";
     OWNER_ACT = 6021, Refused, "root cannot act as the owner of what it was pointed at", "run the command as that user: runuser -u USER -- strongroom ..., or setpriv --reuid where the user has no name";
     KEY_COMMAND_FOREIGN = 6022, Refused, "a key command is named in a file that belongs to another user, or that others may write to", "run the command as the owner of that file, and make the file writable by its owner alone";

@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::FORMAT_VERSION;
-pub use crate::anchor::Anchor;
+pub use crate::anchor::{Anchor, SEALS_LIMIT, SEALS_STEP, SEALS_WARN};
 use crate::layout::{array, bytes, is_zero, layout, put, u16_at, u32_at, u64_at, zero_at};
 use crate::slot::Slot;
 
@@ -81,7 +81,8 @@ layout! {
         RESERVED_A @ 12, 4;
         WAL_GENERATION @ 16, 16;
         FRESHNESS @ 32, 168;
-        RESERVED_B @ 200, 280;
+        SEALS @ 200, 8;
+        RESERVED_B @ 208, 272;
         MAC @ 480, 32;
     }
 }

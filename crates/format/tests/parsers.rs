@@ -113,6 +113,7 @@ fn header_survives_every_change() {
         epoch: 1,
         wal_generation: [3; 16],
         freshness: [5; 168],
+        seals: 6 << 16,
         mac: [4; 32],
     };
     for_every_change(&anchor.to_bytes(), fuzz::header);

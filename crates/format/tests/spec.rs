@@ -9,6 +9,8 @@
     reason = "a test that cannot read the tree has failed"
 )]
 
+#[path = "spec/duckdb_constants.rs"]
+mod duckdb_constants;
 #[path = "spec/labels.rs"]
 mod labels;
 
@@ -165,6 +167,9 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("PAGE_RESERVE", sqlite::PAGE_RESERVE.to_string()),
         ("PROLOGUE_LEN", long(sqlite::PROLOGUE_LEN)),
         ("SEAL_OVERHEAD", number(sqlite::SEAL_OVERHEAD)),
+        ("SEALS_LIMIT", long(header::SEALS_LIMIT)),
+        ("SEALS_STEP", long(header::SEALS_STEP)),
+        ("SEALS_WARN", long(header::SEALS_WARN)),
         ("SLOTS_MAX", number(header::SLOTS_MAX)),
         ("WAL_FRAMES", long(sqlite::WAL_FRAMES)),
         ("WAL_FRAME_HEADER", number(sqlite::WAL_FRAME_HEADER)),
@@ -179,7 +184,7 @@ fn constants() -> BTreeMap<&'static str, String> {
     constants.extend(channel_constants());
     constants.extend(manifest_constants());
     constants.extend(backup_constants());
-    constants.extend(duckdb_constants());
+    constants.extend(duckdb_constants::constants());
     constants
 }
 
@@ -204,29 +209,6 @@ fn instance_constants() -> BTreeMap<&'static str, String> {
         ("STREAM_MAGIC", spaced_hex(&stream::STREAM_MAGIC)),
         ("STREAM_PREFIX", number(stream::STREAM_PREFIX)),
         ("XTS_UNIT", number(postgres::XTS_UNIT)),
-    ])
-}
-
-/// Those of DuckDB's databases.
-fn duckdb_constants() -> BTreeMap<&'static str, String> {
-    let number = |value: usize| value.to_string();
-    BTreeMap::from([
-        ("DUCKDB_BLOCKS_AT", duckdb::DUCKDB_BLOCKS_AT.to_string()),
-        ("DUCKDB_BLOCK_MAX", duckdb::DUCKDB_BLOCK_MAX.to_string()),
-        ("DUCKDB_BLOCK_MIN", duckdb::DUCKDB_BLOCK_MIN.to_string()),
-        ("DUCKDB_CANARY", spaced_hex(&duckdb::DUCKDB_CANARY)),
-        ("DUCKDB_HEADER_LEN", number(duckdb::DUCKDB_HEADER_LEN)),
-        ("DUCKDB_MAGIC", spaced_hex(&duckdb::DUCKDB_MAGIC)),
-        ("DUCKDB_UNDO_AT", duckdb::DUCKDB_UNDO_AT.to_string()),
-        (
-            "DUCKDB_UNDO_SLOTS_AT",
-            duckdb::DUCKDB_UNDO_SLOTS_AT.to_string(),
-        ),
-        ("DUCKDB_UNDO_UNITS", number(duckdb::DUCKDB_UNDO_UNITS)),
-        ("DUCKDB_UNIT_CLEAR", number(duckdb::DUCKDB_UNIT_CLEAR)),
-        ("DUCKDB_UNIT_OVERHEAD", number(duckdb::DUCKDB_UNIT_OVERHEAD)),
-        ("REKEY_MAGIC", spaced_hex(&duckdb::REKEY_MAGIC)),
-        ("REKEY_VERSION", duckdb::REKEY_VERSION.to_string()),
     ])
 }
 

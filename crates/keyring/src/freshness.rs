@@ -38,6 +38,7 @@ impl Object {
         sequence: u64,
         wal_generation: [u8; 16],
         state: &FreshState,
+        seals: u64,
     ) -> Result<Anchor, Error> {
         let nonce = nonce12()?;
         let mut plain = state.to_bytes();
@@ -51,7 +52,7 @@ impl Object {
             put(&mut field, freshness_layout::TAG, &tag),
         ];
         assert!(done.iter().all(Option::is_some), "freshness layout");
-        self.finished_anchor(sequence, wal_generation, field)
+        self.finished_anchor(sequence, wal_generation, field, seals)
     }
 
     /// What a valid anchor keeps of freshness.

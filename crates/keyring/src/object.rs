@@ -224,16 +224,22 @@ impl Object {
     }
 
     /// An anchor under the current epoch. The caller raises the sequence by one at each write and writes it to
-    /// [`Anchor::offset`].
+    /// [`Anchor::offset`]. `seals` is the estimate of the pages that were sealed under the data key of this epoch.
     ///
     /// # Errors
     /// SR-5001 when no memory for keys can be had; SR-9001 for a database that keeps freshness
     /// ([`Object::seal_fresh_anchor`]).
-    pub fn seal_anchor(&self, sequence: u64, wal_generation: [u8; 16]) -> Result<Anchor, Error> {
+    pub fn seal_anchor(
+        &self,
+        sequence: u64,
+        wal_generation: [u8; 16],
+        seals: u64,
+    ) -> Result<Anchor, Error> {
         if self.header.freshness {
             return Err(Error::new(&code::BUG, "an anchor without its digest"));
         }
-        self.finished_anchor(sequence, wal_generation, [0; anchor_layout::FRESHNESS.len])
+        let none = [0; anchor_layout::FRESHNESS.len];
+        self.finished_anchor(sequence, wal_generation, none, seals)
     }
 
     pub(crate) fn finished_anchor(
@@ -241,12 +247,14 @@ impl Object {
         sequence: u64,
         wal_generation: [u8; 16],
         freshness: [u8; anchor_layout::FRESHNESS.len],
+        seals: u64,
     ) -> Result<Anchor, Error> {
         let mut anchor = Anchor {
             sequence,
             epoch: self.epoch(),
             wal_generation,
             freshness,
+            seals,
             mac: [0; 32],
         };
         let key = MacKey::new(&self.labelled(anchor.epoch, Label::Anchor)?)?;
@@ -346,8 +354,8 @@ impl Object {
         // Only a database has state that changes beside its header.
         if object.header.kind == ObjectKind::Sqlite {
             let anchor = match object.header.freshness {
-                true => object.seal_fresh_anchor(1, [0; 16], &FreshState::default())?,
-                false => object.seal_anchor(1, [0; 16])?,
+                true => object.seal_fresh_anchor(1, [0; 16], &FreshState::default(), 0)?,
+                false => object.seal_anchor(1, [0; 16], 0)?,
             };
             object.first_anchor = anchor.to_bytes().to_vec();
         }

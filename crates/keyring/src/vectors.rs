@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use strongroom_crypto::{PrivateKey, SecretBytes, SecretKey};
-use strongroom_format::header::{Cipher, ObjectKind};
+use strongroom_format::header::{Anchor, Cipher, ObjectKind};
 use strongroom_format::slot::SlotKind;
 
 use crate::Argon2Params;
@@ -190,6 +190,9 @@ fn meets(name: &str, vector: &Value, object: &Object) {
             assert_eq!(key.expose().as_slice(), hex(expected), "{name}: {label}");
         }
     }
+    if !vector["anchor"].is_null() {
+        meets_anchor(name, &vector["anchor"], object);
+    }
     let anchor = hex(&vector["first_anchor"]);
     let initial = object.initial_bytes();
     assert_eq!(
@@ -206,6 +209,23 @@ fn meets(name: &str, vector: &Value, object: &Object) {
         !anchor.is_empty(),
         "{name}"
     );
+}
+
+/// An anchor that names a log and counts seals, made from the specification.
+fn meets_anchor(name: &str, anchor: &Value, object: &Object) {
+    let generation = hex(&anchor["wal_generation"]).try_into().unwrap();
+    let (sequence, seals) = (
+        anchor["sequence"].as_u64().unwrap(),
+        anchor["seals"].as_u64().unwrap(),
+    );
+    let sealed = object.seal_anchor(sequence, generation, seals).unwrap();
+    let sector = hex(&anchor["sector"]);
+    assert_eq!(sealed.to_bytes().as_slice(), sector, "{name}: anchor");
+    let mut header = object.initial_bytes();
+    let at = Anchor::offset(sequence);
+    header[at..at + sector.len()].copy_from_slice(&sector);
+    let found = object.anchor(&header).unwrap();
+    assert_eq!((found.sequence, found.seals), (sequence, seals), "{name}");
 }
 
 /// A header from elsewhere, with all its openers, opens by each of them.

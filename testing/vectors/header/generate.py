@@ -175,9 +175,9 @@ def rekey(h, openers, inputs):
     return h
 
 
-def anchor(h, sequence, generation, sector_epoch=None):
+def anchor(h, sequence, generation, sector_epoch=None, seals=0):
     epoch = sector_epoch or h["epoch"]
-    out = struct.pack("<QI4x16s448x", sequence, epoch, generation)
+    out = struct.pack("<QI4x16s168xQ272x", sequence, epoch, generation, seals)
     return out + hmac.digest(sub(h["data_key"], h["object_id"], b"anchor"), out, "sha256")
 
 
@@ -223,6 +223,10 @@ def positive(name, kind, cipher, unit_size, reserve, opener, steps=()):
                "steps": [{"do": step, "openers": openers} for step, openers in steps],
                "epoch": h["epoch"], "header": seal(h).hex(), "subkeys": subkeys(h),
                "first_anchor": anchor(h, 1, bytes(16)).hex() if kind == SQLITE else ""}
+    if kind == SQLITE:
+        generation, seals = fixed("generation", 16), 0x0123_4567_89AB_0000
+        content["anchor"] = {"sequence": 6, "wal_generation": generation.hex(), "seals": seals,
+                             "sector": anchor(h, 6, generation, seals=seals).hex()}
     write(name, content)
     return h
 

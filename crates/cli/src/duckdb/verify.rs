@@ -59,6 +59,7 @@ fn verified(path: &Path, report: &VerifyReport) -> Verified {
         cipher: report.cipher,
         rekey_under_way: false,
         freshness: None,
+        seals: None,
         root: None,
         checked: vec![
             one("canary", 1, 1),

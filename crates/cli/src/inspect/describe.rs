@@ -8,7 +8,9 @@ use std::path::Path;
 use strongroom_format::FORMAT_VERSION;
 use strongroom_format::code;
 use strongroom_format::duckdb::DUCKDB_HEADER_LEN;
-use strongroom_format::header::{Anchor, HEADER_LEN, Header, HeaderError, header_layout};
+use strongroom_format::header::{
+    Anchor, HEADER_LEN, Header, HeaderError, SEALS_LIMIT, header_layout,
+};
 use strongroom_format::layout;
 use strongroom_format::postgres::container::{CONTAINER_HEADER, CONTAINER_MAGIC};
 use strongroom_format::postgres::stream::{STREAM_MAGIC, stream_layout};
@@ -193,6 +195,8 @@ fn header_report(header: &Header, head: &[u8]) -> HeaderReport {
             sequence: anchor.sequence,
             epoch: anchor.epoch,
             wal_generation: hex(&anchor.wal_generation),
+            seals: anchor.seals,
+            seals_limit: SEALS_LIMIT,
         });
     let slots = header.slots.iter().enumerate();
     HeaderReport {

@@ -84,6 +84,10 @@ pub(super) struct AnchorReport {
     pub(super) sequence: u64,
     pub(super) epoch: u32,
     pub(super) wal_generation: String,
+    /// An estimate of the pages that were sealed under this epoch's data key.
+    pub(super) seals: u64,
+    /// How many pages one data key may seal.
+    pub(super) seals_limit: u64,
 }
 
 /// The prologue of a sealed log or journal.

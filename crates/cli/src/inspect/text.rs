@@ -107,7 +107,14 @@ fn header_lines(lines: &mut Lines, header: &HeaderReport, size: u64) {
     }
     for anchor in &header.anchors {
         let (sequence, epoch) = (anchor.sequence, anchor.epoch);
-        lines.put("anchor", &format!("sequence {sequence}, epoch {epoch}"));
+        let seals = match anchor.seals {
+            0 => String::new(),
+            seals => format!(", about {seals} of {} seals", anchor.seals_limit),
+        };
+        lines.put(
+            "anchor",
+            &format!("sequence {sequence}, epoch {epoch}{seals}"),
+        );
     }
 }
 

@@ -65,6 +65,7 @@ pub(crate) fn verify(
         cipher: object.header().cipher.name(),
         rekey_under_way: object.previous_epoch().is_some(),
         freshness: None,
+        seals: None,
         root: None,
         checked: kinds,
         bad: looked.bad,

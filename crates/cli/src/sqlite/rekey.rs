@@ -35,6 +35,10 @@ impl RekeyArgs {
         let new_key = keys::source(self.new.into());
         let options = guard::options(keys::source(self.key), context);
         let report = guard::rekey(&self.sealed, &options, new_key.as_ref(), self.slots_only)?;
+        if !self.slots_only {
+            // What the key before has sealed is no matter any more.
+            drop(strongroom_sqlite::take_seals_warning());
+        }
         let sealed = self.sealed.display();
         let line = if self.slots_only {
             format!("rewrapped {sealed}")

@@ -383,9 +383,15 @@ fn the_newest_valid_anchor_is_in_force() {
         header[start..start + 512].copy_from_slice(&anchor.to_bytes());
     };
     for sequence in 2..6 {
-        put(&mut header, &object.seal_anchor(sequence, [7; 16]).unwrap());
+        put(
+            &mut header,
+            &object
+                .seal_anchor(sequence, [7; 16], sequence << 16)
+                .unwrap(),
+        );
         let found = object.anchor(&header).unwrap();
         assert_eq!((found.sequence, found.wal_generation), (sequence, [7; 16]));
+        assert_eq!(found.seals, sequence << 16);
     }
     // Damage to the newest leaves the one before; damage to both leaves none.
     for byte in 0..512 {
@@ -421,7 +427,7 @@ fn anchors_of_both_epochs_hold_during_a_rekey() {
         3010,
         "hence an anchor before finishing"
     );
-    let anchor = begun.seal_anchor(2, [0; 16]).unwrap();
+    let anchor = begun.seal_anchor(2, [0; 16], 0).unwrap();
     let mut header = header;
     header[at::ANCHOR_B.offset..].copy_from_slice(&anchor.to_bytes());
     assert_eq!(finished.anchor(&header).unwrap().sequence, 2);
@@ -445,7 +451,7 @@ fn errors_name_their_code() {
 fn an_anchor_keeps_freshness_exactly_when_the_header_says_so() {
     let opener = raw(1);
     let without = new_object(&opener);
-    let bare = without.seal_anchor(3, [7; 16]).unwrap();
+    let bare = without.seal_anchor(3, [7; 16], 0).unwrap();
     let header = without.initial_bytes();
     let object = new_object(&opener).keeping_freshness().unwrap();
     let state = FreshState {
@@ -453,9 +459,9 @@ fn an_anchor_keeps_freshness_exactly_when_the_header_says_so() {
         loose: true,
         ..FreshState::default()
     };
-    let anchor = object.seal_fresh_anchor(3, [7; 16], &state).unwrap();
+    let anchor = object.seal_fresh_anchor(3, [7; 16], &state, 5).unwrap();
     assert_eq!(object.fresh_state(&anchor).unwrap(), state);
-    assert_eq!(code(object.seal_anchor(3, [7; 16])), 9001);
+    assert_eq!(code(object.seal_anchor(3, [7; 16], 0)), 9001);
     // The flag is the header's: an anchor of the other sort is none.
     let mut own = object.initial_bytes();
     let first = object.anchor(&own).unwrap();

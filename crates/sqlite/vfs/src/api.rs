@@ -77,6 +77,7 @@ api! {
     set_authorizer @ 91: fn(*mut sqlite3, Option<AuthorizerFn>, *mut c_void) -> c_int;
     result_error @ 80: fn(*mut sqlite3_context, *const c_char, c_int);
     result_int @ 82: fn(*mut sqlite3_context, c_int);
+    result_int64 @ 83: fn(*mut sqlite3_context, i64);
     result_null @ 84: fn(*mut sqlite3_context);
     result_text @ 85: fn(*mut sqlite3_context, *const c_char, c_int, destructor);
     step @ 94: fn(*mut sqlite3_stmt) -> c_int;

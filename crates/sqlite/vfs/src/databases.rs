@@ -1,7 +1,8 @@
 //! `SELECT * FROM strongroom_databases()`: what is attached to this connection, and whether it is sealed.
 //!
 //! Columns: name, path, encrypted (0 or 1), cipher, `key_id` (a keyring key's name and version, or the kind of the
-//! slot that opened), `page_size`. Must not: show anything that is not in the file's clear header.
+//! slot that opened), `page_size`, `seals` (an estimate of the pages that were sealed under the data key; NULL where the
+//! cipher sets no limit). Must not: show anything that is not in the file's clear header.
 #![expect(unsafe_code, reason = "a virtual table of SQLite's")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -19,10 +20,10 @@ use crate::ffi::{
 use crate::handle::{is_ours, with};
 use crate::rekey::pragma_number;
 use crate::report::refused;
-use crate::sql::{result, result_number};
+use crate::sql::{result, result_long, result_number};
 
 const DECLARATION: &std::ffi::CStr =
-    c"CREATE TABLE x(name TEXT, path TEXT, encrypted INTEGER, cipher TEXT, key_id TEXT, page_size INTEGER)";
+    c"CREATE TABLE x(name TEXT, path TEXT, encrypted INTEGER, cipher TEXT, key_id TEXT, page_size INTEGER, seals INTEGER)";
 
 static MODULE: sqlite3_module = sqlite3_module {
     version: 0,
@@ -53,6 +54,7 @@ struct Row {
     cipher: Option<String>,
     key_id: Option<String>,
     page_size: Option<i64>,
+    seals: Option<i64>,
 }
 
 #[repr(C)]
@@ -94,14 +96,16 @@ fn rows(connection: *mut sqlite3) -> Vec<Row> {
                     Ok(open.body.as_main().map(|main| {
                         let keys = main.keys();
                         let cipher = keys.map(|keys| keys.object.header().cipher.name().to_owned());
-                        (cipher, keys.map(|keys| key_id(keys.object.opened_by())))
+                        let key = keys.map(|keys| key_id(keys.object.opened_by()));
+                        let seals = main.sealed().and_then(|sealed| sealed.seals(main.lower()));
+                        (cipher, key, seals.map(saturating))
                     }))
                 })
                 .ok()
                 .flatten()
             });
         match sealed {
-            Some((cipher, key_id)) => {
+            Some((cipher, key_id, seals)) => {
                 let cipher = Some(cipher.unwrap_or_else(|| "locked".to_owned()));
                 Row {
                     name,
@@ -109,6 +113,7 @@ fn rows(connection: *mut sqlite3) -> Vec<Row> {
                     cipher,
                     key_id,
                     page_size,
+                    seals,
                 }
             }
             None => Row {
@@ -117,10 +122,16 @@ fn rows(connection: *mut sqlite3) -> Vec<Row> {
                 cipher: None,
                 key_id: None,
                 page_size,
+                seals: None,
             },
         }
     };
     schemas(connection).into_iter().map(describe).collect()
+}
+
+/// A number as SQL has them.
+fn saturating(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// A schema's name as an SQL identifier.
@@ -239,10 +250,8 @@ unsafe extern "C" fn column(
         2 => result_number(context, i32::from(row.cipher.is_some())),
         3 => result(context, row.cipher.as_deref()),
         4 => result(context, row.key_id.as_deref()),
-        _ => match row.page_size.and_then(|size| i32::try_from(size).ok()) {
-            Some(size) => result_number(context, size),
-            None => result(context, None),
-        },
+        5 => result_long(context, row.page_size),
+        _ => result_long(context, row.seals),
     }
     SQLITE_OK
 }

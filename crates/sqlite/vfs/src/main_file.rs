@@ -47,6 +47,7 @@ use crate::sealed::{Keys, Sealed};
 mod fresh;
 mod heal;
 mod read;
+mod seals;
 
 /// What a new database is to be like.
 #[derive(Clone, Copy)]
@@ -300,8 +301,8 @@ impl MainFile {
         let second = match keys.object.header().freshness {
             true => keys
                 .object
-                .seal_fresh_anchor(2, [0; 16], &FreshState::default()),
-            false => keys.object.seal_anchor(2, [0; 16]),
+                .seal_fresh_anchor(2, [0; 16], &FreshState::default(), 0),
+            false => keys.object.seal_anchor(2, [0; 16], 0),
         };
         let second = second.map_err(|error| report_error(&error))?;
         put(&mut bytes, header_layout::ANCHOR_B, &second.to_bytes())
@@ -391,6 +392,7 @@ impl MainFile {
     fn write_page(&mut self, number: u64, data: &[u8]) -> RcResult<()> {
         let counted = self.count_before(number)?;
         let nonce = self.nonce_for(number)?;
+        self.count_seal(&nonce)?;
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
         page.extend_from_slice(data);

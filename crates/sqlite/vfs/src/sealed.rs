@@ -30,6 +30,7 @@ use crate::lower::{Lower, Rc, RcResult};
 use crate::remote::is_remote;
 use crate::report::{report, report_error, warn};
 use crate::seal::{PageCipher, UnitKey, parse_tail, unit_key, unit_key_from};
+use crate::seals;
 
 /// Header and ciphers as of one header sequence.
 pub(crate) struct Keys {
@@ -141,6 +142,7 @@ impl Sealed {
         if strongroom_keyring::take_older_keyring_warning() {
             warn(&code::KEYRING_OLDER_USED, path);
         }
+        seals::look(path, &object, &header);
         Self::join(path, object).map_err(|error| report_error(&error))
     }
 
@@ -276,14 +278,17 @@ impl Sealed {
         };
         let fresh = fresh.transpose().map_err(|error| report_error(&error))?;
         let fresh = fresh.map(|state| state.without_log());
+        let seals = old.seals_under(keys.object.epoch());
         for step in 1..=2 {
             let sequence = old
                 .sequence
                 .checked_add(step)
                 .ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
             let anchor = match fresh {
-                Some(state) => keys.object.seal_fresh_anchor(sequence, generation, &state),
-                None => keys.object.seal_anchor(sequence, generation),
+                Some(state) => keys
+                    .object
+                    .seal_fresh_anchor(sequence, generation, &state, seals),
+                None => keys.object.seal_anchor(sequence, generation, seals),
             };
             let anchor = anchor.map_err(|error| report_error(&error))?;
             lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
@@ -302,13 +307,79 @@ impl Sealed {
             .sequence
             .checked_add(1)
             .ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
-        let anchor = self
-            .keys()
+        let keys = self.keys();
+        let seals = old.seals_under(keys.object.epoch());
+        let anchor = keys
             .object
-            .seal_fresh_anchor(sequence, old.wal_generation, state)
+            .seal_fresh_anchor(sequence, old.wal_generation, state, seals)
             .map_err(|error| report_error(&error))?;
         lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
         Ok(anchor)
+    }
+
+    /// The estimate of the pages that were sealed under the data key, if the cipher has a limit and an anchor is valid.
+    pub(crate) fn seals(&self, lower: Lower) -> Option<u64> {
+        let object = &self.keys().object;
+        let anchor = anchor_if_valid(object, lower).ok().flatten()?;
+        seals::estimate(object, &anchor)
+    }
+
+    /// Writes the next anchor, which says what the one in force says but counts `step` seals more (B1). The caller is
+    /// about to write a page, and holds the locks for that.
+    ///
+    /// `None`: there is no anchor to count in. That refuses no page; whoever needs an anchor says what is wrong.
+    pub(crate) fn add_seals(
+        &self,
+        lower: Lower,
+        step: u64,
+        durable: bool,
+    ) -> RcResult<Option<Anchor>> {
+        let failed = |error: Error| report_error(&error);
+        let keys = self.refresh(lower)?;
+        let object = &keys.object;
+        let Some(old) = anchor_if_valid(object, lower)? else {
+            return Ok(None);
+        };
+        let Some(sequence) = old.sequence.checked_add(1) else {
+            return Ok(None);
+        };
+        let seals = old.seals_under(object.epoch()).saturating_add(step);
+        let anchor = if object.header().freshness {
+            let Some(state) = known(object.fresh_state(&old)).map_err(failed)? else {
+                return Ok(None);
+            };
+            object.seal_fresh_anchor(sequence, old.wal_generation, &state, seals)
+        } else {
+            object.seal_anchor(sequence, old.wal_generation, seals)
+        };
+        let anchor = anchor.map_err(failed)?;
+        // Neither this write nor the next of an anchor, torn by a power cut, may meet with another sector that is not
+        // durable. Nothing but these syncs is sure to be in between.
+        if durable {
+            lower.sync(SQLITE_SYNC_NORMAL)?;
+        }
+        lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
+        if durable {
+            lower.sync(SQLITE_SYNC_NORMAL)?;
+        }
+        seals::tell(&self.path, object, &anchor);
+        Ok(Some(anchor))
+    }
+}
+
+/// The anchor in force of a header of this object, read and verified anew. `None`: neither is valid, which nobody is told.
+fn anchor_if_valid(object: &Object, lower: Lower) -> RcResult<Option<Anchor>> {
+    let mut header = vec![0; HEADER_LEN];
+    lower.read_whole(&mut header[FIXED_LEN..], FIXED_LEN as u64)?;
+    known(object.anchor(&header)).map_err(|error| report_error(&error))
+}
+
+/// What was asked of the anchors; `None` when they do not say.
+fn known<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(known) => Ok(Some(known)),
+        Err(error) if error.code() == &code::ANCHOR => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

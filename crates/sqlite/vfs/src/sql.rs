@@ -118,6 +118,17 @@ pub(crate) fn result_number(context: *mut sqlite3_context, number: i32) {
     }
 }
 
+/// Gives a number, or NULL, as a column's value.
+pub(crate) fn result_long(context: *mut sqlite3_context, number: Option<i64>) {
+    let Some(number) = number else {
+        return result(context, None);
+    };
+    if let Some(api) = api() {
+        // SAFETY: a context that SQLite gave.
+        unsafe { (api.result_int64)(context, number) };
+    }
+}
+
 fn fail(context: *mut sqlite3_context, error: &Error) {
     report::report_error(error);
     let (Some(api), Ok(text)) = (

@@ -26,6 +26,7 @@ use crate::freshness::{Freshness, judge};
 use crate::peek::Peek;
 use crate::seal::PageError;
 use crate::sealed::Keys;
+use crate::seals;
 use crate::word::word;
 use logs::{verify_journal, verify_wal};
 
@@ -91,6 +92,8 @@ pub struct VerifyReport {
     pub rekey_under_way: bool,
     /// Whether these are the newest pages.
     pub freshness: Freshness,
+    /// An estimate of the pages that were sealed under the data key. `None` when the cipher has no limit, or no anchor is valid.
+    pub seals: Option<u64>,
 }
 
 impl VerifyReport {
@@ -144,6 +147,11 @@ pub(crate) fn verify_with(
     let keys = open_header(path, &file, way)?;
     let mut report = new_report(&keys);
     let anchor = check_anchor(&file, &keys, &mut report)?;
+    if let Some(anchor) = &anchor {
+        report.seals = seals::estimate(&keys.object, anchor);
+        seals::tell(&path.display().to_string(), &keys.object, anchor);
+    }
+    let anchor = anchor.map(|anchor| anchor.wal_generation);
     let wal = beside(path, "-wal");
     verify_pages(path, &file, &keys, way, &mut report, progress)?;
     verify_wal(&wal, &keys, anchor, &mut report)?;
@@ -217,7 +225,7 @@ fn check_anchor(
     file: &Peek,
     keys: &Keys,
     report: &mut VerifyReport,
-) -> Result<Option<[u8; 16]>, Error> {
+) -> Result<Option<Anchor>, Error> {
     let header = file.head(HEADER_LEN)?;
     let sectors = [header_layout::ANCHOR_A, header_layout::ANCHOR_B];
     for (index, (own, other)) in (1..).zip([(0, 1), (1, 0)]) {
@@ -237,8 +245,7 @@ fn check_anchor(
             code: &code::ANCHOR,
         });
     }
-    let in_force = keys.object.anchor(&header);
-    Ok(in_force.ok().map(|anchor| anchor.wal_generation))
+    Ok(keys.object.anchor(&header).ok())
 }
 
 /// Whether there is no valid anchor; other failures stay failures.

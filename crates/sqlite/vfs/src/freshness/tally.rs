@@ -214,6 +214,11 @@ impl Tally {
         &self.anchor
     }
 
+    /// Another anchor that keeps the same is in force.
+    pub(crate) fn goes_on_from(&mut self, anchor: Anchor) {
+        self.anchor = anchor;
+    }
+
     /// The anchor says so now; the playback is over.
     pub(crate) fn kept(&mut self, anchor: Anchor) {
         self.kept = self.state();

@@ -1,0 +1,26 @@
+//! The constants of DuckDB's databases that the specification states.
+
+use super::*;
+
+/// Those of DuckDB's databases.
+pub(super) fn constants() -> BTreeMap<&'static str, String> {
+    let number = |value: usize| value.to_string();
+    BTreeMap::from([
+        ("DUCKDB_BLOCKS_AT", duckdb::DUCKDB_BLOCKS_AT.to_string()),
+        ("DUCKDB_BLOCK_MAX", duckdb::DUCKDB_BLOCK_MAX.to_string()),
+        ("DUCKDB_BLOCK_MIN", duckdb::DUCKDB_BLOCK_MIN.to_string()),
+        ("DUCKDB_CANARY", spaced_hex(&duckdb::DUCKDB_CANARY)),
+        ("DUCKDB_HEADER_LEN", number(duckdb::DUCKDB_HEADER_LEN)),
+        ("DUCKDB_MAGIC", spaced_hex(&duckdb::DUCKDB_MAGIC)),
+        ("DUCKDB_UNDO_AT", duckdb::DUCKDB_UNDO_AT.to_string()),
+        (
+            "DUCKDB_UNDO_SLOTS_AT",
+            duckdb::DUCKDB_UNDO_SLOTS_AT.to_string(),
+        ),
+        ("DUCKDB_UNDO_UNITS", number(duckdb::DUCKDB_UNDO_UNITS)),
+        ("DUCKDB_UNIT_CLEAR", number(duckdb::DUCKDB_UNIT_CLEAR)),
+        ("DUCKDB_UNIT_OVERHEAD", number(duckdb::DUCKDB_UNIT_OVERHEAD)),
+        ("REKEY_MAGIC", spaced_hex(&duckdb::REKEY_MAGIC)),
+        ("REKEY_VERSION", duckdb::REKEY_VERSION.to_string()),
+    ])
+}
