@@ -14,6 +14,7 @@ use strongroom_shield::real::Errno;
 use strongroom_shield::roots;
 
 const SEGMENT: &str = "pg_wal/000000010000000000000001";
+const SUMMARY: &str = "pg_wal/summaries/0000000100000000010000280000000001000100.summary";
 const NEXT: &str = "pg_wal/000000010000000000000005";
 
 #[test]
@@ -41,8 +42,45 @@ fn each_rename_has_the_step_it_needs() {
         ("backup_label", "backup_label.old"),
         ("global/pg_control", "global/pg_control.old"),
         ("base/5", "base/5"),
+        (
+            "pg_logical/snapshots/0-1.snap.77.tmp",
+            "pg_logical/snapshots/0-1.snap",
+        ),
+        (
+            "pg_logical/replorigin_checkpoint.tmp",
+            "pg_logical/replorigin_checkpoint",
+        ),
+        ("pg_twophase/0000030A.tmp", "pg_twophase/0000030A"),
+        (
+            "pg_stat/pg_stat_statements.stat.tmp",
+            "pg_stat/pg_stat_statements.stat",
+        ),
+        ("autoprewarm.blocks.tmp", "autoprewarm.blocks"),
+        // Files that no rule names are not bound.
+        ("extension.new", "extension.state"),
     ] {
         assert_eq!(of(from, to), Step::Nothing, "{from} -> {to}");
+    }
+    assert!(matches!(
+        of("pg_wal/summaries/temp.summary", SUMMARY),
+        Step::Rebind(..)
+    ));
+    for (from, to) in [
+        ("pg_replslot/a/state", "pg_replslot/b/state"),
+        ("pg_replslot/a", "pg_replslot/b"),
+        ("pg_replslot/a.tmp", "pg_replslot/b"),
+        ("pg_twophase/0000030A", "pg_twophase/0000030B"),
+        ("pg_twophase/0000030A", "pg_replslot/a/state"),
+        (
+            "pg_logical/snapshots/0-1.snap",
+            "pg_logical/snapshots/0-2.snap",
+        ),
+        ("base/5/pg_internal.init", "base/6/pg_internal.init"),
+        ("pg_stat/one.stat", "pg_stat/two.stat"),
+        ("extension.new", "pg_stat/extension.stat"),
+        ("pg_stat/extension.stat", "extension.old"),
+    ] {
+        assert_eq!(of(from, to), Step::SameNameOnly, "{from} -> {to}");
     }
     for to in [SEGMENT, "pg_wal/00000002.history"] {
         assert!(

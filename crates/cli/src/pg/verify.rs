@@ -1,5 +1,5 @@
 //! `strongroom verify DIR`: what of a sealed instance can be authenticated, which is its header and
-//! its containers; and whether somebody wrote zeros into its transaction status files.
+//! its containers, at the names they were sealed for; and whether somebody wrote zeros into its transaction status files.
 //!
 //! Invariant: what is not authenticated is said to be so, by class: blocks and streams are sealed without a tag.
 //!
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::Path;
 
 use strongroom_format::code::{self, Code};
-use strongroom_format::header::ObjectKind;
+use strongroom_format::header::{Header, ObjectKind};
 use strongroom_shield::body::{BlockKey, Body};
 use strongroom_shield::instance::Instance;
 use strongroom_shield::place::Seal;
@@ -69,7 +69,7 @@ pub(crate) fn verify(
         checked: kinds,
         bad: looked.bad,
         notes: Vec::new(),
-        not_checked: not_checked(&directory, finds_zeros),
+        not_checked: not_checked(&directory, object.header()),
         error: None,
     };
     Ok((verified, failure))
@@ -170,7 +170,7 @@ fn opens(contents: &Contents<'_>) -> Result<(), (Errno, u64)> {
     }
 }
 
-fn not_checked(directory: &Directory, finds_zeros: bool) -> Vec<String> {
+fn not_checked(directory: &Directory, header: &Header) -> Vec<String> {
     let mut out = vec![
         String::from(
             "relations, log, transaction status but for zeros, control file: sealed without authentication; \
@@ -180,7 +180,13 @@ fn not_checked(directory: &Directory, finds_zeros: bool) -> Vec<String> {
         String::from("files in clear: `strongroom pg status --plaintext` lists them"),
         String::from("whether this is the newest state, and whether every file is there"),
     ];
-    if !finds_zeros {
+    if !header.bound_names {
+        out.push(String::from(
+            "whether a small sealed file was put in the place of another: an older version sealed the instance; \
+             `strongroom pg decrypt` and `strongroom pg encrypt` make one whose files are bound to their names",
+        ));
+    }
+    if !header.sealed_zeros {
         out.push(String::from(
             "zeros that somebody wrote into transaction status files: an older version sealed the instance; \
              `strongroom pg decrypt` and `strongroom pg encrypt` make one whose zeros are checked",

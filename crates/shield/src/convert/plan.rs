@@ -200,7 +200,7 @@ impl Walk<'_> {
             let detail = format!("{}: {why}", path.display());
             Error::new(&code::PG_REFUSED, detail)
         };
-        let seal = seal(0, placed, treatment, file_name(&relative));
+        let seal = seal(0, placed, treatment, &relative);
         let seal = seal.ok_or_else(|| refused("it has no address"))?;
         if seal.body == Body::Block && !seal.key.has_tails() && !about.size().is_multiple_of(16) {
             return Err(refused("its length is no multiple of 16"));
@@ -270,7 +270,7 @@ pub(super) fn fate(relative: &[u8]) -> Result<Fate, Error> {
     if treatment == Treatment::Plain {
         return Ok(Fate::InClear);
     }
-    let seal = seal(0, placed, treatment, file_name(relative));
+    let seal = seal(0, placed, treatment, relative);
     seal.map(Fate::Sealed).ok_or_else(|| {
         let path = String::from_utf8_lossy(relative);
         Error::new(&code::PG_REFUSED, format!("{path}: it has no address"))
@@ -342,7 +342,7 @@ mod tests {
         Item {
             relative: b"base/5/16384".to_vec(),
             path: PathBuf::from("/"),
-            seal: seal(0, placed, treatment(placed.class), b"16384").unwrap(),
+            seal: seal(0, placed, treatment(placed.class), b"base/5/16384").unwrap(),
             size,
             allocated: size,
             device: 1,
