@@ -34,6 +34,10 @@ const SLOTS: &[u8] = b"pg_replslot/";
 /// The end of temporary names.
 const TEMPORARY: &[u8] = b".tmp";
 
+/// The one container that is sealed for its new name before it is renamed. After a kill between the
+/// two it opens under neither name; PostgreSQL empties it before it writes one, and reads none.
+pub const TEMPORARY_SUMMARY: &[u8] = b"pg_wal/summaries/temp.summary";
+
 /// What stands for the name of the container at `relative`, which has this class.
 #[must_use]
 pub fn digest(class: Class, relative: &[u8]) -> Digest {

@@ -21,6 +21,7 @@ use strongroom_keyring::Error;
 use super::Fate;
 use crate::body::Body;
 use crate::classify::{CONVERT_SUFFIX, Class, Placed, classify};
+use crate::name::TEMPORARY_SUMMARY;
 use crate::path::file_name;
 use crate::place::{Seal, seal};
 use crate::table::{Treatment, treatment};
@@ -246,7 +247,8 @@ impl Walk<'_> {
     }
 }
 
-/// What PostgreSQL removes when it starts, and what Strongroom's own interrupted writes leave.
+/// What PostgreSQL removes when it starts or writes anew before it reads it, and what Strongroom's own interrupted
+/// writes leave.
 fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
     let by_class = matches!(
         class,
@@ -254,7 +256,10 @@ fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
     );
     let left = relative.ends_with(CONVERT_SUFFIX)
         || (relative.starts_with(b".strongroom.") && relative.ends_with(b".tmp"));
-    by_class || treatment.dies_with_the_server() || (treatment == Treatment::Hidden && left)
+    by_class
+        || relative == TEMPORARY_SUMMARY
+        || treatment.dies_with_the_server()
+        || (treatment == Treatment::Hidden && left)
 }
 
 /// What becomes of the file at `relative` when the instance is sealed.
