@@ -45,12 +45,12 @@ fn verify(room: &Room, instance: &Instance<'_>) -> std::process::Command {
     command
 }
 
-/// Exchanges two files by their names, with whatever is in them.
-fn exchange(data: &Path, one: &str, other: &str) {
-    let aside = data.join("aside");
-    fs::rename(data.join(one), &aside).expect("a file");
-    fs::rename(data.join(other), data.join(one)).expect("a file");
-    fs::rename(&aside, data.join(other)).expect("a file");
+/// Exchanges what is in two files.
+fn exchange(room: &Room, data: &Path, one: &str, other: &str) {
+    let [first, second] = [one, other].map(|path| data.join(path));
+    let [of_first, of_second] = [&first, &second].map(|path| fs::read(path).expect("a file"));
+    room.put(&first, &of_second);
+    room.put(&second, &of_first);
 }
 
 /// The files whose paths begin and end so.
@@ -126,22 +126,21 @@ fn in_the_place_of_another(room: &Room, programs: &Programs) {
     if let [one, other, ..] = snapshots.as_slice() {
         pairs.push((one.clone(), other.clone()));
     }
-    println!("{pairs:?}");
     for (one, other) in &pairs {
-        exchange(instance.data(), one, other);
+        exchange(room, instance.data(), one, other);
         let told = refused(&mut verify(room, &instance));
         assert!(told.contains("SR-7001"), "{told}");
         assert!(told.contains(one) && told.contains(other), "{told}");
-        exchange(instance.data(), one, other);
+        exchange(room, instance.data(), one, other);
         checked(&mut verify(room, &instance));
     }
     // What the server cannot do without keeps it from starting, and it says which file.
     for (one, other) in [slots, prepared] {
-        exchange(instance.data(), &one, &other);
+        exchange(room, instance.data(), &one, &other);
         let told = instance.start_refused();
         assert!(told.contains("SR-7001"), "{told}");
         assert!(told.contains(&one) || told.contains(&other), "{told}");
-        exchange(instance.data(), &one, &other);
+        exchange(room, instance.data(), &one, &other);
     }
     instance.start();
     let there = "select count(*) from pg_prepared_xacts union all select count(*) from pg_replication_slots";
@@ -151,7 +150,7 @@ fn in_the_place_of_another(room: &Room, programs: &Programs) {
         between_two_names(room, &instance);
     }
     older_copies(room, &instance, &paths(&instance, "pg_twophase/", "")[0]);
-    another_databases_map(&instance);
+    another_databases_map(room, &instance);
 }
 
 /// What a kill leaves between the sealing of `temp.summary` for its new name and its rename is in
@@ -190,7 +189,7 @@ fn older_copies(room: &Room, instance: &Instance<'_>, path: &str) {
 }
 
 /// The relation map is a block file, whose tweak has the database in it.
-fn another_databases_map(instance: &Instance<'_>) {
+fn another_databases_map(room: &Room, instance: &Instance<'_>) {
     instance.start();
     let oid = |name: &str| {
         instance.sql(&format!(
@@ -200,13 +199,13 @@ fn another_databases_map(instance: &Instance<'_>) {
     let map = |oid: &str| format!("base/{oid}/pg_filenode.map");
     let (first, second) = (map(&oid("first")), map(&oid("second")));
     instance.stop();
-    exchange(instance.data(), &first, &second);
+    exchange(room, instance.data(), &first, &second);
     instance.start();
     let mut psql = instance.client("psql");
     let told = refused(psql.args(["-d", "first", "-c", "select 1"]));
     assert!(told.contains("relation mapping file"), "{told}");
     instance.stop();
-    exchange(instance.data(), &first, &second);
+    exchange(room, instance.data(), &first, &second);
     instance.start();
     assert_eq!(instance.sql_in("first", "select 1"), "1");
     instance.stop();
