@@ -131,7 +131,11 @@ fn an_instance_and_its_files_are_recognised() {
     let verified = place.run(&["verify", "strongroom.header"]);
     assert!(verified.err.contains("SR-3007"), "{}", verified.err);
 
-    let mut container = ContainerHeader { file_id: [7; 16] }.to_bytes().to_vec();
+    let header = ContainerHeader {
+        file_id: [7; 16],
+        bound: true,
+    };
+    let mut container = header.to_bytes().to_vec();
     container.extend(noise(2000, 5));
     place.write("state", container);
     assert_eq!(inspected(&place, "state")["kind"], "sealed-container");

@@ -239,6 +239,8 @@ fn status_says_whether_data_checksums_are_on_and_warns_when_they_are_off() {
     );
     let zeros = line_of(&shown, "zeros in transaction status");
     assert!(zeros.ends_with("found when they are read"), "{shown}");
+    let exchanged = line_of(&shown, "small files put for others");
+    assert!(exchanged.ends_with("found when they are read"), "{shown}");
     checksums(&place, "--disable");
     let shown = status(&place, &[]);
     assert!(shown.err.contains("warning[SR-7030]"), "{}", shown.err);

@@ -49,8 +49,12 @@ pub enum Role {
     KeyringCertificate,
     /// A super-journal's file key wrapped for one participating database.
     SuperSlot,
-    /// A chunk of a container of a PostgreSQL instance; position = chunk index, from 0.
+    /// A chunk of a container of a PostgreSQL instance that is not bound to its name; position = chunk
+    /// index, from 0.
     PgContainer,
+    /// A chunk of a container of a PostgreSQL instance that is bound to its name; position = chunk
+    /// index, from 0.
+    PgNamedContainer,
     /// A confidential value in an envelope; the object is the column key, position = kind.
     Envelope,
     /// A block of the zone's store; position = FID bits of its first slot, extra = version.
@@ -82,6 +86,7 @@ impl Role {
             Self::KeyringCertificate => *b"KEYC",
             Self::SuperSlot => *b"SUPS",
             Self::PgContainer => *b"PGCT",
+            Self::PgNamedContainer => *b"PGCN",
             Self::Envelope => *b"ENVL",
             Self::ZoneBlock => *b"ZBLK",
             Self::ZoneManifest => *b"ZMAN",

@@ -222,7 +222,7 @@ codes! {
     KEY_COMMAND_FOREIGN = 6022, Refused, "a key command is named in a file that belongs to another user, or that others may write to", "run the command as the owner of that file, and make the file writable by its owner alone";
     KEY_FILE_OPEN = 6023, Warning, "a key file can be read by other users", "take the permission away (chmod 600; 640 if root owns it and one group must read it), and change the key if somebody may have read it";
 
-    PG_FILE = 7001, Data, "a sealed file of a PostgreSQL instance is damaged, cut short, or sealed under another key", "restore the file from a backup; one that PostgreSQL makes anew (statistics, caches) may be removed while the server is stopped";
+    PG_FILE = 7001, Data, "a sealed file of a PostgreSQL instance is damaged, cut short, or sealed under another key or for another name", "restore the file from a backup; one that PostgreSQL makes anew (statistics, caches) may be removed while the server is stopped";
     PG_REFUSED = 7002, Refused, "a file or a call that cannot be sealed was refused", "set dynamic_shared_memory_type to posix and io_method to worker or sync; other names are in the documentation of what is sealed";
     PG_CONVERTING = 7003, Refused, "a conversion of the instance was begun and not finished", "finish it with the `strongroom pg` command that began it";
     PG_NOT_SEALED = 7004, Refused, "the shield was given a key, but the data directory is not sealed", "seal it with `strongroom pg encrypt` or `strongroom pg initdb`, or start it without the shield";
@@ -251,6 +251,7 @@ codes! {
     PG_STATUS_ZEROS = 7029, Data, "a transaction status file holds zeros that were not sealed: they were written past the shield, or the disk lost what stood there", "restore the instance from a backup: with zeros there, transactions that were committed would be gone; a file of zeros that PostgreSQL's manual asks for is made under the shield (strongroom pg run -D DIR -- dd ...)";
     PG_NO_CHECKSUMS = 7030, Warning, "data checksums are off: a page of a relation that was changed on the disk is read as it is", "turn them on while the server is stopped: `strongroom pg run -D DIR -- pg_checksums --enable -D DIR`";
     PG_NO_CONFIGURATION = 7033, Usage, "the data directory has no postgresql.conf, and where the configuration of its server lies is not clear", "name the file with --config-file, or make a cluster for the directory with pg_createcluster -d";
+    PG_BOUND_NAME = 7040, Refused, "a small sealed file of a PostgreSQL instance was to get another name, and it is sealed for the one that it has", "copy it under the shield and remove the old one (strongroom pg run -D DIR -- sh -c 'cp OLD NEW && rm OLD'); mv does that by itself";
 
     MEDIUM_ABSENT = 7101, Usage, "there is no backup medium at that place", "check the path; `strongroom backup create` makes a medium in an empty or absent directory";
     MEDIUM_DAMAGED = 7102, Data, "the head of the backup medium is damaged", "sets can be restored by naming their heads one by one; begin a new medium for new ones";

@@ -91,6 +91,10 @@ layout! {
 pub const FEATURE_FRESHNESS: u32 = 1;
 /// Bit of `FEATURES`: the transaction status files of this instance hold no zeros.
 pub const FEATURE_SEALED_ZEROS: u32 = 2;
+/// Bit of `FEATURES`: the containers of this instance are bound to their names.
+pub const FEATURE_BOUND_NAMES: u32 = 4;
+/// Every bit of `FEATURES` that has a meaning.
+const FEATURES_KNOWN: u32 = FEATURE_FRESHNESS | FEATURE_SEALED_ZEROS | FEATURE_BOUND_NAMES;
 
 /// Offset up to which the MAC covers the header.
 pub const MAC_COVERS: usize = header_layout::MAC.offset;
@@ -359,6 +363,9 @@ pub struct Header {
     /// Of a PostgreSQL instance: its transaction status files hold no zeros, because zeros too were
     /// sealed whenever they were written. Never changes.
     pub sealed_zeros: bool,
+    /// Of a PostgreSQL instance: each of its containers is bound to its name, and a container
+    /// that is not is refused. Never changes.
+    pub bound_names: bool,
     /// Data key of `previous_epoch`, wrapped under the current data key.
     pub previous_key: WrappedKey,
     /// A known value under the current data key.
@@ -413,7 +420,7 @@ impl Header {
             }
         }
         let features = u32_at(record, at::FEATURES).ok_or(HeaderError::Truncated)?;
-        if features & !(FEATURE_FRESHNESS | FEATURE_SEALED_ZEROS) != 0 {
+        if features & !FEATURES_KNOWN != 0 {
             return Err(bad("FEATURES"));
         }
         let kind = u16_at(record, at::KIND).and_then(ObjectKind::from_number);
@@ -430,6 +437,7 @@ impl Header {
             sequence: u64_at(record, at::SEQUENCE).ok_or(HeaderError::Truncated)?,
             freshness: features & FEATURE_FRESHNESS != 0,
             sealed_zeros: features & FEATURE_SEALED_ZEROS != 0,
+            bound_names: features & FEATURE_BOUND_NAMES != 0,
             previous_key: bytes(record, at::PREVIOUS_KEY)
                 .and_then(WrappedKey::parse)
                 .ok_or(HeaderError::Truncated)?,
@@ -461,9 +469,9 @@ impl Header {
             return Err(bad("CIPHER"));
         }
         let features_ok = match self.kind {
-            ObjectKind::Sqlite => !self.sealed_zeros,
+            ObjectKind::Sqlite => !self.sealed_zeros && !self.bound_names,
             ObjectKind::Postgres => !self.freshness,
-            _ => !self.freshness && !self.sealed_zeros,
+            _ => !self.freshness && !self.sealed_zeros && !self.bound_names,
         };
         if !features_ok {
             return Err(bad("FEATURES"));
@@ -501,8 +509,9 @@ impl Header {
             u16::try_from(self.slots.len()).map_err(|_| HeaderError::Malformed("SLOT_COUNT"))?;
         let header_len = u32::try_from(HEADER_LEN).map_err(|_| HeaderError::Truncated)?;
         let bit = |set, bit| if set { bit } else { 0 };
-        let features =
-            bit(self.freshness, FEATURE_FRESHNESS) | bit(self.sealed_zeros, FEATURE_SEALED_ZEROS);
+        let features = bit(self.freshness, FEATURE_FRESHNESS)
+            | bit(self.sealed_zeros, FEATURE_SEALED_ZEROS)
+            | bit(self.bound_names, FEATURE_BOUND_NAMES);
         let mut canary = [0; canary_layout::SIZE];
         let written = [
             put(&mut canary, canary_layout::NONCE, &self.canary.nonce),

@@ -39,6 +39,7 @@ fn header(slots: Vec<Slot>) -> Header {
         sequence: 9,
         freshness: false,
         sealed_zeros: false,
+        bound_names: false,
         previous_key: WrappedKey {
             nonce: [2; 12],
             key: [3; 32],
@@ -413,7 +414,10 @@ fn prologues_and_sizes_survive_every_change() {
 #[test]
 fn an_instances_files_survive_every_change() {
     let file_id = [7; 16];
-    for_every_change(&ContainerHeader { file_id }.to_bytes(), fuzz::postgres);
+    for bound in [false, true] {
+        let header = ContainerHeader { file_id, bound };
+        for_every_change(&header.to_bytes(), fuzz::postgres);
+    }
     let mut stream = vec![0; 4096];
     stream[..64].copy_from_slice(&StreamHeader { nonce: [3; 16] }.prefix());
     for_every_change(&stream, fuzz::postgres);

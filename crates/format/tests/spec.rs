@@ -11,6 +11,8 @@
 
 #[path = "spec/duckdb_constants.rs"]
 mod duckdb_constants;
+#[path = "spec/instance.rs"]
+mod instance;
 #[path = "spec/labels.rs"]
 mod labels;
 
@@ -21,7 +23,7 @@ use std::path::{Path, PathBuf};
 use strongroom_format::code::{self, Class, Code};
 use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, record, redo, tpm};
 use strongroom_format::layout::Field;
-use strongroom_format::postgres::{container, convert, stream};
+use strongroom_format::postgres::{container, stream};
 use strongroom_format::{
     FORMAT_VERSION, aad, backup, certificate, duckdb, freshness, header, journal, keyring,
     postgres, slot, sqlite,
@@ -44,6 +46,10 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout(
         "certificate_layout",
         certificate::certificate_layout::FIELDS,
+    ),
+    layout(
+        "container_aad_layout",
+        container::container_aad_layout::FIELDS,
     ),
     layout("container_layout", container::container_layout::FIELDS),
     layout(
@@ -177,7 +183,7 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("WAL_HEADER_SEALED", long(sqlite::WAL_HEADER_SEALED)),
         ("WRAPPED_GCM_LEN", number(slot::WRAPPED_GCM_LEN)),
     ]);
-    constants.extend(instance_constants());
+    constants.extend(instance::constants());
     constants.extend(journal_constants());
     constants.extend(redo_constants());
     constants.extend(certificate_constants());
@@ -186,30 +192,6 @@ fn constants() -> BTreeMap<&'static str, String> {
     constants.extend(backup_constants());
     constants.extend(duckdb_constants::constants());
     constants
-}
-
-/// Those of sealed PostgreSQL instances.
-fn instance_constants() -> BTreeMap<&'static str, String> {
-    let number = |value: usize| value.to_string();
-    BTreeMap::from([
-        ("BLOCK", postgres::BLOCK.to_string()),
-        ("CONFIG_FILE", postgres::CONFIG_FILE.to_owned()),
-        ("CONTAINER_CHUNK", number(container::CONTAINER_CHUNK)),
-        ("CONTAINER_HEADER", number(container::CONTAINER_HEADER)),
-        ("CONTAINER_MAGIC", spaced_hex(&container::CONTAINER_MAGIC)),
-        ("CONTAINER_OVERHEAD", number(container::CONTAINER_OVERHEAD)),
-        ("CONTAINER_SEALED", number(container::CONTAINER_SEALED)),
-        ("CONTROL_NAME", spaced_hex(&postgres::CONTROL_NAME)),
-        ("CONVERT_FILE", postgres::CONVERT_FILE.to_owned()),
-        ("CONVERT_TITLE", convert::CONVERT_TITLE.to_owned()),
-        ("HEADER_FILE", postgres::HEADER_FILE.to_owned()),
-        ("SECTOR", number(postgres::SECTOR)),
-        ("SEGMENT_BLOCKS", postgres::SEGMENT_BLOCKS.to_string()),
-        ("STREAM_HEADER", stream::STREAM_HEADER.to_string()),
-        ("STREAM_MAGIC", spaced_hex(&stream::STREAM_MAGIC)),
-        ("STREAM_PREFIX", number(stream::STREAM_PREFIX)),
-        ("XTS_UNIT", number(postgres::XTS_UNIT)),
-    ])
 }
 
 /// Those of backups.

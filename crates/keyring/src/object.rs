@@ -282,6 +282,7 @@ impl Object {
             sequence: 1,
             freshness: false,
             sealed_zeros: new.kind == ObjectKind::Postgres,
+            bound_names: new.kind == ObjectKind::Postgres,
             previous_key: WrappedKey::NONE,
             canary: sealed_canary(fresh, &data_key, object_id, 1)?,
             slots: vec![slot],

@@ -131,7 +131,8 @@ pub struct File<'a> {
     pub body: Body,
     /// The XTS key of a block file.
     pub key: BlockKey,
-    /// The tweak of the file's first block; the block's number is added to the last four bytes (little-endian).
+    /// Of a block file, the tweak of its first block; the block's number is added to the last four bytes
+    /// (little-endian). Of a container, what stands for its name ([`crate::name`]).
     pub tweak: [u8; 16],
     /// See [`Memory`].
     pub memory: &'a Memory,

@@ -13,6 +13,8 @@
 //! - **F3** Writers exclude one another by a lock on the open file description, far behind any byte. Readers take it
 //!   only after a chunk did not open, to tell a write under way from damage.
 //! - **F4** Emptying a file takes its identity away; the next write draws a new one.
+//! - **F5** Where the instance's header says that names are bound, every chunk is sealed for the name of its file
+//!   ([`crate::name`]), and a container whose header says otherwise is damage. Elsewhere none is.
 //!
 //! What a power cut can do: the chunks of an unsynced write may be lost or torn, and with them the older bytes of the
 //! one chunk that an append shares with what was there. Such a chunk does not open: reading it is EIO, as it is a
@@ -70,7 +72,8 @@ pub fn read_at(
 ) -> Result<usize, Errno> {
     let target = Target { real, fd, file };
     // A header that is not the file's any more opens no chunk.
-    let known = recall(file.memory).map(|file_id| ContainerHeader { file_id });
+    let bound = file.instance.keys.names_are_bound();
+    let known = recall(file.memory).map(|file_id| ContainerHeader { file_id, bound });
     let first_try = target.read(into, offset, known);
     if !matches!(first_try, Err(Fault::Damaged)) {
         return fault::settle(real, fd, file, first_try);
@@ -142,6 +145,25 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
         other => other,
     })?;
     fault::settle(real, fd, file, target.truncate(size))
+}
+
+/// Seals the container behind `fd`, which is bound to the name of `from`, for the name of `to`, in
+/// place and chunk by chunk. When it is interrupted the file opens under neither name: only for a
+/// file that whoever made it makes again.
+///
+/// # Errors
+/// The kernel's; EIO when a chunk does not open under the name of `from`.
+pub fn rebind(real: &Real, fd: RawFd, from: &File<'_>, to: &File<'_>) -> Result<(), Errno> {
+    let (source, target) = (
+        Target {
+            real,
+            fd,
+            file: from,
+        },
+        Target { real, fd, file: to },
+    );
+    let _held = Held::new(real, fd, LockKind::Exclusive)?;
+    fault::settle(real, fd, from, source.rebind(&target))
 }
 
 /// An open container.
@@ -232,6 +254,25 @@ impl Target<'_> {
         }
     }
 
+    /// See [`rebind`]. The caller holds the lock.
+    fn rebind(&self, target: &Target<'_>) -> Result<(), Fault> {
+        let state = self.state()?;
+        let Some(header) = state.header else {
+            return Ok(());
+        };
+        scratch::with(|_, unit| {
+            for index in 0..=state.logical / CHUNK {
+                self.load(&header, index, state.logical, unit)?;
+                let unit = unit
+                    .get_mut(..sealed_len(state.logical, index)?)
+                    .ok_or(Fault::Damaged)?;
+                target.seal(&header, index, unit)?;
+                self.real.pwrite_full(self.fd, unit, offset_of(index)?)?;
+            }
+            Ok(())
+        })?
+    }
+
     /// Fills up with zeros to `size`; on failure the file is as long as before.
     fn extend(&self, state: &mut State, size: u64) -> Result<(), Fault> {
         let before = state.logical;
@@ -285,7 +326,8 @@ impl Target<'_> {
             return Ok(0);
         }
         let end = offset.saturating_add(u64::try_from(take).unwrap_or(0));
-        let image = Image::new(state, offset, end)?;
+        let bound = self.file.instance.keys.names_are_bound();
+        let image = Image::new(state, offset, end, bound)?;
         scratch::with(|old, new| {
             self.compose(state, &image, offset, end, &source, old, new)?;
             let bytes = new.get_mut(..image.len).ok_or(Fault::Damaged)?;
@@ -448,7 +490,11 @@ impl Target<'_> {
         if self.real.pread_full(self.fd, &mut bytes, 0)? != bytes.len() {
             return Err(Fault::Damaged);
         }
-        ContainerHeader::parse(&bytes).ok_or(Fault::Damaged)
+        // F5: a container of the other version would be one that somebody put there.
+        let bound = self.file.instance.keys.names_are_bound();
+        ContainerHeader::parse(&bytes)
+            .filter(|header| header.bound == bound)
+            .ok_or(Fault::Damaged)
     }
 
     /// Opens a chunk in place and returns its data.
@@ -460,7 +506,8 @@ impl Target<'_> {
     ) -> Result<&'unit [u8], Fault> {
         let (nonce, data, tag) = parts(unit)?;
         let key = self.file.instance.keys.container();
-        key.open(nonce, &header.chunk(index), data, tag)
+        let place = header.chunk(index, &self.file.tweak);
+        key.open(nonce, place.as_bytes(), data, tag)
             .map_err(|_| Fault::Damaged)?;
         Ok(data)
     }
@@ -470,8 +517,9 @@ impl Target<'_> {
         let (nonce, data, tag) = parts(unit)?;
         *nonce = nonce12().map_err(|_| Fault::Os(Errno(libc::EIO)))?;
         let key = self.file.instance.keys.container();
+        let place = header.chunk(index, &self.file.tweak);
         *tag = key
-            .seal(nonce, &header.chunk(index), data)
+            .seal(nonce, place.as_bytes(), data)
             .map_err(|_| Fault::Os(Errno(libc::EIO)))?;
         Ok(())
     }

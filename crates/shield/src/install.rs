@@ -3,9 +3,13 @@
 //! A sealed block belongs to its address, and the address comes from the name. Log segments keep their bytes when they
 //! are recycled: PostgreSQL takes what it cannot read there for the end of the log. `xlogtemp.<pid>` is the one file
 //! whose contents must follow its name: it becomes a segment, or a timeline's history, which is stored in clear.
+//! A container belongs to its name too, where names are bound. PostgreSQL's renames do not change that name
+//! ([`crate::name`]), but for that of `temp.summary`, which is sealed for its new name first. Any other rename that
+//! would is refused: a copy under the new name is sealed for it, and to make one here would leave whoever has the file
+//! open with a file that has no name any more.
 //!
 //! Invariants: a conversion is on the disk before the rename begins; one that is interrupted leaves an `xlogtemp` file,
-//! which PostgreSQL removes when it starts. Bytes sealed for one address never get the name of another.
+//! which PostgreSQL removes when it starts, or a `temp.summary`, which it writes anew. Bytes sealed for one address never get the name of another.
 //!
 //! Must not: rename anything itself.
 #![deny(
@@ -20,13 +24,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::block;
 use crate::body::{Body, File, Memory};
 use crate::classify::Class;
 use crate::place::{Ruling, Seal};
 use crate::real::{Errno, Real};
 use crate::roots;
 use crate::scratch::{self, LEN};
+use crate::{block, container};
 
 /// What a rename needs first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,11 @@ pub enum Step {
     Convert(Seal, Option<Seal>),
     /// What came back from the archive must be the segment whose name it gets ([`crate::restored`]).
     CheckRestored(Seal),
+    /// A container has to be sealed for its new name.
+    Rebind(Seal, Seal),
+    /// The container, or the state in the slot's directory, is bound to another name: only an empty
+    /// file or directory may change its name in this way.
+    SameNameOnly,
     /// The treatments differ: only a directory or an empty file may change its name in this way.
     SameTreatmentOnly,
 }
@@ -59,6 +68,11 @@ pub fn step(from: &Ruling, to: &Ruling) -> Step {
             if from.database.is_some() && to.database.is_some() && from.database != to.database =>
         {
             Step::Refuse(Errno(libc::EXDEV))
+        }
+        (Ruling::Plain(from), Ruling::Plain(to))
+            if from.slot.is_some() && to.slot.is_some() && from.slot != to.slot =>
+        {
+            Step::SameNameOnly
         }
         (Ruling::Outside | Ruling::Plain(_), Ruling::Outside | Ruling::Plain(_)) => Step::Nothing,
         // What the restore command brought back.
@@ -103,9 +117,14 @@ fn between(from: &Seal, to: &Seal) -> Step {
                 Step::SameTreatmentOnly
             }
         }
-        (Body::Stream | Body::TemporaryStream | Body::Container, _) if from.body == to.body => {
-            Step::Nothing
+        (Body::Stream | Body::TemporaryStream, _) if from.body == to.body => Step::Nothing,
+        (Body::Container, Body::Container) if from.tweak == to.tweak => Step::Nothing,
+        (Body::Container, Body::Container)
+            if (from.class, to.class) == (Class::WalSummary, Class::WalSummary) =>
+        {
+            Step::Rebind(*from, *to)
         }
+        (Body::Container, Body::Container) => Step::SameNameOnly,
         _ => Step::SameTreatmentOnly,
     }
 }
@@ -134,6 +153,19 @@ pub fn convert(real: &Real, path: &CStr, from: &Seal, to: Option<&Seal>) -> Resu
     converted.and(closed)?;
     WRITTEN.store(false, Ordering::Relaxed);
     Ok(())
+}
+
+/// Seals a container for the name of `to` in place, then syncs the file.
+///
+/// # Errors
+/// The kernel's; EIO when it does not open under the name of `from`.
+pub fn rebind(real: &Real, path: &CStr, from: &Seal, to: &Seal) -> Result<(), Errno> {
+    let memory: Memory = [const { AtomicU64::new(0) }; 4];
+    let fd = real.open(path, libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW, 0)?;
+    let sealed = container::rebind(real, fd, &from.file(&memory)?, &to.file(&memory)?)
+        .and_then(|()| real.fsync(fd));
+    let closed = real.close(fd);
+    sealed.and(closed)
 }
 
 /// Whether this process made the file: its number is in the name.

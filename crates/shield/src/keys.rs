@@ -28,6 +28,7 @@ pub struct Keys {
     boot_stream: CtrKey,
     container: GcmKey,
     zeros_are_sealed: bool,
+    names_are_bound: bool,
 }
 
 impl Keys {
@@ -51,6 +52,7 @@ impl Keys {
             boot_stream: CtrKey::new(&SecretKey::generate()?)?,
             container: GcmKey::new(&object.subkey(epoch, Purpose::PgContainer)?)?,
             zeros_are_sealed: object.header().sealed_zeros,
+            names_are_bound: object.header().bound_names,
         })
     }
 
@@ -88,6 +90,12 @@ impl Keys {
     #[must_use]
     pub const fn zeros_are_sealed(&self) -> bool {
         self.zeros_are_sealed
+    }
+
+    /// Whether every container under these keys is bound to its name: one that is not is refused.
+    #[must_use]
+    pub const fn names_are_bound(&self) -> bool {
+        self.names_are_bound
     }
 }
 

@@ -17,6 +17,7 @@ pub mod files;
 pub mod install;
 pub mod instance;
 pub mod keys;
+pub mod name;
 pub mod path;
 pub mod place;
 pub mod real;

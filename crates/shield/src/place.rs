@@ -18,7 +18,8 @@ use strongroom_format::postgres::{
 use crate::body::{BlockKey, Body, File, Memory};
 use crate::classify::{Class, Identity, Placed, classify};
 use crate::instance::Instance;
-use crate::path::{file_name, normalise, relative_to, tablespace};
+use crate::name;
+use crate::path::{normalise, relative_to, tablespace};
 use crate::real::Errno;
 use crate::roots;
 use crate::table::{Treatment, treatment};
@@ -47,6 +48,8 @@ pub struct Clear {
     pub class: Class,
     /// The database whose relations lie in this directory.
     pub database: Option<u32>,
+    /// What stands for the name of the slot's state in this directory, where names are bound.
+    pub slot: Option<name::Digest>,
 }
 
 /// How a file is sealed: what an entry of the table of descriptors is made of.
@@ -60,7 +63,8 @@ pub struct Seal {
     pub body: Body,
     /// The XTS key of a block file.
     pub key: BlockKey,
-    /// The tweak of its first block.
+    /// The tweak of its first block; of a container, what stands for its name, and zeros where names
+    /// are not bound.
     pub tweak: [u8; 16],
 }
 
@@ -146,15 +150,26 @@ fn below(normal: &[u8]) -> Result<Ruling, Errno> {
 /// What is done with a path relative to an instance's directory.
 fn ruling(root: u8, relative: &[u8]) -> Ruling {
     let placed = classify(relative);
+    let names_are_bound = || {
+        let instance = roots::instance(usize::from(root));
+        instance.is_some_and(|instance| instance.keys.names_are_bound())
+    };
     match treatment(placed.class) {
         Treatment::Plain | Treatment::Untouched => Ruling::Plain(Clear {
             root,
             class: placed.class,
             database: database_of(placed.class, relative),
+            slot: slot_of(placed.class, relative).filter(|_| names_are_bound()),
         }),
         Treatment::Hidden => Ruling::Hidden,
         Treatment::Refuse => Ruling::Refused(placed.class),
-        sealed => match seal(root, placed, sealed, file_name(relative)) {
+        sealed => match seal(root, placed, sealed, relative) {
+            Some(seal) if seal.body == Body::Container && !names_are_bound() => {
+                Ruling::Sealed(Seal {
+                    tweak: [0; 16],
+                    ..seal
+                })
+            }
             Some(seal) => Ruling::Sealed(seal),
             // An address that no tweak can be made of: not a file of PostgreSQL's.
             None => Ruling::Refused(placed.class),
@@ -174,10 +189,19 @@ fn database_of(class: Class, relative: &[u8]) -> Option<u32> {
     }
 }
 
-/// What is done with a file of this class and identity, outside of any path: for work on whole instances. `name` is the
-/// file's last component. `None` when the class is not sealed, or no tweak can be made of its address.
+/// The slot whose state lies in this directory: asked for the name that the state has there.
+fn slot_of(class: Class, relative: &[u8]) -> Option<name::Digest> {
+    match class {
+        Class::Directory => name::of_slot_directory(relative),
+        _ => None,
+    }
+}
+
+/// What is done with the file of this class and identity at `relative`, a path relative to the data
+/// directory: for work on whole instances. `None` when the class is not sealed, or no tweak can be
+/// made of its address.
 #[must_use]
-pub fn seal(root: u8, placed: Placed, treatment: Treatment, name: &[u8]) -> Option<Seal> {
+pub fn seal(root: u8, placed: Placed, treatment: Treatment, relative: &[u8]) -> Option<Seal> {
     let body = match treatment {
         Treatment::Wal if placed.class == Class::WalTemp => Body::NewLog,
         Treatment::Block | Treatment::Wal => Body::Block,
@@ -188,7 +212,11 @@ pub fn seal(root: u8, placed: Placed, treatment: Treatment, name: &[u8]) -> Opti
         _ => return None,
     };
     let (key, tweak) = match body {
-        Body::Block | Body::Temporary | Body::NewLog => address(placed, name)?,
+        Body::Block | Body::Temporary | Body::NewLog => address(placed, relative)?,
+        Body::Container => {
+            let name = name::digest(placed.class, relative);
+            (BlockKey::Temporary, name)
+        }
         _ => (BlockKey::Temporary, [0; 16]),
     };
     Some(Seal {
@@ -201,7 +229,7 @@ pub fn seal(root: u8, placed: Placed, treatment: Treatment, name: &[u8]) -> Opti
 }
 
 /// Key and tweak of a block file's first block.
-fn address(placed: Placed, name: &[u8]) -> Option<(BlockKey, [u8; 16])> {
+fn address(placed: Placed, relative: &[u8]) -> Option<(BlockKey, [u8; 16])> {
     Some(match (placed.class, placed.identity) {
         (
             _,
@@ -231,7 +259,7 @@ fn address(placed: Placed, name: &[u8]) -> Option<(BlockKey, [u8; 16])> {
             (BlockKey::Wal, tweak_wal(timeline, log, segment, 0))
         }
         (Class::WalTemp, _) => {
-            let digits = name.rsplit(|&byte| byte == b'.').next()?;
+            let digits = relative.rsplit(|&byte| byte == b'.').next()?;
             let process = std::str::from_utf8(digits).ok()?.parse().ok()?;
             (BlockKey::Wal, tweak_wal_unnamed(process, 0))
         }

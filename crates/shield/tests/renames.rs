@@ -1,6 +1,7 @@
 //! Goal: bytes that are sealed for one address never get the name of another; what PostgreSQL renames, it may.
 //!
 //! Method: the step that a rename needs, for pairs of paths of one instance.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -14,10 +15,11 @@ use strongroom_shield::real::Errno;
 use strongroom_shield::roots;
 
 const SEGMENT: &str = "pg_wal/000000010000000000000001";
+const SUMMARY: &str = "pg_wal/summaries/0000000100000000010000280000000001000100.summary";
 const NEXT: &str = "pg_wal/000000010000000000000005";
 
-#[test]
-fn each_rename_has_the_step_it_needs() {
+/// The directory of an instance that is open in this process.
+fn instance() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let opener = Opener::raw(SecretKey::generate().unwrap());
     let object = Object::create(&NewObject::instance(Cipher::Aes128Xts), &opener).unwrap();
@@ -25,9 +27,20 @@ fn each_rename_has_the_step_it_needs() {
         .and_then(|mut file| std::io::Write::write_all(&mut file, &object.initial_bytes()))
         .unwrap();
     assert!(roots::add(Instance::open(place.path(), &[], &opener).unwrap()).is_ok());
+    place
+}
+
+/// The step that a rename in the instance needs.
+fn step_of(place: &tempfile::TempDir, from: &str, to: &str) -> Step {
     let canonical = place.path().canonicalize().unwrap();
     let ruling = |path: &str| rule(canonical.as_os_str().as_bytes(), path.as_bytes()).unwrap();
-    let of = |from: &str, to: &str| step(&ruling(from), &ruling(to));
+    step(&ruling(from), &ruling(to))
+}
+
+#[test]
+fn each_rename_has_the_step_it_needs() {
+    let place = instance();
+    let of = |from: &str, to: &str| step_of(&place, from, to);
 
     for (from, to) in [
         (SEGMENT, NEXT),
@@ -86,4 +99,51 @@ fn each_rename_has_the_step_it_needs() {
         of("x", "strongroom.header"),
         Step::Refuse(Errno(libc::EACCES))
     );
+}
+
+#[test]
+fn a_container_keeps_the_name_that_it_is_bound_to() {
+    let place = instance();
+    let of = |from: &str, to: &str| step_of(&place, from, to);
+    for (from, to) in [
+        (
+            "pg_logical/snapshots/0-1.snap.77.tmp",
+            "pg_logical/snapshots/0-1.snap",
+        ),
+        (
+            "pg_logical/replorigin_checkpoint.tmp",
+            "pg_logical/replorigin_checkpoint",
+        ),
+        ("pg_twophase/0000030A.tmp", "pg_twophase/0000030A"),
+        (
+            "pg_stat/pg_stat_statements.stat.tmp",
+            "pg_stat/pg_stat_statements.stat",
+        ),
+        ("autoprewarm.blocks.tmp", "autoprewarm.blocks"),
+        // Files that no rule names are not bound.
+        ("extension.new", "extension.state"),
+    ] {
+        assert_eq!(of(from, to), Step::Nothing, "{from} -> {to}");
+    }
+    assert!(matches!(
+        of("pg_wal/summaries/temp.summary", SUMMARY),
+        Step::Rebind(..)
+    ));
+    for (from, to) in [
+        ("pg_replslot/a/state", "pg_replslot/b/state"),
+        ("pg_replslot/a", "pg_replslot/b"),
+        ("pg_replslot/a.tmp", "pg_replslot/b"),
+        ("pg_twophase/0000030A", "pg_twophase/0000030B"),
+        ("pg_twophase/0000030A", "pg_replslot/a/state"),
+        (
+            "pg_logical/snapshots/0-1.snap",
+            "pg_logical/snapshots/0-2.snap",
+        ),
+        ("base/5/pg_internal.init", "base/6/pg_internal.init"),
+        ("pg_stat/one.stat", "pg_stat/two.stat"),
+        ("extension.new", "pg_stat/extension.stat"),
+        ("pg_stat/extension.stat", "extension.old"),
+    ] {
+        assert_eq!(of(from, to), Step::SameNameOnly, "{from} -> {to}");
+    }
 }

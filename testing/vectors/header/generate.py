@@ -158,7 +158,7 @@ def slots_for(h, openers, inputs):
 def create(inputs, kind, cipher, unit_size, reserve, opener, created):
     h = {"kind": kind, "cipher": cipher, "unit_size": unit_size, "reserve": reserve, "created": created,
          "epoch": 1, "previous_epoch": 0, "previous_key": bytes(60), "sequence": 1,
-         "features": SEALED_ZEROS if kind == POSTGRES else 0}
+         "features": SEALED_ZEROS | BOUND_NAMES if kind == POSTGRES else 0}
     h["object_id"], h["data_key"] = inputs.take("ids", 16), inputs.take("keys", 32)
     slots_for(h, [opener], inputs)
     h["canary"] = canary(h["data_key"], h["object_id"], 1, inputs.take("nonces", 12))
@@ -204,7 +204,7 @@ RING = {"kind": "keyring", "id": "app-1.prod", "versions": [
     {"version": 1, "active": False, "key": fixed("key v1", 32).hex()},
     {"version": 2, "active": True, "key": fixed("key v2", 32).hex()}]}
 SQLITE, KEYRING, POSTGRES, BACKUP, CREATED = 1, 2, 3, 5, 1767225600
-FRESHNESS, SEALED_ZEROS = 1, 2
+FRESHNESS, SEALED_ZEROS, BOUND_NAMES = 1, 2, 4
 
 
 def positive(name, kind, cipher, unit_size, reserve, opener, steps=()):
@@ -312,8 +312,12 @@ def main():
     negative("instance-freshness", seal(dict(instance, features=FRESHNESS)), RING, 3003, POSTGRES)
     negative("database-sealed-zeros", seal(dict(h, features=SEALED_ZEROS)), RAW, 3003)
     negative("keyring-sealed-zeros", seal(dict(ring, features=SEALED_ZEROS)), PASS, 3003, KEYRING)
-    negative("instance-other-zeros", patched(seal(instance), 80, bytes(4)), RING, 3004, POSTGRES)
+    negative("database-bound-names", seal(dict(h, features=BOUND_NAMES)), RAW, 3003)
+    negative("keyring-bound-names", seal(dict(ring, features=BOUND_NAMES)), PASS, 3003, KEYRING)
+    negative("instance-other-zeros", patched(seal(instance), 80, b"\4\0\0\0"), RING, 3004, POSTGRES)
+    negative("instance-other-names", patched(seal(instance), 80, b"\2\0\0\0"), RING, 3004, POSTGRES)
     opens("postgres-stored-zeros", dict(plain_zeros, features=0), [RAW])
+    opens("postgres-unbound-names", dict(plain_zeros, features=SEALED_ZEROS), [RAW])
     costly = slot(PASS, bytes(32), bytes(12), 1, h["object_id"], h["data_key"])
     costly = costly[:8] + struct.pack("<I", 0xFFFFFFFF) + costly[12:]
     negative("argon2-cost", seal(dict(h, slots=[costly])), PASS, 3003)

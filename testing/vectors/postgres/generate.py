@@ -107,12 +107,16 @@ def streams():
     write("streams", {"test": "streams", "header": "postgres-aes-256-xts-raw", "cases": made})
 
 
-def container(key, file_id, nonces, data):
+def container(key, file_id, nonces, data, name=None):
+    """Of version 2 when the file has a name that it is bound to."""
     if not data:
         return b""
-    out = b"\x89STRONGROOM PG CONTAINER\r\n\x1a\n".ljust(32, b"\0") + struct.pack("<H14x", 1) + file_id
+    version = 1 if name is None else 2
+    role = b"PGCT" if name is None else b"PGCN"
+    bound_to = b"" if name is None else hashlib.sha256(name.encode()).digest()[:16]
+    out = b"\x89STRONGROOM PG CONTAINER\r\n\x1a\n".ljust(32, b"\0") + struct.pack("<H14x", version) + file_id
     for number in range(len(data) // 4096 + 1):
-        bound = struct.pack("<4sHHII16sQQ", b"PGCT", 1, 1, 4096, 0, file_id, number, 0)
+        bound = struct.pack("<4sHHII16sQQ", role, 1, 1, 4096, 0, file_id, number, 0) + bound_to
         out += nonces[number] + AESGCM(key).encrypt(nonces[number], data[4096 * number:][:4096], bound)
     return out
 
@@ -125,6 +129,12 @@ def containers():
         nonces = [fixed(f"nonce {size} {number}", 12) for number in range(size // 4096 + 1)]
         made.append({"file_id": file_id.hex(), "plain": data.hex(),
                      "file": container(key, file_id, nonces, data).hex()})
+    for name, size in [("pg_replslot/a/state", 200), ("pg_twophase/0000030A", 4096), ("base/5/pg_internal.init", 9000),
+                       ("", 100)]:
+        data, file_id = fixed(f"container {name}", size), fixed(f"file id {name}", 16)
+        nonces = [fixed(f"nonce {name} {number}", 12) for number in range(size // 4096 + 1)]
+        made.append({"file_id": file_id.hex(), "name": name, "plain": data.hex(),
+                     "file": container(key, file_id, nonces, data, name).hex()})
     write("containers", {"test": "containers", "header": "postgres-aes-256-xts-raw", "cases": made})
 
 

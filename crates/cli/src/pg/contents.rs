@@ -39,9 +39,9 @@ pub(super) struct Contents<'a> {
 
 /// How the file of this name, relative to the data directory, is sealed; `None` when it is not.
 pub(super) fn seal_of(relative: &Path) -> Option<Seal> {
-    let placed = classify(relative.as_os_str().as_bytes());
-    let name = relative.file_name().unwrap_or_default().as_bytes();
-    seal(0, placed, treatment(placed.class), name)
+    let relative = relative.as_os_str().as_bytes();
+    let placed = classify(relative);
+    seal(0, placed, treatment(placed.class), relative)
 }
 
 impl<'a> Contents<'a> {

@@ -24,6 +24,8 @@ pub(super) struct Facts {
     pub(super) rotation_under_way: bool,
     /// Zeros that somebody writes into transaction status files are found.
     pub(super) sealed_zeros: bool,
+    /// A small sealed file that was put in the place of another is found.
+    pub(super) bound_names: bool,
 }
 
 impl Facts {
@@ -47,6 +49,7 @@ impl Facts {
             openers: header.slots.iter().map(|slot| opener(&slot.kind)).collect(),
             rotation_under_way: header.previous_epoch != 0,
             sealed_zeros: header.sealed_zeros,
+            bound_names: header.bound_names,
         }
     }
 

@@ -178,6 +178,12 @@ fn text(status: &Status) -> String {
             "read as zeros (sealed by an older version)"
         };
         row("zeros in transaction status", String::from(zeros));
+        let exchanged = if facts.bound_names {
+            "found when they are read"
+        } else {
+            "not found (sealed by an older version)"
+        };
+        row("small files put for others", String::from(exchanged));
         if facts.rotation_under_way {
             row("rotation", String::from("begun and not finished"));
         }

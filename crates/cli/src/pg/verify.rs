@@ -1,17 +1,20 @@
 //! `strongroom verify DIR`: what of a sealed instance can be authenticated, which is its header and
-//! its containers; and whether somebody wrote zeros into its transaction status files.
+//! its containers, at the names they were sealed for; and whether somebody wrote zeros into its transaction status files.
 //!
 //! Invariant: what is not authenticated is said to be so, by class: blocks and streams are sealed without a tag.
 //!
 //! Must not: change a file, or need PostgreSQL.
 
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use strongroom_format::code::{self, Code};
-use strongroom_format::header::ObjectKind;
+use strongroom_format::header::{Header, ObjectKind};
 use strongroom_shield::body::{BlockKey, Body};
 use strongroom_shield::instance::Instance;
+use strongroom_shield::name::TEMPORARY_SUMMARY;
 use strongroom_shield::place::Seal;
 use strongroom_shield::real::Errno;
 use strongroom_shield::scratch;
@@ -70,7 +73,7 @@ pub(crate) fn verify(
         checked: kinds,
         bad: looked.bad,
         notes: Vec::new(),
-        not_checked: not_checked(&directory, finds_zeros),
+        not_checked: not_checked(&directory, object.header()),
         error: None,
     };
     Ok((verified, failure))
@@ -147,8 +150,11 @@ fn code_of(kind: &str) -> &'static Code {
 
 /// How a file is sealed and as what it is checked; `None` when there is nothing to check.
 /// Transaction status files that PostgreSQL does not keep through a restart may hold zeros after a
-/// power cut; they are made anew.
+/// power cut; they are made anew. So is the one container that a kill leaves between two names.
 fn checked_as(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)> {
+    if relative == Path::new(OsStr::from_bytes(TEMPORARY_SUMMARY)) {
+        return None;
+    }
     let seal = seal_of(relative)?;
     let lasts = LASTING_STATUS.iter().any(|name| relative.starts_with(name));
     match (seal.body, seal.key) {
@@ -171,7 +177,7 @@ fn opens(contents: &Contents<'_>) -> Result<(), (Errno, u64)> {
     }
 }
 
-fn not_checked(directory: &Directory, finds_zeros: bool) -> Vec<String> {
+fn not_checked(directory: &Directory, header: &Header) -> Vec<String> {
     let mut out = vec![
         String::from(
             "relations, log, transaction status but for zeros, control file: sealed without authentication; \
@@ -181,7 +187,13 @@ fn not_checked(directory: &Directory, finds_zeros: bool) -> Vec<String> {
         String::from("files in clear: `strongroom pg status --plaintext` lists them"),
         String::from("whether this is the newest state, and whether every file is there"),
     ];
-    if !finds_zeros {
+    if !header.bound_names {
+        out.push(String::from(
+            "whether a small sealed file was put in the place of another: an older version sealed the instance; \
+             `strongroom pg decrypt` and `strongroom pg encrypt` make one whose files are bound to their names",
+        ));
+    }
+    if !header.sealed_zeros {
         out.push(String::from(
             "zeros that somebody wrote into transaction status files: an older version sealed the instance; \
              `strongroom pg decrypt` and `strongroom pg encrypt` make one whose zeros are checked",

@@ -1,7 +1,8 @@
 //! Layout of a container: a header of 64 bytes, then the file's bytes in authenticated chunks.
 //!
 //! Each chunk holds 4096 bytes except the last, which holds fewer, and may hold none: a file that was cut after a whole
-//! chunk has no last chunk. An empty file has no header. Specified in docs/spec/postgres.md. Must not: seal anything.
+//! chunk has no last chunk. An empty file has no header. Version 2 binds each chunk to the name of the file as well.
+//! Specified in docs/spec/postgres.md. Must not: seal anything, or know which name a path has.
 
 use crate::FORMAT_VERSION;
 use crate::aad::{Place, Role, aad_layout};
@@ -16,6 +17,12 @@ pub const CONTAINER_CHUNK: usize = 4096;
 pub const CONTAINER_OVERHEAD: usize = 28;
 /// Length of a chunk that is not the last, as it stands in the file.
 pub const CONTAINER_SEALED: usize = 4124;
+/// `VERSION` of a container that is not bound to its name.
+pub const CONTAINER_UNBOUND: u16 = FORMAT_VERSION;
+/// `VERSION` of a container that is bound to its name.
+pub const CONTAINER_BOUND: u16 = 2;
+/// Length of what stands for a container's name, in bytes: the beginning of a SHA-256 digest.
+pub const CONTAINER_NAME: usize = container_aad_layout::NAME.len;
 /// First bytes of a container.
 pub const CONTAINER_MAGIC: [u8; 32] = *b"\x89STRONGROOM PG CONTAINER\r\n\x1a\n\0\0\0\0";
 
@@ -35,11 +42,37 @@ layout! {
     }
 }
 
+layout! {
+    /// Layout of the associated data of a container that is bound to its name.
+    container_aad_layout, 64, {
+        PLACE @ 0, 48;
+        NAME @ 48, 16;
+    }
+}
+
 /// The header of a container, authenticated by each chunk's associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerHeader {
-    /// Drawn at random when the file is made and each time it is emptied. The file's identity: its path is none.
+    /// Drawn at random when the file is made and each time it is emptied. Whoever writes to the disk
+    /// can choose it, so the name is never combined with it but stands in a field of its own.
     pub file_id: [u8; 16],
+    /// Whether the chunks are bound to the file's name.
+    pub bound: bool,
+}
+
+/// The associated data of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkAad {
+    bytes: [u8; container_aad_layout::SIZE],
+    len: usize,
+}
+
+impl ChunkAad {
+    /// The bytes that go into the tag.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&self.bytes)
+    }
 }
 
 impl ContainerHeader {
@@ -47,24 +80,28 @@ impl ContainerHeader {
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let magic: [u8; 32] = array(bytes, container_layout::MAGIC)?;
-        let sound = magic == CONTAINER_MAGIC
-            && u16_at(bytes, container_layout::VERSION)? == FORMAT_VERSION
-            && zero_at(bytes, container_layout::RESERVED);
+        let bound = match u16_at(bytes, container_layout::VERSION)? {
+            CONTAINER_UNBOUND => false,
+            CONTAINER_BOUND => true,
+            _ => return None,
+        };
+        let sound = magic == CONTAINER_MAGIC && zero_at(bytes, container_layout::RESERVED);
         let file_id = array(bytes, container_layout::FILE_ID)?;
-        sound.then_some(Self { file_id })
+        sound.then_some(Self { file_id, bound })
     }
 
     /// The header's bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; CONTAINER_HEADER] {
         let mut out = [0; CONTAINER_HEADER];
+        let version = if self.bound {
+            CONTAINER_BOUND
+        } else {
+            CONTAINER_UNBOUND
+        };
         let fields = [
             put(&mut out, container_layout::MAGIC, &CONTAINER_MAGIC),
-            put(
-                &mut out,
-                container_layout::VERSION,
-                &FORMAT_VERSION.to_le_bytes(),
-            ),
+            put(&mut out, container_layout::VERSION, &version.to_le_bytes()),
             put(&mut out, container_layout::FILE_ID, &self.file_id),
         ];
         // Lengths are constants of the table above; a mismatch is a programming error found by any test.
@@ -75,17 +112,32 @@ impl ContainerHeader {
         out
     }
 
-    /// The associated data of chunk `index`. That a chunk is the last is said by its length, which the tag covers.
+    /// The associated data of chunk `index` of the file with this name, which counts in a container
+    /// that is bound to it. That a chunk is the last is said by its length, which the tag covers.
     #[must_use]
-    pub fn chunk(&self, index: u64) -> [u8; aad_layout::SIZE] {
+    pub fn chunk(&self, index: u64, name: &[u8; CONTAINER_NAME]) -> ChunkAad {
         let place = Place {
-            role: Role::PgContainer,
+            role: match self.bound {
+                true => Role::PgNamedContainer,
+                false => Role::PgContainer,
+            },
             cipher: Cipher::Aes256Gcm.number(),
             unit_size: 4096,
             epoch: 0,
             object_id: self.file_id,
         };
-        place.at(index)
+        let mut bytes = [0; container_aad_layout::SIZE];
+        let mut fields = [Some(()); 2];
+        fields[0] = put(&mut bytes, container_aad_layout::PLACE, &place.at(index));
+        if self.bound {
+            fields[1] = put(&mut bytes, container_aad_layout::NAME, name);
+        }
+        assert!(fields.iter().all(Option::is_some), "associated data layout");
+        let len = match self.bound {
+            true => container_aad_layout::SIZE,
+            false => aad_layout::SIZE,
+        };
+        ChunkAad { bytes, len }
     }
 }
 
@@ -136,15 +188,36 @@ mod tests {
 
     #[test]
     fn a_header_is_canonical_or_refused() {
-        let header = ContainerHeader { file_id: [7; 16] };
-        let mut bytes = header.to_bytes();
-        assert_eq!(ContainerHeader::parse(&bytes), Some(header));
-        assert_eq!(ContainerHeader::parse(&bytes[..63]), None);
-        for at in 0..48 {
-            bytes[at] ^= 1;
-            assert_eq!(ContainerHeader::parse(&bytes), None, "byte {at}");
-            bytes[at] ^= 1;
+        for bound in [false, true] {
+            let header = ContainerHeader {
+                file_id: [7; 16],
+                bound,
+            };
+            let mut bytes = header.to_bytes();
+            assert_eq!(ContainerHeader::parse(&bytes), Some(header));
+            assert_eq!(ContainerHeader::parse(&bytes[..63]), None);
+            for at in 0..48 {
+                bytes[at] ^= 4;
+                assert_eq!(ContainerHeader::parse(&bytes), None, "byte {at}");
+                bytes[at] ^= 4;
+            }
         }
+    }
+
+    #[test]
+    fn only_a_bound_container_has_its_name_in_the_associated_data() {
+        let of = |bound, name| {
+            let header = ContainerHeader {
+                file_id: [7; 16],
+                bound,
+            };
+            header.chunk(3, &[name; CONTAINER_NAME])
+        };
+        assert_eq!(of(false, 1).as_bytes(), of(false, 2).as_bytes());
+        assert_eq!(of(false, 1).as_bytes().len(), 48);
+        assert_eq!(&of(true, 1).as_bytes()[48..], &[1; 16]);
+        assert_eq!(&of(true, 1).as_bytes()[..4], b"PGCN");
+        assert_eq!(&of(false, 1).as_bytes()[..4], b"PGCT");
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn every_vector_of_an_instance_is_met() {
         let kind = kinds.iter().position(|kind| file["test"] == *kind);
         cases[kind.expect("a kind")] += count;
     }
-    assert_eq!(cases, [46, 3, 7], "vectors were added or lost");
+    assert_eq!(cases, [46, 3, 11], "vectors were added or lost");
 }
 
 fn tweak_of(address: &Value) -> [u8; 16] {
@@ -171,6 +171,10 @@ fn container(case: &Value, keys: &Value) {
     }
     let header = ContainerHeader::parse(&file).expect("a header");
     assert_eq!(header.file_id.to_vec(), hex(&case["file_id"]));
+    let text = case["name"].as_str();
+    assert_eq!(header.bound, text.is_some());
+    let digest = strongroom_crypto::sha256(&[text.unwrap_or_default().as_bytes()]);
+    let name = *digest.first_chunk::<16>().expect("a digest");
     let key = GcmKey::new(&secret(&keys["pg-container"])).expect("a key");
     let mut opened = Vec::new();
     for index in 0..=logical / CONTAINER_CHUNK as u64 {
@@ -179,11 +183,19 @@ fn container(case: &Value, keys: &Value) {
         let (nonce, rest) = chunk.split_first_chunk::<12>().expect("a nonce");
         let (data, tag) = rest.split_last_chunk::<16>().expect("a tag");
         let mut data = data.to_vec();
-        key.open(nonce, &header.chunk(index), &mut data, tag)
+        let place = header.chunk(index, &name);
+        key.open(nonce, place.as_bytes(), &mut data, tag)
             .expect("an authentic chunk");
         opened.extend(data);
-        let elsewhere = key.open(nonce, &header.chunk(index + 1), &mut [], tag);
-        assert!(elsewhere.is_err(), "a chunk belongs to its place");
+        let mut others = vec![header.chunk(index + 1, &name)];
+        if header.bound {
+            others.push(header.chunk(index, &[0; 16]));
+        }
+        for other in others {
+            let mut data = chunk[12..chunk.len() - 16].to_vec();
+            let elsewhere = key.open(nonce, other.as_bytes(), &mut data, tag);
+            assert!(elsewhere.is_err(), "a chunk belongs to its place and name");
+        }
     }
     assert_eq!(opened, plain);
 }

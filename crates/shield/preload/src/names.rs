@@ -1,6 +1,6 @@
 //! rename, link, unlink, access: names of files.
 //!
-//! Invariants: N2; a name is never given to bytes that are sealed for another: what has to be converted is converted
+//! Invariants: N2, N5; a name is never given to bytes that are sealed for another: what has to be converted is converted
 //! and synced before the rename (`shield::install`), what cannot be is refused with EXDEV.
 //!
 //! Must not: change the order of PostgreSQL's own steps.
@@ -107,9 +107,11 @@ unsafe fn before_at(
         Step::Nothing => Ok(()),
         Step::Refuse(errno) => Err(errno),
         // Only the server converts, and it does not use these forms.
-        Step::Convert(..) | Step::CheckRestored(_) | Step::SameTreatmentOnly => {
-            Err(Errno(libc::EXDEV))
-        }
+        Step::Convert(..)
+        | Step::CheckRestored(_)
+        | Step::Rebind(..)
+        | Step::SameNameOnly
+        | Step::SameTreatmentOnly => Err(Errno(libc::EXDEV)),
     }
 }
 
@@ -134,6 +136,11 @@ unsafe fn before(
         Step::Refuse(errno) => Err(errno),
         Step::Convert(source, target) => install::convert(real(), path, &source, target.as_ref()),
         Step::CheckRestored(target) => admit(path, &target),
+        Step::Rebind(source, target) => install::rebind(real(), path, &source, &target),
+        Step::SameNameOnly => install::refuse_contents(real(), path).inspect_err(|_| {
+            let what = path.to_bytes().escape_ascii();
+            report::refuse(&code::PG_BOUND_NAME, format_args!("{what}"));
+        }),
         Step::SameTreatmentOnly => install::refuse_contents(real(), path),
     }
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::time::Duration;
 
 use strongroom_format::header::Cipher;
-use support::{Place, Server, check, files, has, holding, named};
+use support::{Place, Server, check, files, has, holding, library, named, program};
 
 const OPTIONS: &str = "-c wal_level=logical -c max_prepared_transactions=5 -c logical_decoding_work_mem=64kB \
      -c shared_preload_libraries=pg_stat_statements -c log_min_messages=fatal -c log_min_error_statement=panic";
@@ -371,4 +371,46 @@ fn summaries_of_the_log_are_sealed() {
     let blocks = "select count(*) > 0 from pg_available_wal_summaries() s, \
                   pg_wal_summary_contents(s.tli, s.start_lsn, s.end_lsn) c";
     assert_eq!(server.sql(blocks), "t");
+}
+
+/// By a program under the shield: what would not open under its new name keeps the old one.
+#[test]
+fn a_rename_to_another_name_is_refused() {
+    let place = Place::new();
+    let server = Server::create(&place, place.sealed("data", Cipher::Aes256Xts), OPTIONS);
+    server.start();
+    server.sql(
+        "select pg_create_physical_replication_slot('a', true);
+         select pg_create_physical_replication_slot('b', true);",
+    );
+    server.stop();
+    let slots = server.data.join("pg_replslot");
+    let state = |slot: &str| fs::read(slots.join(slot).join("state")).unwrap();
+    let before = [state("a"), state("b")];
+    let renamed = |from: &str, to: &str| {
+        // perl calls rename(2) and nothing else.
+        let mut perl = program("env");
+        perl.arg(format!("LD_PRELOAD={}", library().display()))
+            .arg("STRONGROOM_SHIELD_ALL=1")
+            .arg(format!("STRONGROOM_PG_ROOTS={}", server.data.display()))
+            .args(["perl", "-e", "rename($ARGV[0], $ARGV[1]) or die $!"])
+            .arg(slots.join(from))
+            .arg(slots.join(to));
+        perl.current_dir(place.path()).output().unwrap()
+    };
+    for (from, to) in [("a/state", "b/state"), ("a", "c")] {
+        let output = renamed(from, to);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{from} -> {to}");
+        assert!(told.contains("SR-7040"), "{told}");
+        assert!(told.to_lowercase().contains("cross-device"), "{told}");
+    }
+    assert_eq!([state("a"), state("b")], before);
+    // As PostgreSQL does it.
+    assert!(renamed("a", "a.tmp").status.success());
+    assert!(renamed("a.tmp", "a").status.success());
+    server.start();
+    let slots = server.sql("select slot_name from pg_replication_slots order by 1");
+    assert_eq!(slots, "a\nb");
+    server.stop();
 }

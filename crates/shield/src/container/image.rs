@@ -81,8 +81,9 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Of a write of `offset..end` to a file in `state`; `offset` is not beyond its end.
-    pub(super) fn new(state: &State, offset: u64, end: u64) -> Result<Self, Fault> {
+    /// Of a write of `offset..end` to a file in `state`; `offset` is not beyond its end. The header of a
+    /// new file says whether it is `bound` to its name.
+    pub(super) fn new(state: &State, offset: u64, end: u64, bound: bool) -> Result<Self, Fault> {
         let lead = if state.header.is_some() {
             0
         } else {
@@ -92,6 +93,7 @@ impl Image {
             Some(header) => header,
             None => ContainerHeader {
                 file_id: random16().map_err(|_| Fault::Os(Errno(libc::EIO)))?,
+                bound,
             },
         };
         let logical = end.max(state.logical);

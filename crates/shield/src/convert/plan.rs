@@ -21,6 +21,7 @@ use strongroom_keyring::Error;
 use super::Fate;
 use crate::body::Body;
 use crate::classify::{CONVERT_SUFFIX, Class, Placed, classify};
+use crate::name::TEMPORARY_SUMMARY;
 use crate::path::file_name;
 use crate::place::{Seal, seal};
 use crate::table::{Treatment, treatment};
@@ -200,7 +201,7 @@ impl Walk<'_> {
             let detail = format!("{}: {why}", path.display());
             Error::new(&code::PG_REFUSED, detail)
         };
-        let seal = seal(0, placed, treatment, file_name(&relative));
+        let seal = seal(0, placed, treatment, &relative);
         let seal = seal.ok_or_else(|| refused("it has no address"))?;
         if seal.body == Body::Block && !seal.key.has_tails() && !about.size().is_multiple_of(16) {
             return Err(refused("its length is no multiple of 16"));
@@ -246,7 +247,8 @@ impl Walk<'_> {
     }
 }
 
-/// What PostgreSQL removes when it starts, and what Strongroom's own interrupted writes leave.
+/// What PostgreSQL removes when it starts or writes anew before it reads it, and what Strongroom's own interrupted
+/// writes leave.
 fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
     let by_class = matches!(
         class,
@@ -254,7 +256,10 @@ fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
     );
     let left = relative.ends_with(CONVERT_SUFFIX)
         || (relative.starts_with(b".strongroom.") && relative.ends_with(b".tmp"));
-    by_class || treatment.dies_with_the_server() || (treatment == Treatment::Hidden && left)
+    by_class
+        || relative == TEMPORARY_SUMMARY
+        || treatment.dies_with_the_server()
+        || (treatment == Treatment::Hidden && left)
 }
 
 /// What becomes of the file at `relative` when the instance is sealed.
@@ -270,7 +275,7 @@ pub(super) fn fate(relative: &[u8]) -> Result<Fate, Error> {
     if treatment == Treatment::Plain {
         return Ok(Fate::InClear);
     }
-    let seal = seal(0, placed, treatment, file_name(relative));
+    let seal = seal(0, placed, treatment, relative);
     seal.map(Fate::Sealed).ok_or_else(|| {
         let path = String::from_utf8_lossy(relative);
         Error::new(&code::PG_REFUSED, format!("{path}: it has no address"))
@@ -342,7 +347,7 @@ mod tests {
         Item {
             relative: b"base/5/16384".to_vec(),
             path: PathBuf::from("/"),
-            seal: seal(0, placed, treatment(placed.class), b"16384").unwrap(),
+            seal: seal(0, placed, treatment(placed.class), b"base/5/16384").unwrap(),
             size,
             allocated: size,
             device: 1,

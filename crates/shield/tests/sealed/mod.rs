@@ -72,6 +72,8 @@ pub(crate) struct Handle<'a> {
     pub(crate) fd: RawFd,
     body: Body,
     instance: &'a Instance,
+    /// Of a container: what stands for its name.
+    pub(crate) name: [u8; 16],
     memory: Memory,
 }
 
@@ -85,6 +87,7 @@ impl<'a> Handle<'a> {
             fd,
             body,
             instance,
+            name: [0; 16],
             // The last word: what is wrong with the file has been told. Tests damage thousands of files.
             memory: [0, 0, 0, 1].map(AtomicU64::new),
         }
@@ -100,7 +103,7 @@ impl<'a> Handle<'a> {
             instance: self.instance,
             body: self.body,
             key: BlockKey::Temporary,
-            tweak: [0; 16],
+            tweak: self.name,
             memory: &self.memory,
         }
     }

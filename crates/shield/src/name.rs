@@ -1,0 +1,228 @@
+//! The name that a container is bound to (docs/spec/postgres.md, "Names of containers").
+//!
+//! A container that is not bound to its name can be put in the place of another one: the state of
+//! one replication slot for that of another. PostgreSQL writes small files under a temporary name
+//! and renames them, so the name that counts is the one the file ends up with: both paths of such a
+//! rename have the same name here. What no rule names is not told apart from other such files.
+//!
+//! Invariants: N5; the name follows from the path relative to the data directory alone. Nothing
+//! allocates. A file that PostgreSQL renames into place has one name under both paths, except
+//! `temp.summary`, which is sealed anew before the rename ([`crate::install`]).
+//!
+//! Must not: look at a file, or be asked for the paths of blocks and streams.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use strongroom_crypto::sha256;
+use strongroom_format::postgres::container::CONTAINER_NAME;
+
+use crate::classify::Class;
+use crate::path::file_name;
+use crate::scan::split;
+
+/// What stands for a name in the associated data: the first bytes of its SHA-256 digest.
+pub type Digest = [u8; CONTAINER_NAME];
+
+/// The parts that a name is put together from, one after the other.
+type Parts<'path> = [&'path [u8]; 4];
+
+/// The directory of replication slots, with the `/` at its end.
+const SLOTS: &[u8] = b"pg_replslot/";
+/// The end of temporary names.
+const TEMPORARY: &[u8] = b".tmp";
+
+/// The one container that is sealed for its new name before it is renamed. After a kill between the
+/// two it opens under neither name; PostgreSQL empties it before it writes one, and reads none.
+pub const TEMPORARY_SUMMARY: &[u8] = b"pg_wal/summaries/temp.summary";
+
+/// What stands for the name of the container at `relative`, which has this class.
+#[must_use]
+pub fn digest(class: Class, relative: &[u8]) -> Digest {
+    of(&parts(class, relative))
+}
+
+/// What stands for the name of the state in a slot's directory, when `relative` is one: it changes
+/// when the directory is renamed to that of another slot.
+#[must_use]
+pub fn of_slot_directory(relative: &[u8]) -> Option<Digest> {
+    let slot = relative.strip_prefix(SLOTS)?;
+    let is_directory = !slot.is_empty() && !slot.contains(&b'/');
+    is_directory.then(|| of(&state_of(slot)))
+}
+
+fn of(parts: &Parts<'_>) -> Digest {
+    let [digest @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = sha256(parts);
+    digest
+}
+
+fn parts(class: Class, relative: &[u8]) -> Parts<'_> {
+    match class {
+        Class::TwoPhase | Class::Origins | Class::Prewarm => whole(final_path(relative)),
+        Class::Statistics if relative == b"pg_stat/pgstat.tmp" => whole(b"pg_stat/pgstat.stat"),
+        Class::Statistics => whole(final_path(relative)),
+        Class::WalSummary => whole(relative),
+        Class::SlotState => {
+            let below = relative.strip_prefix(SLOTS).unwrap_or(relative);
+            state_of(split(below).0)
+        }
+        Class::Snapbuild => whole(up_to(relative, b".snap")),
+        Class::RelcacheInit => in_database(relative, b"pg_internal.init"),
+        Class::Incremental => in_database(relative, file_name(relative)),
+        // Nothing is known of how files of these classes get their names.
+        _ => whole(b""),
+    }
+}
+
+fn whole(path: &[u8]) -> Parts<'_> {
+    [path, b"", b"", b""]
+}
+
+fn state_of(slot: &[u8]) -> Parts<'_> {
+    [SLOTS, final_path(slot), b"/state", b""]
+}
+
+/// Without the end of a temporary name.
+fn final_path(path: &[u8]) -> &[u8] {
+    path.strip_suffix(TEMPORARY).unwrap_or(path)
+}
+
+/// `path` up to and with the first `mark`.
+fn up_to<'path>(path: &'path [u8], mark: &[u8]) -> &'path [u8] {
+    let at = path.windows(mark.len()).position(|part| part == mark);
+    at.and_then(|at| path.get(..at.checked_add(mark.len())?))
+        .unwrap_or(path)
+}
+
+/// `name` in the directory of a database, wherever that lies: copies of a database and `pg_upgrade`
+/// put it into another tablespace, under another version directory, or aside.
+fn in_database<'path>(relative: &'path [u8], name: &'path [u8]) -> Parts<'path> {
+    if relative.starts_with(b"global/") {
+        return [b"global/", name, b"", b""];
+    }
+    let directory = relative
+        .iter()
+        .rposition(|&byte| byte == b'/')
+        .and_then(|at| relative.get(..at));
+    let database = file_name(directory.unwrap_or_default());
+    let database = database.strip_suffix(b"_old_catalogs").unwrap_or(database);
+    [b"base/", database, b"/", name]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::classify;
+    use crate::table::{ROWS, Treatment, treatment};
+
+    fn name(path: &str) -> String {
+        let class = classify(path.as_bytes()).class;
+        assert_eq!(treatment(class), Treatment::Container, "{path}");
+        String::from_utf8(parts(class, path.as_bytes()).concat()).unwrap()
+    }
+
+    #[test]
+    fn a_temporary_name_is_the_final_one() {
+        for (temporary, last) in [
+            ("pg_twophase/0000030A.tmp", "pg_twophase/0000030A"),
+            (
+                "pg_twophase/000000000000030A.tmp",
+                "pg_twophase/000000000000030A",
+            ),
+            ("pg_replslot/a/state.tmp", "pg_replslot/a/state"),
+            ("pg_replslot/a.tmp/state", "pg_replslot/a/state"),
+            ("pg_replslot/a.tmp/state.tmp", "pg_replslot/a/state"),
+            (
+                "pg_logical/snapshots/0-15A3.snap.4711.tmp",
+                "pg_logical/snapshots/0-15A3.snap",
+            ),
+            (
+                "pg_logical/replorigin_checkpoint.tmp",
+                "pg_logical/replorigin_checkpoint",
+            ),
+            ("pg_stat/pgstat.tmp", "pg_stat/pgstat.stat"),
+            (
+                "pg_stat/pg_stat_statements.stat.tmp",
+                "pg_stat/pg_stat_statements.stat",
+            ),
+            ("autoprewarm.blocks.tmp", "autoprewarm.blocks"),
+            ("global/pg_internal.init.77", "global/pg_internal.init"),
+            ("base/5/pg_internal.init.77", "base/5/pg_internal.init"),
+        ] {
+            assert_eq!(name(temporary), last);
+            assert_eq!(name(last), last);
+        }
+    }
+
+    #[test]
+    fn a_databases_files_have_one_name_in_every_tablespace() {
+        for path in [
+            "pg_tblspc/16390/PG_15_202209061/5/pg_internal.init",
+            "PG_17_202406281/5/pg_internal.init.9",
+            "spaces/PG_17_202406281/5/pg_internal.init",
+            "base/moved_for_upgrade/5_old_catalogs/pg_internal.init",
+        ] {
+            assert_eq!(name(path), "base/5/pg_internal.init", "{path}");
+        }
+        assert_eq!(
+            name("pg_tblspc/1/PG_17_202406281/5/INCREMENTAL.16384.1"),
+            "base/5/INCREMENTAL.16384.1"
+        );
+    }
+
+    #[test]
+    fn files_that_must_not_be_exchanged_have_different_names() {
+        let names = [
+            "pg_replslot/a/state",
+            "pg_replslot/b/state",
+            "pg_twophase/0000030A",
+            "pg_twophase/0000030B",
+            "pg_logical/snapshots/0-15A3.snap",
+            "pg_logical/snapshots/0-15A4.snap",
+            "pg_logical/replorigin_checkpoint",
+            "pg_stat/pgstat.stat",
+            "pg_stat/pg_stat_statements.stat",
+            "pg_stat_tmp/pg_stat_statements.stat",
+            "base/5/pg_internal.init",
+            "base/6/pg_internal.init",
+            "global/pg_internal.init",
+            "base/5/INCREMENTAL.16384",
+            "base/5/INCREMENTAL.16384_fsm",
+            "autoprewarm.blocks",
+            "pg_wal/summaries/temp.summary",
+            "pg_wal/summaries/0000000100000000010000280000000001000100.summary",
+            "an_extension/its.file",
+        ];
+        let digests = names.map(|path| digest(classify(path.as_bytes()).class, path.as_bytes()));
+        let different: std::collections::BTreeSet<Digest> = digests.into();
+        assert_eq!(different.len(), names.len());
+        // Files that no rule names are not told apart.
+        assert_eq!(name("an_extension/its.file"), "");
+        assert_eq!(name("other"), "");
+    }
+
+    #[test]
+    fn every_class_of_containers_was_considered() {
+        let containers = ROWS
+            .iter()
+            .filter(|row| row.treatment == Treatment::Container);
+        let unbound: Vec<Class> = containers
+            .map(|row| row.class)
+            .filter(|&class| parts(class, b"pg_replslot/a/state").concat() == b"")
+            .collect();
+        assert_eq!(unbound, [Class::UpgradeDump, Class::Unknown]);
+    }
+
+    #[test]
+    fn a_slots_directory_stands_for_its_state() {
+        let state = digest(Class::SlotState, b"pg_replslot/a/state");
+        assert_eq!(of_slot_directory(b"pg_replslot/a"), Some(state));
+        assert_eq!(of_slot_directory(b"pg_replslot/a.tmp"), Some(state));
+        assert_ne!(of_slot_directory(b"pg_replslot/b"), Some(state));
+        for other in [&b"pg_replslot"[..], b"pg_replslot/", b"base/5", b""] {
+            assert_eq!(of_slot_directory(other), None);
+        }
+    }
+}
