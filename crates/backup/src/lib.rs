@@ -33,6 +33,7 @@ mod rewrap;
 mod sealing;
 mod segment;
 mod set;
+mod signature;
 mod source;
 mod store;
 mod stream;

@@ -21,7 +21,7 @@ use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, r
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{
-    FORMAT_VERSION, aad, backup, certificate, duckdb, freshness, header, journal, keyring,
+    FORMAT_VERSION, aad, backup, backup_signature, certificate, duckdb, freshness, header, journal, keyring,
     postgres, slot, sqlite,
 };
 
@@ -31,6 +31,10 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("set_layout", backup::set_layout::FIELDS),
     layout("family_layout", backup::family_layout::FIELDS),
     layout("segment_layout", backup::segment_layout::FIELDS),
+    layout(
+        "signature_layout",
+        backup_signature::signature_layout::FIELDS,
+    ),
     layout("item_layout", backup::item_layout::FIELDS),
     layout("member_layout", backup::member_layout::FIELDS),
     layout("file_end_layout", backup::file_end_layout::FIELDS),
@@ -239,6 +243,8 @@ fn backup_constants() -> BTreeMap<&'static str, String> {
         ("PATH_MAX", backup::PATH_MAX.to_string()),
         ("SEGMENT_SIZE", backup::SEGMENT_SIZE.to_string()),
         ("SET_MAGIC", spaced_hex(&backup::SET_MAGIC)),
+        ("SIGNATURE_LABEL", backup_signature::SIGNATURE_LABEL.to_owned()),
+        ("SIGNATURE_MAGIC", spaced_hex(&backup_signature::SIGNATURE_MAGIC)),
     ])
 }
 

@@ -328,6 +328,7 @@ pub(super) fn set_options(openers: Vec<&Opener>) -> CreateOptions<'_> {
         user_name: user_name(),
         expires_unix_s: None,
         skip_expiry: false,
+        sign_key: None,
     }
 }
 
