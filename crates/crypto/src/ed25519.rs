@@ -100,9 +100,7 @@ impl VerifyingKey {
         let raw = key.raw_public_key().map_err(library)?;
         let encoded = key.public_key_to_der().map_err(library)?;
         Ok(Self {
-            raw: (&*raw)
-                .try_into()
-                .map_err(|_| SigningKeyError::Malformed)?,
+            raw: (&*raw).try_into().map_err(|_| SigningKeyError::Malformed)?,
             id: sha256(&[&encoded]),
         })
     }

@@ -21,8 +21,8 @@ use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, r
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{
-    FORMAT_VERSION, aad, backup, backup_signature, certificate, duckdb, freshness, header, journal, keyring,
-    postgres, slot, sqlite,
+    FORMAT_VERSION, aad, backup, backup_signature, certificate, duckdb, freshness, header, journal,
+    keyring, postgres, slot, sqlite,
 };
 
 /// Every layout of the code. That none is missing here is checked against the sources.
@@ -243,8 +243,14 @@ fn backup_constants() -> BTreeMap<&'static str, String> {
         ("PATH_MAX", backup::PATH_MAX.to_string()),
         ("SEGMENT_SIZE", backup::SEGMENT_SIZE.to_string()),
         ("SET_MAGIC", spaced_hex(&backup::SET_MAGIC)),
-        ("SIGNATURE_LABEL", backup_signature::SIGNATURE_LABEL.to_owned()),
-        ("SIGNATURE_MAGIC", spaced_hex(&backup_signature::SIGNATURE_MAGIC)),
+        (
+            "SIGNATURE_LABEL",
+            backup_signature::SIGNATURE_LABEL.to_owned(),
+        ),
+        (
+            "SIGNATURE_MAGIC",
+            spaced_hex(&backup_signature::SIGNATURE_MAGIC),
+        ),
     ])
 }
 
