@@ -102,3 +102,41 @@ pub(crate) fn checked(
     }
     Ok(key.id())
 }
+
+#[cfg(test)]
+mod tests {
+    use strongroom_crypto::SecretBytes;
+
+    use super::*;
+    use crate::LocalStore;
+
+    /// RFC 8410, section 10.3.
+    const PRIVATE: &str = "-----BEGIN PRIVATE KEY-----\n\
+        MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
+        -----END PRIVATE KEY-----\n";
+    /// Made with the Python package `cryptography` from docs/spec/backup.md, "Signatures".
+    const VECTOR: &str = "5352424b5349471a0100010000000000000102030405060708090a0b0c0d0e0f\
+        a1e9156054e04fac899ae9f275132cdc07a5dbc4ea2c2ad3a1ffc6e0d253681f\
+        1184cbaf05255b7f8ec0863cceb7bb9c69cd35442a5269ba317efbff0cdc4c9f\
+        10f8bade121959e83f209d431ff8751fa1be99037e013000fcc97c64ee11fe09";
+
+    #[test]
+    fn signatures_are_those_of_the_specification() {
+        let place = tempfile::tempdir().unwrap();
+        let store = LocalStore::new(place.path());
+        store.prepare().unwrap();
+        let pem = SecretBytes::take(&mut PRIVATE.as_bytes().to_vec()).unwrap();
+        let key = SigningKey::from_pem(&pem).unwrap();
+        let mut set_id = [0; 16];
+        let mut head = [0; 66];
+        (0_u8..).zip(&mut set_id).for_each(|(at, byte)| *byte = at);
+        (0_u8..).zip(&mut head).for_each(|(at, byte)| *byte = at);
+        head[64..].copy_from_slice(b"{}");
+        let name = signature_name(&hex::hex(&set_id));
+        // The second one replaces the first: its position was taken.
+        store_signature(&store, &key, set_id, b"another position").unwrap();
+        store_signature(&store, &key, set_id, &head).unwrap();
+        let made = store.read(&name, 1000).unwrap().unwrap();
+        assert_eq!(hex::hex(&made), VECTOR);
+    }
+}
