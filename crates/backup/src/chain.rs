@@ -228,7 +228,8 @@ impl<'a> Chain<'a> {
         last.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))
     }
 
-    /// Makes sure that each set is signed by one of `keys`. Nothing of a set may be written anywhere before, if that matters.
+    /// Makes sure that each set is signed by one of `keys`. Nothing of a set may be written
+    /// anywhere before, if that matters.
     ///
     /// # Errors
     /// SR-7177, SR-7178 for the first set that is not; SR-3002, SR-5001.

@@ -28,8 +28,8 @@ pub(crate) struct FamilyWriter {
 }
 
 impl FamilyWriter {
-    /// Writes the family's header. The same bytes go to each of `outs`: a medium and its mirrors. With `signed` the family's end
-    /// has a digest of all its bytes.
+    /// Writes the family's header. The same bytes go to each of `outs`: a medium and its mirrors.
+    /// With `signed` the family's end has a digest of all its bytes.
     pub(crate) fn begin(
         outs: Vec<(String, Box<dyn Upload>)>,
         key: &FamilyKey,

@@ -173,16 +173,19 @@ impl SetReader<'_> {
         &self.description
     }
 
-    /// The id of the key that has signed the set: SHA-256 of its `SubjectPublicKeyInfo`. `None` unless that was checked.
+    /// The id of the key that has signed the set: SHA-256 of its `SubjectPublicKeyInfo`. `None`
+    /// unless that was checked.
     #[must_use]
     pub fn signer(&self) -> Option<[u8; 32]> {
         self.signer
     }
 
-    /// Makes sure that the set is signed by one of `keys`. Its families are compared with what is signed as they are read.
+    /// Makes sure that the set is signed by one of `keys`. Its families are compared with what is
+    /// signed as they are read.
     ///
     /// # Errors
-    /// SR-7177 when it is not signed; SR-7178 when the signature does not hold, or is by another key; SR-3002, SR-5001.
+    /// SR-7177 when it is not signed; SR-7178 when the signature does not hold, or is by another
+    /// key; SR-3002, SR-5001.
     pub fn check_signed_by(&mut self, keys: &[VerifyingKey]) -> Result<()> {
         let by = signature::checked(self.store, &self.description, &self.signed_part, keys)?;
         self.signer = Some(by);

@@ -1,7 +1,9 @@
-//! The signature of a set: who made it, which its seal does not say. An object beside the set's families.
+//! The signature of a set: who made it, which its seal does not say. An object beside the set's
+//! families.
 //!
-//! Invariants: B27, a set whose signature was checked is the one that the holder of the key has made, at this position of this
-//! medium, every byte of its families included; a signed set has its signature before it has its head.
+//! Invariants: B27, a set whose signature was checked is the one that the holder of the key has
+//! made, at this position of this medium, every byte of its families included; a signed set has its
+//! signature before it has its head.
 //!
 //! Must not: decide whose key is trusted; take a set without a signature for a signed one.
 
@@ -18,8 +20,9 @@ pub(crate) fn signature_name(set_id: &str) -> String {
     format!("data/{set_id}.signature")
 }
 
-/// Signs `head`, the record and the description of the set `set_id`, and puts the signature beside its families. The set has no
-/// head yet; a signature of a position that turned out to be taken is replaced.
+/// Signs `head`, the record and the description of the set `set_id`, and puts the signature beside
+/// its families. The set has no head yet; a signature of a position that turned out to be taken is
+/// replaced.
 pub(crate) fn store_signature(
     store: &dyn Store,
     key: &SigningKey,
@@ -50,11 +53,12 @@ pub(crate) fn store_signature(
     }
 }
 
-/// Whether one of `keys` has signed the set that `head`, its record and its description, is of. Returns that key's id.
+/// Whether one of `keys` has signed the set that `head`, its record and its description, is of.
+/// Returns that key's id.
 ///
 /// # Errors
-/// SR-7177 when the set is not signed; SR-7178 when its signature does not hold, is by another key, or does not cover every byte
-/// of the set; SR-3002; SR-5001.
+/// SR-7177 when the set is not signed; SR-7178 when its signature does not hold, is by another key,
+/// or does not cover every byte of the set; SR-3002; SR-5001.
 pub(crate) fn checked(
     store: &dyn Store,
     description: &Description,
@@ -93,7 +97,8 @@ pub(crate) fn checked(
     })?;
     let verified = key.verify(&record.message(head), &record.signature);
     verified.map_err(|_| bad("it is not one of this set by its key"))?;
-    // The digests of heads and tags alone hold for other data too, where somebody has the set's key.
+    // The digests of heads and tags alone hold for other data too, where somebody has the set's
+    // key.
     let facts = description.postgres.as_ref();
     let manifest = facts.and_then(|facts| facts.manifest_object.as_ref());
     let mut ends = description.families.iter().chain(manifest);

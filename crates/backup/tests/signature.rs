@@ -175,3 +175,33 @@ fn every_byte_of_a_signed_set_is_covered() {
         }
     }
 }
+
+/// The other way to make a family differ from its digest takes a forged tag: here the digest is
+/// changed, in a set that is not sealed, whose head anybody can make.
+#[test]
+fn a_family_with_another_digest_of_its_bytes_is_refused() {
+    let place = Place::new();
+    let tree = place.tree(1000);
+    let ours = signing_key(&place.at("ours"));
+    let wanted = CreateOptions {
+        sign_key: Some(&ours),
+        ..options(None)
+    };
+    let store = place.medium();
+    let made = made(&store, &tree, &wanted).unwrap();
+    let digest = made.description.families[0].bytes_digest.clone().unwrap();
+    let path = place.at("medium/sets/00000001");
+    let head = fs::read(&path).unwrap();
+    let (record, text) = head.split_at(64);
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    let text = text.replace(&digest, &"0".repeat(64));
+    let seal = strongroom_crypto::sha256(&[&record[..32], text.as_bytes()]);
+    put(&path, &[&record[..32], &seal, text.as_bytes()].concat());
+    let set = open_set(&store, None, None).unwrap();
+    let answer = verify(&set, 2, &mut |_| {}).unwrap_err();
+    assert_eq!(answer.code(), &code::FAMILY_SHORT);
+    refused(
+        read(&store, None, None, &[ours.public().clone()]),
+        &code::SET_SIGNATURE,
+    );
+}

@@ -1,7 +1,8 @@
-//! Ed25519 signatures (RFC 8032): signing by libcrypto, verification by `ring`, keys from PEM files as `openssl genpkey` and
-//! `openssl req -x509` make them.
+//! Ed25519 signatures (RFC 8032): signing by libcrypto, verification by `ring`, keys from PEM files
+//! as `openssl genpkey` and `openssl req -x509` make them.
 //!
-//! Invariants: a private key stays in the locked arena (C1 to C3, C11); every signature that is refused looks the same.
+//! Invariants: a private key stays in the locked arena (C1 to C3, C11); every signature that is
+//! refused looks the same.
 //!
 //! Must not: read a file, know what is signed, or decide whose key is trusted.
 
@@ -76,8 +77,8 @@ pub struct VerifyingKey {
 }
 
 impl VerifyingKey {
-    /// Reads a public key, or the one of a certificate, in PEM. Of a certificate nothing else is looked at: neither who has
-    /// signed it nor its dates.
+    /// Reads a public key, or the one of a certificate, in PEM. Of a certificate nothing else is
+    /// looked at: neither who has signed it nor its dates.
     ///
     /// # Errors
     /// [`SigningKeyError`].
@@ -105,7 +106,8 @@ impl VerifyingKey {
         })
     }
 
-    /// SHA-256 of the `SubjectPublicKeyInfo` in DER: the same for a key and for every certificate of it.
+    /// SHA-256 of the `SubjectPublicKeyInfo` in DER: the same for a key and for every certificate
+    /// of it.
     #[must_use]
     pub fn id(&self) -> [u8; 32] {
         self.id

@@ -1,4 +1,5 @@
-//! The signature of a backup set, an object beside the set's families. Specified in docs/spec/backup.md, "Signatures".
+//! The signature of a backup set, an object beside the set's families. Specified in
+//! docs/spec/backup.md, "Signatures".
 //!
 //! Must not: sign or verify.
 
@@ -82,7 +83,8 @@ impl SignatureRecord {
         out
     }
 
-    /// What is signed: the label, this record without its signature, and `head`, which is the set's record and its description.
+    /// What is signed: the label, this record without its signature, and `head`, which is the set's
+    /// record and its description.
     #[must_use]
     pub fn message(&self, head: &[u8]) -> Vec<u8> {
         let record = self.to_bytes();

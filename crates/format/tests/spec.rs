@@ -9,6 +9,8 @@
     reason = "a test that cannot read the tree has failed"
 )]
 
+#[path = "spec/constants.rs"]
+mod elsewhere;
 #[path = "spec/labels.rs"]
 mod labels;
 
@@ -182,8 +184,8 @@ fn constants() -> BTreeMap<&'static str, String> {
     constants.extend(certificate_constants());
     constants.extend(channel_constants());
     constants.extend(manifest_constants());
-    constants.extend(backup_constants());
-    constants.extend(duckdb_constants());
+    constants.extend(elsewhere::backup_constants());
+    constants.extend(elsewhere::duckdb_constants());
     constants
 }
 
@@ -208,49 +210,6 @@ fn instance_constants() -> BTreeMap<&'static str, String> {
         ("STREAM_MAGIC", spaced_hex(&stream::STREAM_MAGIC)),
         ("STREAM_PREFIX", number(stream::STREAM_PREFIX)),
         ("XTS_UNIT", number(postgres::XTS_UNIT)),
-    ])
-}
-
-/// Those of DuckDB's databases.
-fn duckdb_constants() -> BTreeMap<&'static str, String> {
-    let number = |value: usize| value.to_string();
-    BTreeMap::from([
-        ("DUCKDB_BLOCKS_AT", duckdb::DUCKDB_BLOCKS_AT.to_string()),
-        ("DUCKDB_BLOCK_MAX", duckdb::DUCKDB_BLOCK_MAX.to_string()),
-        ("DUCKDB_BLOCK_MIN", duckdb::DUCKDB_BLOCK_MIN.to_string()),
-        ("DUCKDB_CANARY", spaced_hex(&duckdb::DUCKDB_CANARY)),
-        ("DUCKDB_HEADER_LEN", number(duckdb::DUCKDB_HEADER_LEN)),
-        ("DUCKDB_MAGIC", spaced_hex(&duckdb::DUCKDB_MAGIC)),
-        ("DUCKDB_UNDO_AT", duckdb::DUCKDB_UNDO_AT.to_string()),
-        (
-            "DUCKDB_UNDO_SLOTS_AT",
-            duckdb::DUCKDB_UNDO_SLOTS_AT.to_string(),
-        ),
-        ("DUCKDB_UNDO_UNITS", number(duckdb::DUCKDB_UNDO_UNITS)),
-        ("DUCKDB_UNIT_CLEAR", number(duckdb::DUCKDB_UNIT_CLEAR)),
-        ("DUCKDB_UNIT_OVERHEAD", number(duckdb::DUCKDB_UNIT_OVERHEAD)),
-        ("REKEY_MAGIC", spaced_hex(&duckdb::REKEY_MAGIC)),
-        ("REKEY_VERSION", duckdb::REKEY_VERSION.to_string()),
-    ])
-}
-
-/// Those of backups.
-fn backup_constants() -> BTreeMap<&'static str, String> {
-    BTreeMap::from([
-        ("DESCRIPTION_MAX", backup::DESCRIPTION_MAX.to_string()),
-        ("FAMILIES_MAX", backup::FAMILIES_MAX.to_string()),
-        ("FAMILY_MAGIC", spaced_hex(&backup::FAMILY_MAGIC)),
-        ("PATH_MAX", backup::PATH_MAX.to_string()),
-        ("SEGMENT_SIZE", backup::SEGMENT_SIZE.to_string()),
-        ("SET_MAGIC", spaced_hex(&backup::SET_MAGIC)),
-        (
-            "SIGNATURE_LABEL",
-            backup_signature::SIGNATURE_LABEL.to_owned(),
-        ),
-        (
-            "SIGNATURE_MAGIC",
-            spaced_hex(&backup_signature::SIGNATURE_MAGIC),
-        ),
     ])
 }
 

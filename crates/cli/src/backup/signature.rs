@@ -1,4 +1,5 @@
-//! Who signs sets, and whose signature a set must have: the options of `create`, `restore` and `verify`.
+//! Who signs sets, and whose signature a set must have: the options of `create`, `restore` and
+//! `verify`.
 //!
 //! Must not: take a file that holds no usable key for "no signature is wanted".
 
