@@ -137,7 +137,8 @@ mod tests {
         -----END PUBLIC KEY-----\n";
 
     fn private(pem: &str) -> Result<SigningKey, SigningKeyError> {
-        SigningKey::from_pem(&SecretBytes::take(&mut pem.as_bytes().to_vec()).unwrap())
+        let pem = SecretBytes::take(&mut pem.as_bytes().to_vec())?;
+        SigningKey::from_pem(&pem)
     }
 
     fn hex(text: &str) -> Vec<u8> {
