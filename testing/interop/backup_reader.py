@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A second reader of backup sets, written from docs/spec/backup.md and docs/spec/header.md alone.
 
-    backup_reader.py MEDIUM POSITION KEYFILE|- OUT
+    backup_reader.py MEDIUM POSITION KEYFILE|- OUT [PUBLIC_KEY]
 
 KEYFILE holds 64 hexadecimal digits, a raw key; - is for a set that is not sealed. OUT is a directory that must not
-exist; members are written into it. Needs the Python package `cryptography`, and the program `zstd` for compressed sets.
+exist; members are written into it. With PUBLIC_KEY, a PEM file, the set must be signed by that key. Needs the Python package `cryptography`, and the program `zstd` for compressed sets.
 It stops at whatever the specification says a reader must refuse.
 """
 import hashlib
@@ -15,7 +15,8 @@ import struct
 import subprocess
 import sys
 
-from cryptography.hazmat.primitives import hashes, padding
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, padding, serialization
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -117,10 +118,34 @@ def read_head(path, raw):
     return description, cipher, key
 
 
+def check_signature(medium, position, description, public):
+    """Refuses a set that the key of the PEM file `public` has not signed ("Signatures")."""
+    head = open(f"{medium}/sets/{position:08}", "rb").read()
+    signed = head[HEADER:] if head.startswith(MAGIC) else head
+    path = f"{medium}/data/{description['set_id']}.signature"
+    need(os.path.exists(path), "the set is not signed")
+    record = open(path, "rb").read()
+    need(len(record) == 128, "length of the signature")
+    magic, version, algorithm, reserved, set_id, key_id = struct.unpack_from("<8sHHI16s32s", record)
+    need((magic, version, algorithm, reserved) == (b"SRBKSIG\x1a", 1, 1, 0), "signature")
+    need(set_id.hex() == description["set_id"], "the signature is another set's")
+    key = serialization.load_pem_public_key(open(public, "rb").read())
+    der = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    need(hashlib.sha256(key.public_bytes(*der)).digest() == key_id, "another signer")
+    try:
+        key.verify(record[64:], b"strongroom/v1/backup-signature\0" + record[:64] + signed)
+    except InvalidSignature:
+        sys.exit("refused: the signature does not hold")
+    ends = description["families"] + [description.get("postgres", {}).get("manifest_object", {"bytes_digest": ""})]
+    need(all("bytes_digest" in end for end in ends), "the signature does not cover every byte")
+
+
 class Family:
     def __init__(self, path, number, families, set_id, cipher, key, end):
         self.bytes = open(path, "rb").read()
         need(len(self.bytes) == end["length_bytes"], "length of a family")
+        digest = hashlib.sha256(self.bytes).hexdigest()
+        need(end.get("bytes_digest", digest) == digest, "digest of all bytes")
         header = self.bytes[:80]
         fields = struct.unpack("<8sHHHHII16s32s7sB", header)
         expected = (b"SRBKFAM\x1a", 1, cipher, number, families, SEGMENT, 0, set_id)
@@ -241,10 +266,12 @@ def unpack(content, out, links):
 
 
 def main():
-    medium, position, key_file, out = sys.argv[1:]
+    medium, position, key_file, out, *public = sys.argv[1:]
     raw = None if key_file == "-" else bytes.fromhex(open(key_file).read().strip())
     description, cipher, key = read_head(f"{medium}/sets/{int(position):08}", raw)
     need(description.get("set_position", int(position)) == int(position), "position")
+    if public:
+        check_signature(medium, int(position), description, public[0])
     set_id, ends = bytes.fromhex(description["set_id"]), description["families"]
     families = [
         Family(f"{medium}/data/{set_id.hex()}.{number}", number, len(ends), set_id, cipher, key, end)

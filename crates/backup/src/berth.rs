@@ -18,6 +18,7 @@ use crate::head::{self, Description};
 use crate::medium::{self, HEAD, MediumHead, Superseded};
 use crate::removal;
 use crate::set::Guard;
+use crate::signature::store_signature;
 use crate::source::Source;
 use crate::store::{Store, Version};
 use crate::{Error, Result};
@@ -278,7 +279,7 @@ impl Berth<'_> {
             remove_families(store, guard, self.medium.stripes);
             return Err(error);
         }
-        let position = match publish_head(store, guard, &mut description) {
+        let position = match publish_head(store, sealing, &mut description) {
             // An incremental set without its base would be of no use.
             Err(error) if error.code() == &code::CHAIN => {
                 remove_families(store, guard, self.medium.stripes);
@@ -347,11 +348,21 @@ impl Berth<'_> {
 }
 
 /// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise.
-fn publish_head(store: &dyn Store, guard: &Guard, description: &mut Description) -> Result<u32> {
+fn publish_head(
+    store: &dyn Store,
+    sealing: &Sealing<'_>,
+    description: &mut Description,
+) -> Result<u32> {
+    let guard = sealing.guard;
     let base = description.base_set_id().map(str::to_owned);
     let mut head_at = |position| {
         description.set_position = Some(position);
-        head::to_bytes(guard, description)
+        let bytes = head::to_bytes(guard, description)?;
+        if let Some(key) = sealing.options.sign_key {
+            let signed = head::signed_part(guard, &bytes);
+            store_signature(store, key, guard.set_id(), signed)?;
+        }
+        Ok(bytes)
     };
     let Some(base) = base else {
         return medium::publish(store, head_at);

@@ -16,6 +16,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use strongroom_crypto::VerifyingKey;
 use strongroom_format::code;
 use strongroom_keyring::{Opener, durable};
 
@@ -151,8 +152,9 @@ pub(crate) fn manifest_of(set: &SetReader<'_>) -> Result<Vec<u8>> {
     let read = set.store().read(&name, MANIFEST_MAX);
     let bytes = read.map_err(|error| Error::io(shown.as_str(), error))?;
     let bytes = bytes.ok_or_else(|| Error::new(&code::FAMILY_ABSENT, shown.as_str()))?;
-    let (manifest, ends) = opened_family(set.guard(), bytes, MANIFEST_MAX)?;
     let stated = facts_of(set.description()).and_then(|facts| facts.manifest_object.as_ref());
+    let signed = stated.is_some_and(|end| end.bytes_digest.is_some());
+    let (manifest, ends) = opened_family(set.guard(), bytes, MANIFEST_MAX, signed)?;
     if stated.is_none() || ends.first() != stated {
         return Err(Error::new(&code::FAMILY_SHORT, shown));
     }
@@ -224,6 +226,19 @@ impl<'a> Chain<'a> {
     pub fn newest(&self) -> Result<&SetReader<'a>> {
         let last = self.sets.last();
         last.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))
+    }
+
+    /// Makes sure that each set is signed by one of `keys`. Nothing of a set may be written
+    /// anywhere before, if that matters.
+    ///
+    /// # Errors
+    /// SR-7177, SR-7178 for the first set that is not; SR-3002, SR-5001.
+    pub fn check_signed_by(&mut self, keys: &[VerifyingKey]) -> Result<()> {
+        // The set that was asked for first: it is the one that the user knows of.
+        for set in self.sets.iter_mut().rev() {
+            set.check_signed_by(keys)?;
+        }
+        Ok(())
     }
 
     /// Whether the set builds on others, so that `pg_combinebackup` is needed to restore it.

@@ -6,6 +6,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use strongroom_crypto::SigningKey;
 use strongroom_format::{code, hex};
 use strongroom_keyring::Opener;
 
@@ -16,6 +17,7 @@ use crate::head::{Description, FamilyEnd, Kind};
 use crate::medium::{self, HEAD, MediumHead, Protection, Superseded, family_name};
 use crate::pipeline::write::{self, Settings, Target};
 use crate::set::{Cipher, Guard};
+use crate::signature::signature_name;
 use crate::source::Source;
 use crate::store::{Store, Version};
 use crate::stream::writer::StreamWriter;
@@ -102,6 +104,8 @@ pub struct CreateOptions<'a> {
     pub expires_unix_s: Option<u64>,
     /// Overwrite sets that have not expired.
     pub skip_expiry: bool,
+    /// Who signs the set; `None`: it is not signed. Archived files never are.
+    pub sign_key: Option<&'a SigningKey>,
 }
 
 /// A set that was made.
@@ -417,7 +421,7 @@ fn write_families(
             let upload = upload.map_err(|error| Error::io(shown.as_str(), error))?;
             outs.push((shown, upload));
         }
-        let writer = FamilyWriter::begin(outs, &key)?;
+        let writer = FamilyWriter::begin(outs, &key, options.sign_key.is_some())?;
         targets.push(Target { key, writer });
     }
     let settings = Settings {
@@ -439,4 +443,5 @@ pub(crate) fn remove_families(store: &dyn Store, guard: &Guard, stripes: u16) {
         drop(store.remove(&family_name(&set_id, family)));
     }
     drop(store.remove(&chain::manifest_name(&set_id)));
+    drop(store.remove(&signature_name(&set_id)));
 }

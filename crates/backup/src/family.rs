@@ -21,17 +21,25 @@ pub(crate) struct FamilyWriter {
     /// Each with what it is called in errors.
     outs: Vec<(String, io::BufWriter<Box<dyn Upload>>)>,
     digest: Sha256,
+    /// Of all bytes; a set that is signed has it.
+    whole: Option<Sha256>,
     length: u64,
     segments: u32,
 }
 
 impl FamilyWriter {
     /// Writes the family's header. The same bytes go to each of `outs`: a medium and its mirrors.
-    pub(crate) fn begin(outs: Vec<(String, Box<dyn Upload>)>, key: &FamilyKey) -> Result<Self> {
+    /// With `signed` the family's end has a digest of all its bytes.
+    pub(crate) fn begin(
+        outs: Vec<(String, Box<dyn Upload>)>,
+        key: &FamilyKey,
+        signed: bool,
+    ) -> Result<Self> {
         let buffered = |(shown, out)| (shown, io::BufWriter::with_capacity(WRITE_BUFFER, out));
         let mut writer = Self {
             outs: outs.into_iter().map(buffered).collect(),
             digest: Sha256::new(),
+            whole: signed.then(Sha256::new),
             length: 0,
             segments: 0,
         };
@@ -74,6 +82,7 @@ impl FamilyWriter {
             length_bytes: self.length,
             segments: self.segments,
             digest: hex_of(&self.digest.finish()),
+            bytes_digest: self.whole.map(|whole| hex_of(&whole.finish())),
         })
     }
 
@@ -81,6 +90,9 @@ impl FamilyWriter {
         for (shown, out) in &mut self.outs {
             out.write_all(bytes)
                 .map_err(|error| Error::io(shown.as_str(), error))?;
+        }
+        if let Some(whole) = &mut self.whole {
+            whole.update(bytes);
         }
         self.length = self.length.saturating_add(bytes.len() as u64);
         Ok(())
@@ -92,6 +104,8 @@ pub(crate) struct FamilyReader {
     input: io::BufReader<Box<dyn Read + Send>>,
     family: u16,
     digest: Sha256,
+    /// Of all bytes, where the set's head states it.
+    whole: Option<Sha256>,
     length: u64,
     segments: u32,
     trailer_length: usize,
@@ -112,14 +126,19 @@ impl Unkeyed {
         Ok(Self { input, header })
     }
 
-    /// Goes on to the segments.
-    pub(crate) fn keyed(self, key: &FamilyKey) -> FamilyReader {
+    /// Goes on to the segments. With `signed` the family's end has a digest of all its bytes.
+    pub(crate) fn keyed(self, key: &FamilyKey, signed: bool) -> FamilyReader {
         let mut digest = Sha256::new();
         digest.update(&self.header);
+        let mut whole = signed.then(Sha256::new);
+        if let Some(whole) = &mut whole {
+            whole.update(&self.header);
+        }
         FamilyReader {
             input: self.input,
             family: key.family(),
             digest,
+            whole,
             length: self.header.len() as u64,
             segments: 0,
             trailer_length: key.trailer_length(),
@@ -147,6 +166,11 @@ impl FamilyReader {
         exactly(&mut self.input, trailer_bytes, self.family)?;
         self.digest.update(&head_bytes);
         self.digest.update(trailer_bytes);
+        if let Some(whole) = &mut self.whole {
+            whole.update(&head_bytes);
+            whole.update(data);
+            whole.update(trailer_bytes);
+        }
         let read = head_bytes.len() + length + trailer_bytes.len();
         self.length = self.length.saturating_add(read as u64);
         let next = number.checked_add(1);
@@ -162,6 +186,7 @@ impl FamilyReader {
                 length_bytes: self.length,
                 segments: self.segments,
                 digest: hex_of(&self.digest.finish()),
+                bytes_digest: self.whole.map(|whole| hex_of(&whole.finish())),
             }),
             Ok(_) => {
                 let detail = format!("family {}: bytes after its end", self.family);

@@ -121,6 +121,9 @@ pub struct FamilyEnd {
     pub segments: u32,
     /// SHA-256 of its header and of all heads and trailers.
     pub digest: String,
+    /// SHA-256 of all its bytes. Sets that are signed have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_digest: Option<String>,
 }
 
 /// What a set of a PostgreSQL cluster, or a file of its archive, is of.
@@ -178,6 +181,15 @@ pub struct SqliteFacts {
     pub pages: u64,
     /// Whether the source was sealed. The copy is then, too, for the same key.
     pub sealed_source: bool,
+}
+
+/// What is signed of a head: all but the object header, which changes with who may open the set.
+pub(crate) fn signed_part<'a>(guard: &Guard, head: &'a [u8]) -> &'a [u8] {
+    let header = match guard {
+        Guard::Sealed { .. } => HEADER_LEN,
+        Guard::Plain { .. } => 0,
+    };
+    head.get(header..).unwrap_or_default()
 }
 
 /// A head as it was read: structure is checked, nothing is authenticated.

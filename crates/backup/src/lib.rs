@@ -2,7 +2,7 @@
 //!
 //! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are compressed and sealed by
 //! several threads ([`pipeline`]) and become the families of a set; its head is written last ([`medium`], [`head`]).
-//! Invariants B1 to B21 are in docs/internals/backup.md; each file names those that it keeps.
+//! Invariants B1 to B27 are in docs/internals/backup.md; each file names those that it keeps.
 //!
 //! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
 #![forbid(unsafe_code)]
@@ -33,6 +33,7 @@ mod rewrap;
 mod sealing;
 mod segment;
 mod set;
+mod signature;
 mod source;
 mod store;
 mod stream;

@@ -4,6 +4,7 @@
 //!
 //! Must not: write anything.
 
+use strongroom_crypto::VerifyingKey;
 use strongroom_format::backup::StreamEnd;
 use strongroom_format::code;
 use strongroom_keyring::Opener;
@@ -13,6 +14,7 @@ use crate::head::{Description, FamilyEnd};
 use crate::medium::{family_name, positions, read_head};
 use crate::pipeline::read::{self as pipeline, Opened, Origin};
 use crate::set::Guard;
+use crate::signature;
 use crate::store::Store;
 use crate::stream::reader::{Event, StreamReader};
 use crate::{Error, Result};
@@ -23,6 +25,10 @@ pub struct SetReader<'a> {
     guard: Guard,
     position: u32,
     description: Description,
+    /// Record and description, as they are signed.
+    signed_part: Vec<u8>,
+    /// The id of the key that has signed the set, once that was checked.
+    signer: Option<[u8; 32]>,
 }
 
 impl std::fmt::Debug for SetReader<'_> {
@@ -64,6 +70,7 @@ pub fn open_set<'a>(
     };
     let unopened = read_head(store, position)?;
     let guard = unopened.open_in(store, opener)?;
+    let signed_part = unopened.after_header().to_vec();
     let description = unopened.description;
     // Its seal holds. Whoever can write to the medium could make an older set the newest by another
     // name.
@@ -79,6 +86,8 @@ pub fn open_set<'a>(
         guard,
         position,
         description,
+        signed_part,
+        signer: None,
     })
 }
 
@@ -135,7 +144,9 @@ pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
         crate::chain::manifest_of(set)?;
     }
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
-    not_checked.extend(set.guard.not_proved().map(String::from));
+    // Nobody but the signer has made it or changed it.
+    let not_proved = set.guard.not_proved().filter(|_| set.signer.is_none());
+    not_checked.extend(not_proved.map(String::from));
     let segments = description.families.iter();
     Ok(Verified {
         position: set.position,
@@ -160,6 +171,25 @@ impl SetReader<'_> {
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// The id of the key that has signed the set: SHA-256 of its `SubjectPublicKeyInfo`. `None`
+    /// unless that was checked.
+    #[must_use]
+    pub fn signer(&self) -> Option<[u8; 32]> {
+        self.signer
+    }
+
+    /// Makes sure that the set is signed by one of `keys`. Its families are compared with what is
+    /// signed as they are read.
+    ///
+    /// # Errors
+    /// SR-7177 when it is not signed; SR-7178 when the signature does not hold, or is by another
+    /// key; SR-3002, SR-5001.
+    pub fn check_signed_by(&mut self, keys: &[VerifyingKey]) -> Result<()> {
+        let by = signature::checked(self.store, &self.description, &self.signed_part, keys)?;
+        self.signer = Some(by);
+        Ok(())
     }
 
     /// Where on the medium.
@@ -197,11 +227,11 @@ impl SetReader<'_> {
             return Err(Error::new(&code::SET_HEAD, "no families"));
         }
         let mut origins = Vec::new();
-        for family in 0..families {
+        for (family, end) in (0..families).zip(stated) {
             let (input, _) = self.open_family(family)?;
             let unkeyed = Unkeyed::read(input, family)?;
             let key = self.guard.family(&unkeyed.header, family, families)?;
-            let reader = unkeyed.keyed(&key);
+            let reader = unkeyed.keyed(&key, end.bytes_digest.is_some());
             origins.push(Origin { key, reader });
         }
         let (end, ends) = pipeline::run(origins, threads, |opened| {

@@ -139,7 +139,7 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
     }
     // A few bytes can stand for a thousand times as many.
     let stated = described.backup_size_bytes;
-    let (content, _) = opened_family(&guard, head.rest().to_vec(), stated.min(FILE_MAX))?;
+    let (content, _) = opened_family(&guard, head.rest().to_vec(), stated.min(FILE_MAX), false)?;
     if content.len() as u64 != stated {
         return Err(not_as_long());
     }
@@ -338,7 +338,11 @@ pub(crate) fn sealed_family(
     let key = guard.new_family(0, 1)?;
     let memory = Memory::default();
     let out: Box<dyn Upload> = Box::new(memory.clone());
-    let writer = FamilyWriter::begin(vec![(String::from("archive"), out)], &key)?;
+    let writer = FamilyWriter::begin(
+        vec![(String::from("archive"), out)],
+        &key,
+        options.sign_key.is_some(),
+    )?;
     let settings = Settings {
         threads: options.threads,
         level: options.compression.level(),
@@ -352,15 +356,16 @@ pub(crate) fn sealed_family(
     Ok((std::mem::take(&mut *bytes), end))
 }
 
-/// What a family has that is alone, at most `most` bytes, and how it ends.
+/// What a family has that is alone, at most `most` bytes, and how it ends. `signed`: with a digest of all its bytes.
 pub(crate) fn opened_family(
     guard: &Guard,
     bytes: Vec<u8>,
     most: u64,
+    signed: bool,
 ) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
     let unkeyed = Unkeyed::read(Box::new(io::Cursor::new(bytes)), 0)?;
     let key = guard.family(&unkeyed.header, 0, 1)?;
-    let reader = unkeyed.keyed(&key);
+    let reader = unkeyed.keyed(&key, signed);
     reading::run(vec![Origin { key, reader }], 1, |opened| {
         let mut content = Vec::new();
         while let Some(piece) = opened.next_piece()? {

@@ -11,17 +11,22 @@ use std::process::{Command, Output};
 use common::forged::{cluster, forged, link};
 use common::{Place, made, options, picture, put};
 use strongroom_backup::{Cipher, Compression, CreateOptions, Kind};
-use strongroom_crypto::SecretKey;
+use strongroom_crypto::{SecretBytes, SecretKey, SigningKey};
 use strongroom_keyring::Opener;
 
 const KEY: [u8; 32] = [0xa7; 32];
 
-fn read(place: &Place, key: &Path, out: &str) -> Output {
+fn reader(place: &Place, key: &Path, out: &str) -> Command {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/interop/backup_reader.py");
     let mut python = Command::new("python3");
     python.arg(script).arg(place.at("medium")).arg("1").arg(key);
-    python.arg(place.at(out)).output().unwrap()
+    python.arg(place.at(out));
+    python
+}
+
+fn read(place: &Place, key: &Path, out: &str) -> Output {
+    reader(place, key, out).output().unwrap()
 }
 
 /// Names, kinds and contents. The reader sets no modes and times.
@@ -107,4 +112,38 @@ fn another_reader_refuses_what_the_specification_refuses() {
         "{err}"
     );
     assert!(!place.at("cluster/pg_wal").exists());
+}
+
+#[test]
+fn another_reader_takes_our_signature_and_no_other() {
+    let place = Place::new();
+    let tree = place.tree(1000);
+    let openssl = |arguments: &str| {
+        let mut openssl = Command::new("openssl");
+        openssl.current_dir(place.at("")).args(arguments.split(' '));
+        assert!(openssl.status().unwrap().success());
+    };
+    for name in ["ours", "theirs"] {
+        openssl(&format!("genpkey -algorithm ed25519 -out {name}"));
+        openssl(&format!("pkey -in {name} -pubout -out {name}.pub"));
+    }
+    let mut pem = fs::read(place.at("ours")).unwrap();
+    let ours = SigningKey::from_pem(&SecretBytes::take(&mut pem).unwrap()).unwrap();
+    let wanted = CreateOptions {
+        sign_key: Some(&ours),
+        ..options(None)
+    };
+    made(&place.medium(), &tree, &wanted).unwrap();
+    let read = |public: &str, out: &str| {
+        let mut python = reader(&place, Path::new("-"), out);
+        python.arg(place.at(public)).output().unwrap()
+    };
+    let ok = read("ours.pub", "out");
+    assert!(ok.status.success(), "{ok:?}");
+    assert_eq!(contents(&place.at("out")), contents(&tree));
+    assert!(!read("theirs.pub", "no").status.success());
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    let head = fs::read(place.at("medium/sets/00000002")).unwrap();
+    put(&place.at("medium/sets/00000001"), &head);
+    assert!(!read("ours.pub", "no").status.success());
 }

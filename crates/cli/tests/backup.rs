@@ -58,6 +58,7 @@ fn back_up_list_verify_restore() {
             "restore_test",
             "segments",
             "set",
+            "signed_by",
             "size_bytes",
             "wrong_log"
         ]

@@ -97,6 +97,39 @@ impl From<CryptoError> for CertificateError {
     }
 }
 
+/// Why a file's key cannot be used to sign, or to verify signatures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SigningKeyError {
+    /// Not a key in PEM of the kind that is needed: private to sign, public or a certificate to verify.
+    Malformed,
+    /// The private key needs a passphrase.
+    Encrypted,
+    /// A key, but not one of Ed25519.
+    OtherKind,
+    /// The host's failure, or a defect.
+    Crypto(CryptoError),
+}
+
+impl fmt::Display for SigningKeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "not a key in PEM that can be read",
+            Self::Encrypted => "a passphrase protects the key",
+            Self::OtherKind => "a key of another kind than Ed25519",
+            Self::Crypto(error) => return error.fmt(f),
+        })
+    }
+}
+
+impl std::error::Error for SigningKeyError {}
+
+impl From<CryptoError> for SigningKeyError {
+    fn from(error: CryptoError) -> Self {
+        Self::Crypto(error)
+    }
+}
+
 /// A sealed message was refused. It deliberately does not say why: wrong key, wrong place and
 /// changed byte must look alike to whoever can make the program open forged data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

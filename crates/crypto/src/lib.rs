@@ -1,7 +1,7 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
 //! It offers one authenticated cipher ([`GcmKey`], [`AnyGcmKey`] for shorter keys, and [`GcmIv16Key`] for longer nonces), two unauthenticated ([`CtrKey`], [`XtsKey`]), one of the past ([`TripleDes`]), one MAC
-//! ([`MacKey`]), three key agreements ([`KeyAgreement`], [`kdfe_p256`] for TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of three signatures ([`verify_p256`], [`verify_p521`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce
+//! ([`MacKey`]), three key agreements ([`KeyAgreement`], [`kdfe_p256`] for TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), one signature that is made and verified ([`SigningKey`], [`VerifyingKey`]), verification of three signatures ([`verify_p256`], [`verify_p521`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
 //!
@@ -17,6 +17,7 @@ mod agree;
 mod arena;
 mod certificate;
 mod ctr;
+mod ed25519;
 mod error;
 mod gcm192;
 mod gcm_iv16;
@@ -48,7 +49,8 @@ pub use aead::{AesLength, AnyGcmKey, GcmKey};
 pub use agree::KeyAgreement;
 pub use certificate::{CERTIFICATE_BITS, Certificate};
 pub use ctr::CtrKey;
-pub use error::{CertificateError, CryptoError, OpenError};
+pub use ed25519::{SigningKey, VerifyingKey};
+pub use error::{CertificateError, CryptoError, OpenError, SigningKeyError};
 pub use gcm_iv16::GcmIv16Key;
 pub use harden::{forbid_core_dumps, wipe_stack};
 pub use identity::Identity;
@@ -78,4 +80,6 @@ const _: () = {
     shareable::<XtsKey>();
     shareable::<PrivateKey>();
     shareable::<Certificate>();
+    shareable::<SigningKey>();
+    shareable::<VerifyingKey>();
 };

@@ -572,7 +572,7 @@ impl StreamEnd {
     }
 }
 
-fn version_of(found: Option<u16>) -> Result<(), RecordError> {
+pub(crate) fn version_of(found: Option<u16>) -> Result<(), RecordError> {
     match found {
         Some(version) if version > FORMAT_VERSION => Err(RecordError::Newer(version)),
         Some(FORMAT_VERSION) => Ok(()),

@@ -307,6 +307,9 @@ codes! {
     ARCHIVE_CONTENT = 7174, Data, "archived segments of the log are not what their names say", "recovery ends before the first of them: make a new set, and look at what archives them";
     LOG_NOT_REPLAYED = 7175, Data, "a server that was restored for a test has not replayed the archived log to its end", "recovery ends where the message says: make a new set, and find out what has damaged the log";
     DELTA_REFUSED = 7176, Refused, "the directory is not one that this set is restored over", "see the detail; nothing was changed. A restore to a new directory is always possible";
+    SET_UNSIGNED = 7177, Data, "the backup set is not signed, but must be", "name a set that is signed with --set; leave out --signed-by only where it does not matter who made the set";
+    SET_SIGNATURE = 7178, Data, "the signature of the backup set is damaged, of another set, or by none of the keys that were named", "name the public key of the host that makes the backups; if it was that one, do not restore this set: someone else may have made it";
+    SIGNATURE_KEY = 7179, Key, "the file holds no key that can be used for signatures of backup sets", "make a private key with `openssl genpkey -algorithm ed25519 -out FILE`, which --sign-key takes, and the public one for --signed-by with `openssl pkey -in FILE -pubout -out FILE.pub`";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";

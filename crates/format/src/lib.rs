@@ -27,6 +27,7 @@ extern crate alloc;
 pub mod aad;
 mod anchor;
 pub mod backup;
+pub mod backup_signature;
 pub mod certificate;
 pub mod code;
 pub mod columns;

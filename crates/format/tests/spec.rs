@@ -9,8 +9,8 @@
     reason = "a test that cannot read the tree has failed"
 )]
 
-#[path = "spec/duckdb_constants.rs"]
-mod duckdb_constants;
+#[path = "spec/constants.rs"]
+mod elsewhere;
 #[path = "spec/instance.rs"]
 mod instance;
 #[path = "spec/labels.rs"]
@@ -25,8 +25,8 @@ use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, r
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, stream};
 use strongroom_format::{
-    FORMAT_VERSION, aad, backup, certificate, duckdb, freshness, header, journal, keyring,
-    postgres, slot, sqlite,
+    FORMAT_VERSION, aad, backup, backup_signature, certificate, duckdb, freshness, header, journal,
+    keyring, postgres, slot, sqlite,
 };
 
 /// Every layout of the code. That none is missing here is checked against the sources.
@@ -35,6 +35,10 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("set_layout", backup::set_layout::FIELDS),
     layout("family_layout", backup::family_layout::FIELDS),
     layout("segment_layout", backup::segment_layout::FIELDS),
+    layout(
+        "signature_layout",
+        backup_signature::signature_layout::FIELDS,
+    ),
     layout("item_layout", backup::item_layout::FIELDS),
     layout("member_layout", backup::member_layout::FIELDS),
     layout("file_end_layout", backup::file_end_layout::FIELDS),
@@ -189,21 +193,9 @@ fn constants() -> BTreeMap<&'static str, String> {
     constants.extend(certificate_constants());
     constants.extend(channel_constants());
     constants.extend(manifest_constants());
-    constants.extend(backup_constants());
-    constants.extend(duckdb_constants::constants());
+    constants.extend(elsewhere::backup_constants());
+    constants.extend(elsewhere::duckdb_constants());
     constants
-}
-
-/// Those of backups.
-fn backup_constants() -> BTreeMap<&'static str, String> {
-    BTreeMap::from([
-        ("DESCRIPTION_MAX", backup::DESCRIPTION_MAX.to_string()),
-        ("FAMILIES_MAX", backup::FAMILIES_MAX.to_string()),
-        ("FAMILY_MAGIC", spaced_hex(&backup::FAMILY_MAGIC)),
-        ("PATH_MAX", backup::PATH_MAX.to_string()),
-        ("SEGMENT_SIZE", backup::SEGMENT_SIZE.to_string()),
-        ("SET_MAGIC", spaced_hex(&backup::SET_MAGIC)),
-    ])
 }
 
 /// Those of redo records.

@@ -176,7 +176,10 @@ fn from_env(variable: &str) -> Result<SecretBytes, Error> {
 }
 
 /// As [`from_file`], of a key; a file that others may read is remembered.
-fn key_file(path: &Path) -> Result<SecretBytes, Error> {
+///
+/// # Errors
+/// SR-2007 when it cannot be read; SR-2003 when it is longer than 64 KiB.
+pub fn key_file(path: &Path) -> Result<SecretBytes, Error> {
     let (key, about) = read_file(path)?;
     // Neither a pipe nor memory without a name, which nobody else can open.
     if about.is_file() && about.nlink() > 0 && About::from(&about).is_readable_by_others() {

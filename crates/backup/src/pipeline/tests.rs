@@ -85,7 +85,7 @@ fn written(
     for (family, place) in (0..).zip(&places) {
         let key = guard.new_family(family, families)?;
         let out: Box<dyn Upload> = Box::new(place.clone());
-        let writer = FamilyWriter::begin(vec![(String::new(), out)], &key)?;
+        let writer = FamilyWriter::begin(vec![(String::new(), out)], &key, false)?;
         targets.push(Target { key, writer });
     }
     let ((), ends) = write::run(targets, settings, |pieces| {
@@ -106,7 +106,7 @@ fn opened(
     for (family, bytes) in (0..).zip(families) {
         let unkeyed = Unkeyed::read(Box::new(io::Cursor::new(bytes.clone())), family)?;
         let key = guard.family(&unkeyed.header, family, count)?;
-        let reader = unkeyed.keyed(&key);
+        let reader = unkeyed.keyed(&key, false);
         origins.push(Origin { key, reader });
     }
     read::run(origins, threads, |stream| {
@@ -326,7 +326,7 @@ fn a_failing_source_or_medium_ends_the_pipeline_with_its_own_error() {
     let guard = sealed(Cipher::Aes256);
     let target = |out: Box<dyn Upload>| {
         let key = guard.new_family(0, 1).unwrap();
-        let writer = FamilyWriter::begin(vec![(String::from("here"), out)], &key).unwrap();
+        let writer = FamilyWriter::begin(vec![(String::from("here"), out)], &key, false).unwrap();
         vec![Target { key, writer }]
     };
     let stream = content(64 * PIECE);
@@ -365,7 +365,7 @@ fn a_consumer_that_stops_ends_the_pipeline() {
     let origin = || {
         let unkeyed = unkeyed();
         let key = guard.family(&unkeyed.header, 0, 1).unwrap();
-        let reader = unkeyed.keyed(&key);
+        let reader = unkeyed.keyed(&key, false);
         vec![Origin { key, reader }]
     };
     let stopped = read::run(origin(), 2, |stream| {

@@ -131,6 +131,7 @@ pub(crate) fn options(opener: Option<&Opener>) -> CreateOptions<'_> {
         user_name: String::from("user"),
         expires_unix_s: None,
         skip_expiry: false,
+        sign_key: None,
     }
 }
 

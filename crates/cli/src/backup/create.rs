@@ -9,9 +9,10 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{
     Cipher, Compression, CreateOptions, Created, DirectorySource, Mode, PostgresSource, Source,
-    SqliteSource, Store, list, open_base,
+    SqliteSource, Store, list, open_base, open_chain,
 };
-use strongroom_format::code;
+use strongroom_crypto::SigningKey;
+use strongroom_format::{code, hex};
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 use strongroom_replication::{Config, SslMode};
 
@@ -19,6 +20,7 @@ use super::history::{self, Entry, HistoryOptions, Told};
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
 use super::sealing::SealingOptions;
+use super::signature::SignKeyOption;
 use super::{is_url, store, thread_count, threads, with_key};
 use crate::args::SourceKeyOptions;
 use crate::failure::{Failure, note, warn};
@@ -43,6 +45,8 @@ pub(super) struct CreateArgs {
     mirror: Vec<PathBuf>,
     #[command(flatten)]
     sealing: SealingOptions,
+    #[command(flatten)]
+    sign_key: SignKeyOption,
     #[command(flatten)]
     source_key: SourceKeyOptions,
     /// A name for the set
@@ -95,6 +99,9 @@ struct Report {
     #[serde(flatten)]
     description: strongroom_backup::Description,
     left_out: Vec<String>,
+    /// The id of the key that has signed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed_by: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     mirrors: Vec<MirrorReport>,
 }
@@ -128,12 +135,13 @@ impl CreateArgs {
         let medium = store(&self.to)?;
         // First of all: what fails from here on is told of this medium.
         entry.on(medium.as_ref());
+        let sign_key = self.sign_key.key()?;
         let algorithm = self.sealing.cipher(&self.to)?;
         let mirrors = self.mirror.iter().map(|place| store(place));
         let mirrors = mirrors.collect::<Result<Vec<_>, Failure>>()?;
         let mirrors = mirrors.iter().map(AsRef::as_ref);
         let stores: Vec<_> = std::iter::once(medium.as_ref()).chain(mirrors).collect();
-        let mut source = self.source(context)?;
+        let mut source = self.source(context, sign_key.as_ref())?;
         entry.of_source(source.shown());
         let key = self.sealing.key("backup create")?;
         let keyring_path = keyring::path(context);
@@ -149,6 +157,7 @@ impl CreateArgs {
         options.name.clone_from(&self.name);
         options.expires_unix_s = self.retain_days.map(|days| now + u64::from(days) * 86_400);
         options.skip_expiry = self.skip;
+        options.sign_key = sign_key.as_ref();
         let mut progress = Watch::new("create", self.progress);
         if let Some(total) = progress.total() {
             source.note_total(total);
@@ -163,7 +172,7 @@ impl CreateArgs {
         }
         entry.done();
         progress.finish();
-        self.report(context, created)?;
+        self.report(context, created, sign_key.as_ref())?;
         match key {
             None if openers.is_empty() => warn(&code::PLAIN_SET, &self.to.display().to_string()),
             // A certificate's warning has been given.
@@ -175,12 +184,16 @@ impl CreateArgs {
     }
 
     /// What the source is, by what is there.
-    fn source(&self, context: &Context) -> Result<Box<dyn Source>, Failure> {
+    fn source(
+        &self,
+        context: &Context,
+        sign_key: Option<&SigningKey>,
+    ) -> Result<Box<dyn Source>, Failure> {
         let text = self.source.to_str();
         if let Some(text) = text.filter(|text| is_connection(text)) {
             let mut source = server(text, &self.name, self.spread_checkpoint)?;
             if self.incremental {
-                self.build_on_base(context, &mut source)?;
+                self.build_on_base(context, &mut source, sign_key)?;
             }
             return Ok(Box::new(source));
         }
@@ -221,13 +234,29 @@ impl CreateArgs {
         Ok(Box::new(SqliteSource::new(path, options)))
     }
 
-    /// The manifest of the base is sealed as the base is: this needs a key that opens it.
-    fn build_on_base(&self, context: &Context, source: &mut PostgresSource) -> Result<(), Failure> {
+    /// The manifest of the base is sealed as the base is: this needs a key that opens it. A set that
+    /// is signed builds on sets of the same signer only: no other would be restored with it.
+    fn build_on_base(
+        &self,
+        context: &Context,
+        source: &mut PostgresSource,
+        sign_key: Option<&SigningKey>,
+    ) -> Result<(), Failure> {
         let medium = store(&self.to)?;
         let keyring = keyring::path(context);
         let system = source.identify()?.to_owned();
         let base = with_key(self.sealing.key.clone(), &keyring, |key| {
-            open_base(medium.as_ref(), self.base, &system, key)
+            let base = open_base(medium.as_ref(), self.base, &system, key)?;
+            if let Some(sign_key) = sign_key {
+                let mut chain = open_chain(medium.as_ref(), Some(base.position()), key)?;
+                chain.check_signed_by(std::slice::from_ref(sign_key.public()))?;
+                if chain.newest()?.description().set_id != base.set_id() {
+                    let detail = format!("set {} is another one by now", base.position());
+                    let code = &code::INCREMENTAL_BASE;
+                    return Err(strongroom_backup::Error::new(code, detail));
+                }
+            }
+            Ok(base)
         })?;
         for mirror in &self.mirror {
             let sets = list(store(mirror)?.as_ref())?.sets;
@@ -250,7 +279,13 @@ impl CreateArgs {
         }
     }
 
-    fn report(&self, context: &mut Context, made: Vec<Created>) -> Result<(), Failure> {
+    fn report(
+        &self,
+        context: &mut Context,
+        made: Vec<Created>,
+        sign_key: Option<&SigningKey>,
+    ) -> Result<(), Failure> {
+        let signed_by = sign_key.map(|key| hex::hex(&key.public().id()));
         for error in made.iter().filter_map(|made| made.not_cleared.as_ref()) {
             let detail = format!("older sets are still there: {}", error.detail());
             warn(error.code(), &detail);
@@ -282,6 +317,7 @@ impl CreateArgs {
                 position,
                 description,
                 left_out,
+                signed_by,
                 mirrors,
             })?;
         } else {
@@ -294,6 +330,9 @@ impl CreateArgs {
                 description.compressed_size_bytes,
                 description.key_algorithm
             ))?;
+            if let Some(id) = signed_by {
+                context.output.line(&format!("signed by {id}"))?;
+            }
             for mirror in mirrors {
                 let MirrorReport { path, position, .. } = mirror;
                 context
@@ -328,6 +367,7 @@ pub(super) fn set_options(openers: Vec<&Opener>) -> CreateOptions<'_> {
         user_name: user_name(),
         expires_unix_s: None,
         skip_expiry: false,
+        sign_key: None,
     }
 }
 

@@ -14,6 +14,7 @@ mod receive;
 mod restore;
 mod rewrap;
 mod sealing;
+mod signature;
 mod until;
 mod verify;
 mod wal;

@@ -14,6 +14,7 @@ use strongroom_format::header::Cipher;
 
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::progress::{ProgressOptions, Watch};
+use super::signature::{self, SignedByOptions};
 use super::until::UntilOptions;
 use super::{is_url, store, thread_count, threads, with_key};
 use crate::args::{InstanceKeyOptions, KeyOptions};
@@ -42,6 +43,8 @@ pub(super) struct RestoreArgs {
     set: Option<u32>,
     #[command(flatten)]
     key: KeyOptions,
+    #[command(flatten)]
+    signed_by: SignedByOptions,
     /// Where tablespaces go, each in a directory of its number [default: DIR.tablespaces]
     #[arg(long, value_name = "DIR")]
     tablespaces: Option<PathBuf>,
@@ -169,17 +172,25 @@ impl OwnerOptions {
     }
 }
 
+/// A recovery replays what it is handed by `wal-fetch`, which the set's signature says nothing of.
+const LOG_IS_NOT_SIGNED: &str = "the archived log that the recovery replays is not signed: whoever can write to the medium and has the \
+     certificate, or the key, can have made it";
+
 /// Who made a set, in its own words. Its seal tells that nobody without the key changed it; to make
-/// one takes no more than the certificate.
-fn say_who_made(description: &Description) {
+/// one takes no more than the certificate. A signature that was checked proves who.
+fn say_who_made(description: &Description, signer: Option<&str>) {
     let Description {
         user_name,
         machine_name,
         software,
         ..
     } = description;
+    let proof = match signer {
+        Some(id) => format!("it is signed by the key {id}"),
+        None => String::from("nothing proves that"),
+    };
     note(&printable(&format!(
-        "the set says that it was made by {user_name} on {machine_name} with {software}; nothing proves that"
+        "the set says that it was made by {user_name} on {machine_name} with {software}; {proof}"
     )));
 }
 
@@ -209,9 +220,11 @@ impl RestoreArgs {
         let store = store(&self.medium)?;
         entry.on(store.as_ref());
         let keyring = keyring::path(context);
-        let chain = with_key(self.key.clone(), &keyring, |key| {
+        let signers = self.signed_by.keys()?;
+        let mut chain = with_key(self.key.clone(), &keyring, |key| {
             open_chain(store.as_ref(), self.set, key)
         })?;
+        signature::checked(&mut chain, &signers)?;
         let set = chain.newest()?;
         entry.with_set(store.as_ref(), set.position());
         entry.with_detail(history::place(&self.to.display().to_string()));
@@ -233,7 +246,11 @@ impl RestoreArgs {
             delta: self.delta.wanted(&self.medium, &keyring, &self.key),
             stop: None,
         };
-        say_who_made(set.description());
+        let signer = signature::signer(&chain)?;
+        say_who_made(set.description(), signer.as_deref());
+        if signer.is_some() && options.recovery.is_some() {
+            note(LOG_IS_NOT_SIGNED);
+        }
         if unattended.is_none() {
             say_in_clear(set.description(), &self.to);
         }

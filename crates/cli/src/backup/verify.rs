@@ -16,6 +16,7 @@ use super::drill::{DrillOptions, Drilled};
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
+use super::signature::{self, SignedByOptions};
 use super::{store, thread_count, threads, with_kept_key};
 use crate::args::KeyOptions;
 use crate::failure::{ErrorJson, Failure, printable};
@@ -36,6 +37,8 @@ pub(super) struct VerifyArgs {
     set: Option<u32>,
     #[command(flatten)]
     key: KeyOptions,
+    #[command(flatten)]
+    signed_by: SignedByOptions,
     #[command(flatten)]
     test: DrillOptions,
     /// Threads that open and decompress, 1 to 64 [default: one per processor]
@@ -65,6 +68,8 @@ struct Report {
     not_checked: Vec<String>,
     builds_on: Vec<u32>,
     restore_test: Option<Drilled>,
+    /// The id of the key that has signed every set of the chain, if that was checked.
+    signed_by: Option<String>,
     set: Description,
 }
 
@@ -106,12 +111,15 @@ impl VerifyArgs {
             entry.is_restore_test();
         }
         let keyring = keyring::path(context);
-        let ((chain, log), key) = with_kept_key(self.key, &keyring, |key| {
+        let signers = self.signed_by.keys()?;
+        let ((mut chain, log), key) = with_kept_key(self.key, &keyring, |key| {
             let chain = open_chain(store.as_ref(), self.set, key)?;
             // Now, since a timeline's history is sealed too.
             let log = check_log(store.as_ref(), chain.newest()?.description(), key);
             Ok((chain, log))
         })?;
+        signature::checked(&mut chain, &signers)?;
+        let signer = signature::signer(&chain)?;
         let newest = chain.newest()?;
         entry.with_set(store.as_ref(), newest.position());
         let threads = threads(self.threads);
@@ -120,11 +128,13 @@ impl VerifyArgs {
             let (verified, bases) =
                 verify_chain(&chain, threads, &mut |bytes| progress.update(bytes))?;
             progress.finish();
+            let log = log?;
             return Ok(Found {
-                verified,
+                verified: with_log(verified, signer.as_ref(), log.as_ref()),
                 bases,
-                log: log?,
+                log,
                 drilled: None,
+                signer,
             });
         }
         let (log, described, key) = (log?, newest.description(), key.as_ref());
@@ -134,10 +144,11 @@ impl VerifyArgs {
         // The restore has read all of it.
         let (verified, bases) = verified_by_restore(&chain)?;
         Ok(Found {
-            verified,
+            verified: with_log(verified, signer.as_ref(), log.as_ref()),
             bases,
             log,
             drilled: Some(drilled),
+            signer,
         })
     }
 }
@@ -148,6 +159,8 @@ struct Found {
     bases: Vec<Verified>,
     log: Option<LogCheck>,
     drilled: Option<Drilled>,
+    /// Whose signature every set was found to have.
+    signer: Option<String>,
 }
 
 impl Found {
@@ -175,6 +188,7 @@ impl Found {
             not_checked,
             builds_on: self.bases.iter().map(|base| base.position).collect(),
             restore_test: self.drilled,
+            signed_by: self.signer,
             set: description,
         }
     }
@@ -187,6 +201,9 @@ impl Found {
                 each.position, each.segments, each.files, each.bytes
             ));
         }
+        if let Some(id) = &self.signer {
+            text.push_str(&format!("  signed by: {id}\n"));
+        }
         for item in &self.verified.not_checked {
             text.push_str(&format!("  not checked: {}\n", printable(item)));
         }
@@ -198,6 +215,15 @@ impl Found {
         }
         text
     }
+}
+
+/// Says that the signature of a set says nothing of the archived log behind it.
+fn with_log(mut verified: Verified, signer: Option<&String>, log: Option<&LogCheck>) -> Verified {
+    if signer.is_some() && log.is_some() {
+        let what = "who has archived the log: only sets are signed";
+        verified.not_checked.push(String::from(what));
+    }
+    verified
 }
 
 fn told(drilled: &Drilled) -> String {

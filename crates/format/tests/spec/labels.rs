@@ -32,13 +32,15 @@ fn labels_are_those_of_the_code() {
         .collect();
     assert_eq!(stated, coded, "left: docs/spec/header.md");
     assert!(coded.len() > 5);
-    // Labels of keys that no object has: those of the channel, of envelopes and of redo records' nonces.
+    // Labels of keys that no object has: those of the channel, of envelopes, of redo records' nonces and of signatures of backups.
     let channel = read("crates/format/src/columns/channel.rs");
     let envelope = read("crates/format/src/columns/envelope.rs");
     let mut agreed = between(&channel, "\"strongroom/v1/", "\"");
     agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
     let nonces = ["redo", "block", "manifest"]
         .map(|name| read(&format!("crates/format/src/columns/{name}.rs")));
+    let signature = read("crates/format/src/backup_signature.rs");
+    agreed.extend(between(&signature, "\"strongroom/v1/", "\""));
     for source in &nonces {
         agreed.extend(between(source, "\"strongroom/v1/", "\""));
     }

@@ -1,0 +1,147 @@
+//! The signature of a set: who made it, which its seal does not say. An object beside the set's
+//! families.
+//!
+//! Invariants: B27, a set whose signature was checked is the one that the holder of the key has
+//! made, at this position of this medium, every byte of its families included; a signed set has its
+//! signature before it has its head.
+//!
+//! Must not: decide whose key is trusted; take a set without a signature for a signed one.
+
+use strongroom_crypto::{SigningKey, VerifyingKey};
+use strongroom_format::backup::RecordError;
+use strongroom_format::backup_signature::{SignatureRecord, signature_layout};
+use strongroom_format::{code, hex};
+
+use crate::head::Description;
+use crate::store::Store;
+use crate::{Error, Result};
+
+pub(crate) fn signature_name(set_id: &str) -> String {
+    format!("data/{set_id}.signature")
+}
+
+/// Signs `head`, the record and the description of the set `set_id`, and puts the signature beside
+/// its families. The set has no head yet; a signature of a position that turned out to be taken is
+/// replaced.
+pub(crate) fn store_signature(
+    store: &dyn Store,
+    key: &SigningKey,
+    set_id: [u8; 16],
+    head: &[u8],
+) -> Result<()> {
+    let mut record = SignatureRecord {
+        set_id,
+        key_id: key.public().id(),
+        signature: [0; 64],
+    };
+    record.signature = key.sign(&record.message(head))?;
+    let bytes = record.to_bytes();
+    let name = signature_name(&hex::hex(&set_id));
+    let failed = |error| Error::io(format!("{}/{name}", store.shown()), error);
+    if store.create_new(&name, &bytes).map_err(failed)? {
+        return Ok(());
+    }
+    let read = store.read_version(&name, signature_layout::SIZE as u64);
+    let replaced = match read.map_err(failed)? {
+        Some((_, seen)) => store.replace(&name, &bytes, &seen),
+        None => store.create_new(&name, &bytes),
+    };
+    match replaced.map_err(failed)? {
+        true => Ok(()),
+        // The name is random: nobody else writes there.
+        false => Err(Error::new(&code::OBJECT_CHANGED, name)),
+    }
+}
+
+/// Whether one of `keys` has signed the set that `head`, its record and its description, is of.
+/// Returns that key's id.
+///
+/// # Errors
+/// SR-7177 when the set is not signed; SR-7178 when its signature does not hold, is by another key,
+/// or does not cover every byte of the set; SR-3002; SR-5001.
+pub(crate) fn checked(
+    store: &dyn Store,
+    description: &Description,
+    head: &[u8],
+    keys: &[VerifyingKey],
+) -> Result<[u8; 32]> {
+    let set_id = &description.set_id;
+    let name = signature_name(set_id);
+    let shown = format!("{}/{name}", store.shown());
+    let bad = |why: &str| Error::new(&code::SET_SIGNATURE, format!("{shown}: {why}"));
+    let bytes = match store.read(&name, signature_layout::SIZE as u64) {
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+            return Err(bad("it is longer than a signature"));
+        }
+        read => read.map_err(|error| Error::io(shown.as_str(), error))?,
+    };
+    let bytes = bytes.ok_or_else(|| {
+        let detail = format!("set {set_id}: there is no {shown}");
+        Error::new(&code::SET_UNSIGNED, detail)
+    })?;
+    let record = SignatureRecord::parse(&bytes).map_err(|error| match error {
+        RecordError::Newer(version) => {
+            Error::new(&code::NEWER_FORMAT, format!("{shown}: version {version}"))
+        }
+        _ => bad("it is damaged"),
+    })?;
+    if hex::hex(&record.set_id) != *set_id {
+        return Err(bad("it is of another set"));
+    }
+    let key = keys.iter().find(|key| key.id() == record.key_id);
+    let key = key.ok_or_else(|| {
+        let by = hex::hex(&record.key_id);
+        bad(&format!(
+            "it says that it is by the key {by}, which was not named"
+        ))
+    })?;
+    let verified = key.verify(&record.message(head), &record.signature);
+    verified.map_err(|_| bad("it is not one of this set by its key"))?;
+    // The digests of heads and tags alone hold for other data too, where somebody has the set's
+    // key.
+    let facts = description.postgres.as_ref();
+    let manifest = facts.and_then(|facts| facts.manifest_object.as_ref());
+    let mut ends = description.families.iter().chain(manifest);
+    if ends.any(|end| end.bytes_digest.is_none()) {
+        return Err(bad("it does not cover every byte of the set"));
+    }
+    Ok(key.id())
+}
+
+#[cfg(test)]
+mod tests {
+    use strongroom_crypto::SecretBytes;
+
+    use super::*;
+    use crate::LocalStore;
+
+    /// RFC 8410, section 10.3.
+    const PRIVATE: &str = "-----BEGIN PRIVATE KEY-----\n\
+        MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
+        -----END PRIVATE KEY-----\n";
+    /// Made with the Python package `cryptography` from docs/spec/backup.md, "Signatures".
+    const VECTOR: &str = "5352424b5349471a0100010000000000000102030405060708090a0b0c0d0e0f\
+        a1e9156054e04fac899ae9f275132cdc07a5dbc4ea2c2ad3a1ffc6e0d253681f\
+        1184cbaf05255b7f8ec0863cceb7bb9c69cd35442a5269ba317efbff0cdc4c9f\
+        10f8bade121959e83f209d431ff8751fa1be99037e013000fcc97c64ee11fe09";
+
+    #[test]
+    fn signatures_are_those_of_the_specification() {
+        let place = tempfile::tempdir().unwrap();
+        let store = LocalStore::new(place.path());
+        store.prepare().unwrap();
+        let pem = SecretBytes::take(&mut PRIVATE.as_bytes().to_vec()).unwrap();
+        let key = SigningKey::from_pem(&pem).unwrap();
+        let mut set_id = [0; 16];
+        let mut head = [0; 66];
+        (0_u8..).zip(&mut set_id).for_each(|(at, byte)| *byte = at);
+        (0_u8..).zip(&mut head).for_each(|(at, byte)| *byte = at);
+        head[64..].copy_from_slice(b"{}");
+        let name = signature_name(&hex::hex(&set_id));
+        // The second one replaces the first: its position was taken.
+        store_signature(&store, &key, set_id, b"another position").unwrap();
+        store_signature(&store, &key, set_id, &head).unwrap();
+        let made = store.read(&name, 1000).unwrap().unwrap();
+        assert_eq!(hex::hex(&made), VECTOR);
+    }
+}

@@ -1,0 +1,81 @@
+//! Who signs sets, and whose signature a set must have: the options of `create`, `restore` and
+//! `verify`.
+//!
+//! Must not: take a file that holds no usable key for "no signature is wanted".
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use strongroom_backup::Chain;
+use strongroom_crypto::{SigningKey, SigningKeyError, VerifyingKey};
+use strongroom_format::{code, hex};
+use strongroom_keyring::source::key_file;
+
+use crate::failure::Failure;
+
+/// Longest file that a public key is read from, in bytes.
+const PUBLIC_MAX: u64 = 64 * 1024;
+
+/// Whose signature a set must have.
+#[derive(Args)]
+pub(super) struct SignedByOptions {
+    /// Refuse the set unless the key of this file has signed it: an Ed25519 public key or its
+    /// certificate, in PEM; given several times, any of the keys
+    #[arg(long = "signed-by", value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+impl SignedByOptions {
+    /// The keys; none if no signature is wanted.
+    pub(super) fn keys(&self) -> Result<Vec<VerifyingKey>, Failure> {
+        self.files.iter().map(|path| public_key(path)).collect()
+    }
+}
+
+/// Refuses a chain of which a set is not signed by one of `keys`, unless there are none.
+pub(super) fn checked(chain: &mut Chain<'_>, keys: &[VerifyingKey]) -> Result<(), Failure> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    Ok(chain.check_signed_by(keys)?)
+}
+
+/// The id of the key that has signed the set that was asked for, if that was checked.
+pub(super) fn signer(chain: &Chain<'_>) -> Result<Option<String>, Failure> {
+    Ok(chain.newest()?.signer().map(|id| hex::hex(&id)))
+}
+
+/// Who signs the set that is made.
+#[derive(Args)]
+pub(super) struct SignKeyOption {
+    /// Sign the set with the Ed25519 private key of this file, in PEM without a passphrase
+    #[arg(long = "sign-key", value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl SignKeyOption {
+    /// The key, if the set is to be signed. A file that others can read is warned of at the end,
+    /// as every key file is.
+    pub(super) fn key(&self) -> Result<Option<SigningKey>, Failure> {
+        let Some(path) = &self.file else {
+            return Ok(None);
+        };
+        let pem = key_file(path)?;
+        let key = SigningKey::from_pem(&pem).map_err(|error| unusable(path, error))?;
+        Ok(Some(key))
+    }
+}
+
+fn public_key(path: &Path) -> Result<VerifyingKey, Failure> {
+    let file = File::open(path).map_err(|error| Failure::open(path, &error))?;
+    let mut pem = Vec::new();
+    let read = file.take(PUBLIC_MAX).read_to_end(&mut pem);
+    read.map_err(|error| Failure::io(path, &error))?;
+    VerifyingKey::from_pem(&pem).map_err(|error| unusable(path, error))
+}
+
+fn unusable(path: &Path, error: SigningKeyError) -> Failure {
+    Failure::new(&code::SIGNATURE_KEY, format!("{}: {error}", path.display()))
+}
