@@ -16,8 +16,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use strongroom_format::code::{self, Code};
 use strongroom_format::sqlite::PAGE_RESERVE;
@@ -165,10 +165,7 @@ impl Body for PlainFile {
             Some(true) if self.becomes_copy()? => return Err(self.copies.refuse()),
             Some(_) => self.seen = true,
             // SQLite keeps the page in its cache then, which grows (`sqlite3PcacheFetchStress`).
-            None if self.copies.into_file.load(Ordering::Relaxed)
-                && !self.seen
-                && held_back() =>
-            {
+            None if self.copies.into_file.load(Ordering::Relaxed) && !self.seen && held_back() => {
                 return Err(Rc(SQLITE_BUSY));
             }
             None => {}
