@@ -27,7 +27,7 @@ pub const OTHER_RIGHTS: u32 = 0o6000;
 /// constant. Put together when it is used, so that the libraries that look for it do not hold it.
 #[must_use]
 pub fn sqlite_magic() -> [u8; 16] {
-    let mut magic = *b"\03 tamrof etiLQS";
+    let mut magic = *b"\x003 tamrof etiLQS";
     magic.reverse();
     magic
 }

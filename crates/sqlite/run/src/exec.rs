@@ -359,7 +359,7 @@ unsafe fn collected(
         *place = found;
         if found.is_null() {
             // SAFETY: by the caller's word there is one more.
-            let more = takes_more.then(|| unsafe { argument(words, index + 1) });
+            let more = takes_more.then(|| unsafe { argument(words, index.wrapping_add(1)) });
             let more = more.map_or_else(own_environment, |more| more.cast());
             // SAFETY: every one of these functions has a first argument.
             let first = unsafe { argument(words, 0) };
