@@ -31,6 +31,7 @@ use crate::ffi::{
 use crate::lower::{Lower, Rc, RcResult};
 use crate::report::report;
 use crate::sealed::Sealed;
+use crate::word::word;
 
 /// Where page 1 says how many bytes of each page are reserved (SQLite file format, section 1.3.4).
 const RESERVE_AT: u64 = 20;
@@ -257,7 +258,7 @@ impl Body for PlainLog {
             self.held.clear();
         }
         if at >= WAL_HEADER && data.len() == FRAME_HEADER {
-            let is_first = data.starts_with(&1_u32.to_be_bytes());
+            let is_first = word(data, 0) == Some(1);
             self.first_page = is_first.then(|| at.saturating_add(data.len() as u64));
         }
         let reserve = self.first_page.and_then(|page| has_reserve(data, at, page));
