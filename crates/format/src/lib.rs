@@ -41,6 +41,7 @@ pub mod journal;
 pub mod keyring;
 pub mod layout;
 pub mod postgres;
+pub mod run;
 pub mod slot;
 pub mod sqlite;
 

@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
+use strongroom_format::run::{DEFAULT_VARIABLE, OUTSIDE_VARIABLE};
 
 use crate::error::Error;
 use crate::source::{Collected, too_long};
@@ -83,7 +84,9 @@ fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
 /// which may well keep things in an SQLite database, the guard would ask for the key that the
 /// command is to deliver.
 fn without_guards(command: &mut Command) {
-    command.env_remove("STRONGROOM_SQLITE_DEFAULT");
+    command
+        .env_remove(DEFAULT_VARIABLE)
+        .env(OUTSIDE_VARIABLE, "1");
     let Some(former) = std::env::var_os("LD_PRELOAD") else {
         return;
     };

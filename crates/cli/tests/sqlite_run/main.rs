@@ -13,6 +13,7 @@ mod common;
 #[path = "../common/on_terminal.rs"]
 mod on_terminal;
 
+mod children;
 mod foreign;
 mod keys;
 mod refusals;

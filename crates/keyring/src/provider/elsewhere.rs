@@ -18,7 +18,7 @@ use crate::material::interpret;
 use crate::opener::Opener;
 
 /// The variable that holds the absolute path of the `strongroom` command.
-pub const COMMAND_VARIABLE: &str = "STRONGROOM_PROVIDER_COMMAND";
+pub use strongroom_format::run::COMMAND_VARIABLE;
 /// The command's first argument then; number and argument follow.
 const FETCH: &str = "--provider-fetch";
 

@@ -18,6 +18,7 @@ use std::io::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use strongroom_format::code::{self, Code};
+use strongroom_format::run::DEFAULT_VARIABLE;
 
 use crate::objects::{Library, base_of, file_of, keep, own_directory};
 
@@ -123,14 +124,11 @@ fn linked_to(caller: *const c_void) -> Option<Sqlite> {
 /// The extension's entry point, while a connection is opened for it.
 static ENTRY: OnceLock<Entry> = OnceLock::new();
 
-/// The variable that tells the extension where the key is (`strongroom_sqlite_vfs::defaults`).
-const DEFAULT_VARIABLE: &str = "STRONGROOM_SQLITE_DEFAULT";
-
 fn put_guard_into(sqlite: &Sqlite) -> Option<()> {
     // Without it the guard would take every database for one that is meant to be plain.
     if std::env::var_os(DEFAULT_VARIABLE).is_none_or(|value| value.is_empty()) {
-        let detail = "STRONGROOM_SQLITE_DEFAULT was taken out of its environment";
-        say(&code::RUN_PROGRAM, detail);
+        let detail = format!("{DEFAULT_VARIABLE} was taken out of its environment");
+        say(&code::RUN_PROGRAM, &detail);
         return None;
     }
     let entry = extension_entry()?;

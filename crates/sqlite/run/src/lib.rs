@@ -3,6 +3,9 @@
 //! `libstrongroom_sqlite.so`, into the SQLite that the caller is linked to; then SQLite's own
 //! function opens the database.
 //!
+//! It also stands before the functions by which a program starts another: what is started gets the
+//! guard too, or it is told that it has none.
+//!
 //! A program that never opens a database is not touched. How the symbols are found, and what is not
 //! seen: docs/internals/sqlite-vfs.md, "Programs that know nothing of the guard".
 //!
@@ -14,7 +17,10 @@
     clippy::expect_used
 )]
 
+mod environment;
+mod exec;
 mod guard;
 mod objects;
 mod open;
 mod own;
+mod started;

@@ -11,6 +11,7 @@
 use std::ffi::{CStr, c_int, c_void};
 
 use strongroom_format::code;
+use strongroom_sqlite_program::sqlite_magic;
 
 use crate::guard::{say, served};
 use crate::objects::{Library, base_of, own_address};
@@ -20,23 +21,15 @@ use crate::objects::{Library, base_of, own_address};
 #[used]
 static AT_EXIT: extern "C" fn() = at_exit;
 
-/// First bytes of a database (SQLite file format, section 1.3), which every SQLite holds as a
-/// constant. Put together when it is used, so that it does not stand in this library.
-fn magic() -> Vec<u8> {
-    let mut magic = b"SQLite ".to_vec();
-    magic.extend_from_slice(b"format 3\0");
-    magic
-}
-
 struct Search {
-    magic: Vec<u8>,
+    magic: [u8; 16],
     /// Names of libraries that hold it, with their addresses.
     found: Vec<(String, usize)>,
 }
 
 extern "C" fn at_exit() {
     let mut search = Search {
-        magic: magic(),
+        magic: sqlite_magic(),
         found: Vec::new(),
     };
     // SAFETY: the callback has the type that is asked for, and gets the structure back.

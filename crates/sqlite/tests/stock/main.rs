@@ -99,6 +99,11 @@ fn plain_by_mistake() {
 }
 
 #[test]
+fn plain_copies() {
+    run("plain_copies.py");
+}
+
+#[test]
 fn past_the_guard() {
     run("past_the_guard.py");
 }

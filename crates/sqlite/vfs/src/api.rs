@@ -98,6 +98,7 @@ api! {
     db_mutex @ 164: fn(*mut sqlite3) -> *mut sqlite3_mutex;
     log @ 167: fn(c_int, *const c_char; ...);
     stmt_busy @ 184: fn(*mut sqlite3_stmt) -> c_int;
+    stmt_readonly @ 185: fn(*mut sqlite3_stmt) -> c_int;
     uri_parameter @ 189: fn(*const c_char, *const c_char) -> *const c_char;
     auto_extension @ 192: fn(Option<unsafe extern "C" fn()>) -> c_int;
     malloc64 @ 197: fn(u64) -> *mut c_void;

@@ -58,8 +58,8 @@ pub(crate) trait Body: Send {
         self.lower().device_characteristics()
     }
 
-    /// A lock in shared memory was taken or given back.
-    fn shm_lock_taken(&mut self) {}
+    /// A lock in shared memory is about to be taken or given back: which, and `SQLITE_SHM_*`.
+    fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {}
 
     /// What is still buffered goes down before the file is closed.
     fn before_close(&mut self) -> RcResult<()> {

@@ -41,7 +41,8 @@ use crate::super_journal::{SuperReader, SuperWriter};
 use crate::temp::TempFile;
 use crate::wal::WalFile;
 
-const TEMPORARY: c_int = SQLITE_OPEN_TEMP_DB
+/// Files that SQLite makes for itself and removes again.
+pub(crate) const TEMPORARY: c_int = SQLITE_OPEN_TEMP_DB
     | SQLITE_OPEN_TRANSIENT_DB
     | SQLITE_OPEN_TEMP_JOURNAL
     | SQLITE_OPEN_SUBJOURNAL;
@@ -299,6 +300,13 @@ fn choose_auxiliary(
     }
     let mut sealed_body = Some(sealed_body);
     let body = with(main, |open| {
+        let is_log = request.flags & SQLITE_OPEN_WAL != 0;
+        if let Some(plain) = open.body.as_plain()
+            && is_log
+        {
+            let log: Box<dyn Body> = Box::new(plain.log(request.lower));
+            return Ok(Some(log));
+        }
         let Some(main) = open.body.as_main() else {
             return Ok(None);
         };

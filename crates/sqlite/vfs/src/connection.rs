@@ -117,6 +117,36 @@ fn running<T>(connection: *mut sqlite3, wanted: impl Fn(&str) -> Option<T>) -> O
     }
 }
 
+/// Whether a statement is running on the connection that `file` belongs to: any, or one that may
+/// write. `None` when SQLite has not said which connection that is. To be called from a call of
+/// SQLite's on the file.
+#[must_use]
+pub(crate) fn runs_statement(file: *mut sqlite3_file, may_write: bool) -> Option<bool> {
+    let api = api()?;
+    let connection = of_file(file)?;
+    let mut statement: *mut sqlite3_stmt = std::ptr::null_mut();
+    loop {
+        // SAFETY: SQLite has locked the connection for its call on the file.
+        statement = unsafe { (api.next_stmt)(connection, statement) };
+        if statement.is_null() {
+            return Some(false);
+        }
+        // SAFETY: a statement of this connection.
+        let runs = unsafe { (api.stmt_busy)(statement) } != 0
+            // SAFETY: as above.
+            && (!may_write || unsafe { (api.stmt_readonly)(statement) } == 0);
+        if runs {
+            return Some(true);
+        }
+    }
+}
+
+/// Whether a `VACUUM INTO` is running on the connection that `file` belongs to.
+#[must_use]
+pub(crate) fn is_vacuumed_into(file: *mut sqlite3_file) -> bool {
+    of_file(file).is_some_and(|connection| running(connection, vacuum_into).is_some())
+}
+
 /// As [`running`], on whichever connection of this process this thread is executing on (N2).
 fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mut sqlite3, T)> {
     let api = api()?;
@@ -394,6 +424,15 @@ pub(crate) unsafe fn attached(file: *mut sqlite3_file, argument: *mut c_void) {
         file: file as usize,
         at_work: argument as usize,
     });
+    let told = with(file, |open| {
+        if let Some(plain) = open.body.as_plain() {
+            plain.is_file(file);
+        }
+        Ok(())
+    });
+    if told.is_err() {
+        return; // A call on the file has panicked, and it takes no more of them.
+    }
     let Some(own_vfs) = vfs_of(connection) else {
         return; // The connection's first database: there is nothing that it could be attached to.
     };

@@ -23,15 +23,14 @@ use strongroom_keyring::{Error, KeySource, Opener};
 
 use crate::keys::Parameters;
 
-/// The variable: one parameter to a line, as name, space, value. The names are those of URI
-/// parameters, and [`KEY_FD`] and [`EXISTING_PLAIN`].
-pub const DEFAULT_VARIABLE: &str = "STRONGROOM_SQLITE_DEFAULT";
+// The names of its parameters are those of URIs, and `KEY_FD` and `EXISTING_PLAIN`.
+pub use strongroom_format::run::DEFAULT_VARIABLE;
+
 /// An inherited descriptor from which the key can be read: how a passphrase reaches the program
 /// that the command asked for.
 pub const KEY_FD: &str = "key_fd";
-/// What the memory behind [`KEY_FD`] is called, and how the kernel shows it.
+/// What the memory behind [`KEY_FD`] is called.
 pub const KEY_FD_NAME: &str = "strongroom-key";
-const KEY_FD_SHOWN: &str = "/memfd:strongroom-key (deleted)";
 /// With the value 1, plain databases that exist are opened as what they are.
 pub const EXISTING_PLAIN: &str = "existing_plain";
 
@@ -133,8 +132,9 @@ impl Defaults {
             return Ok(Arc::clone(&fetched.opener));
         }
         if let Some(path) = &self.inherited {
-            let is_ours =
-                std::fs::read_link(path).is_ok_and(|shown| shown == Path::new(KEY_FD_SHOWN));
+            // As the kernel shows such memory (memfd_create(2)).
+            let expected = format!("/memfd:{KEY_FD_NAME} (deleted)");
+            let is_ours = std::fs::read_link(path).is_ok_and(|shown| shown == Path::new(&expected));
             if !is_ours {
                 let detail = "the program has closed the descriptor with the passphrase";
                 return Err(Error::new(&code::KEY_FILE, detail));

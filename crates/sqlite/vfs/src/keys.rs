@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
+use strongroom_format::run::NEVER_PLAIN_VARIABLE;
 use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
 
 use crate::defaults;
@@ -149,14 +150,11 @@ pub fn valid_page_size(size: u32) -> Option<u32> {
     (size.is_power_of_two() && (512..=65536).contains(&size)).then_some(size)
 }
 
-/// Set to `1` or anything else but `0`, no file of a plain database is opened or made in this
-/// process.
-const NEVER_PLAIN: &str = "STRONGROOM_SQLITE_NEVER_PLAIN";
-
 /// Whether plain databases are refused: by the environment, or because the guard was built so.
 pub(crate) fn never_plain() -> bool {
     cfg!(feature = "never-plain")
-        || std::env::var_os(NEVER_PLAIN).is_some_and(|value| !value.is_empty() && value != "0")
+        || std::env::var_os(NEVER_PLAIN_VARIABLE)
+            .is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// A key that was registered for a path.

@@ -585,7 +585,7 @@ impl Body for MainFile {
         sealed_characteristics(self.lower.device_characteristics())
     }
 
-    fn shm_lock_taken(&mut self) {
+    fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {
         self.unsure();
     }
 

@@ -210,7 +210,7 @@ unsafe extern "C" fn shm_lock(
     flags: c_int,
 ) -> c_int {
     rc(with(file, |open| {
-        open.body.shm_lock_taken();
+        open.body.shm_lock_changes(offset, flags);
         let below = open.body.lower();
         let call = below.shared_memory()?.shm_lock.ok_or(Rc(SQLITE_IOERR))?;
         // SAFETY: the arguments are passed on unchanged.

@@ -1,25 +1,99 @@
-//! A plain database on the guard's VFS: everything passes, except a copy of a sealed database into it.
+//! A plain database on the guard's VFS, and its log: everything passes, except a copy of a sealed
+//! database into it.
 //!
-//! Invariant P1: a file that was empty when it was opened never receives a first page that carries the guard's
-//! reserved bytes, unless its URI says `allow_plaintext=1`: such a page is a copy of a sealed database
-//! (the backup API and VACUUM INTO carry the reserve over).
+//! The backup API and VACUUM INTO copy pages as SQLite sees them, and carry the reserve over, so the
+//! first page of such a copy carries the guard's reserved bytes. SQLite writes that page first when
+//! a transaction ends, but pages that its cache has no room for before. A transaction of the backup
+//! API is known by this: no statement of the connection has begun it.
+//!
+//! Invariants, unless the file's URI says `allow_plaintext=1`:
+//! - P1. A file that was empty when it was opened never receives a first page with the guard's
+//!   reserved bytes; a file that was there, and its log, never from the backup API.
+//! - P2. While a sealed database is open in this process, no page of a copy is written before the
+//!   copy's first page was looked at: it stays in SQLite's cache, or here.
 //!
 //! Must not: change a byte.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use strongroom_format::code::{self, Code};
 use strongroom_format::sqlite::PAGE_RESERVE;
 
 use crate::body::Body;
-use crate::ffi::SQLITE_IOCAP_SUBPAGE_READ;
-use crate::lower::{Lower, RcResult};
+use crate::connection;
+use crate::ffi::{
+    SQLITE_BUSY, SQLITE_IOCAP_SUBPAGE_READ, SQLITE_LOCK_RESERVED, SQLITE_SHM_EXCLUSIVE,
+    SQLITE_SHM_LOCK, sqlite3_file,
+};
+use crate::lower::{Lower, Rc, RcResult};
 use crate::report::report;
+use crate::sealed::Sealed;
+use crate::word::word;
+
+/// Where page 1 says how many bytes of each page are reserved (SQLite file format, section 1.3.4).
+const RESERVE_AT: u64 = 20;
+/// The lock in shared memory that a writer of the log holds (`WAL_WRITE_LOCK` in src/wal.c).
+const WAL_WRITE_LOCK: c_int = 0;
+/// Bytes of a log's header, and of a frame's header, which begins with the number of its page.
+const WAL_HEADER: u64 = 32;
+const FRAME_HEADER: usize = 24;
+
+/// What is known of copies into one plain database, shared by its file and its log.
+pub(crate) struct Copies {
+    path: String,
+    born_empty: bool,
+    allow_plaintext: bool,
+    /// The database's file, once SQLite has told its connection.
+    file: AtomicPtr<sqlite3_file>,
+    /// The transaction that is writing the file, or the log, makes a copy of a database.
+    into_file: AtomicBool,
+    into_log: AtomicBool,
+}
+
+impl Copies {
+    fn file(&self) -> *mut sqlite3_file {
+        self.file.load(Ordering::Relaxed)
+    }
+
+    /// Whether the transaction that begins now makes a copy.
+    fn begins_copy(&self) -> bool {
+        !self.allow_plaintext
+            && (connection::runs_statement(self.file(), true) == Some(false)
+                || self.born_empty && connection::is_vacuumed_into(self.file()))
+    }
+
+    /// Whether what is written now is not written by a statement.
+    fn without_statement(&self) -> bool {
+        connection::runs_statement(self.file(), false) == Some(false)
+    }
+
+    fn refuse(&self) -> Rc {
+        report(&code::PLAINTEXT_COPY, self.path.as_str())
+    }
+}
+
+/// Whether pages of a copy are held back (P2). Without a sealed database the source is none.
+fn held_back() -> bool {
+    !Sealed::known(|_, _| true).is_empty()
+}
+
+/// Whether `data`, which is written at `at`, says that the pages have the guard's reserved bytes.
+/// `page` is where the first page begins. `None` when it does not say how many are reserved.
+fn has_reserve(data: &[u8], at: u64, page: u64) -> Option<bool> {
+    let index = page.checked_add(RESERVE_AT)?.checked_sub(at)?;
+    let reserve = data.get(usize::try_from(index).ok()?)?;
+    Some(u32::from(*reserve) == PAGE_RESERVE)
+}
 
 /// A plain database file.
 pub(crate) struct PlainFile {
     lower: Lower,
-    path: String,
-    born_empty: bool,
-    allow_plaintext: bool,
+    copies: Arc<Copies>,
+    /// The first page was written in this transaction.
+    seen: bool,
     refused: Option<&'static Code>,
 }
 
@@ -28,21 +102,57 @@ impl PlainFile {
     pub(crate) fn new(lower: Lower, path: String, born_empty: bool, allow_plaintext: bool) -> Self {
         Self {
             lower,
-            path,
-            born_empty,
-            allow_plaintext,
+            copies: Arc::new(Copies {
+                path,
+                born_empty,
+                allow_plaintext,
+                file: AtomicPtr::new(std::ptr::null_mut()),
+                into_file: AtomicBool::new(false),
+                into_log: AtomicBool::new(false),
+            }),
+            seen: false,
             refused: None,
         }
     }
 
     /// Path as SQLite made it absolute.
     pub(crate) fn path(&self) -> &str {
-        &self.path
+        &self.copies.path
+    }
+
+    /// SQLite has told which connection this file, `file`, belongs to.
+    pub(crate) fn is_file(&self, file: *mut sqlite3_file) {
+        self.copies.file.store(file, Ordering::Relaxed);
     }
 
     /// Lets nothing through from now on.
     pub(crate) fn refuse(&mut self, code: &'static Code) {
         self.refused = Some(code);
+    }
+
+    /// The body of this database's log.
+    pub(crate) fn log(&self, lower: Lower) -> PlainLog {
+        PlainLog {
+            lower,
+            copies: Arc::clone(&self.copies),
+            first_page: None,
+            held: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a first page with the guard's reserved bytes makes this file a copy.
+    fn becomes_copy(&self) -> RcResult<bool> {
+        if self.copies.allow_plaintext {
+            return Ok(false);
+        }
+        if self.copies.born_empty || self.copies.into_file.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        // With `locking_mode=EXCLUSIVE` no lock tells of the transaction's beginning. The reserve
+        // that a rollback brings back is in the file already.
+        let mut before = [0];
+        self.lower.read_whole(&mut before, RESERVE_AT)?;
+        Ok(u32::from(before[0]) != PAGE_RESERVE && self.copies.without_statement())
     }
 }
 
@@ -52,29 +162,128 @@ impl Body for PlainFile {
     }
 
     fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
-        let guarded = self.born_empty && !self.allow_plaintext && at == 0;
-        if guarded
-            && data
-                .get(20)
-                .is_some_and(|&reserve| u32::from(reserve) == PAGE_RESERVE)
-        {
-            return Err(report(&code::PLAINTEXT_COPY, self.path.as_str()));
+        match has_reserve(data, at, 0) {
+            Some(true) if self.becomes_copy()? => return Err(self.copies.refuse()),
+            Some(_) => self.seen = true,
+            // SQLite keeps the page in its cache then, which grows (`sqlite3PcacheFetchStress`).
+            None if self.copies.into_file.load(Ordering::Relaxed) && !self.seen && held_back() => {
+                return Err(Rc(SQLITE_BUSY));
+            }
+            None => {}
         }
         self.lower.write(data, at)
     }
 
-    fn lock(&mut self, level: std::ffi::c_int) -> RcResult<()> {
-        match self.refused {
-            Some(code) => Err(report(code, self.path.as_str())),
-            None => self.lower.lock(level),
+    fn lock(&mut self, level: c_int) -> RcResult<()> {
+        if let Some(code) = self.refused {
+            return Err(report(code, self.path()));
+        }
+        self.lower.lock(level)?;
+        // Every transaction that writes takes this lock first; the playback of a hot journal, and
+        // the end of a log, do not.
+        if level == SQLITE_LOCK_RESERVED {
+            self.seen = false;
+            let copy = self.copies.begins_copy();
+            self.copies.into_file.store(copy, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn unlock(&mut self, level: c_int) -> RcResult<()> {
+        self.copies.into_file.store(false, Ordering::Relaxed);
+        self.lower.unlock(level)
+    }
+
+    fn shm_lock_changes(&mut self, first: c_int, flags: c_int) {
+        if first == WAL_WRITE_LOCK {
+            let begins = flags & SQLITE_SHM_LOCK != 0 && flags & SQLITE_SHM_EXCLUSIVE != 0;
+            let copy = begins && self.copies.begins_copy();
+            self.copies.into_log.store(copy, Ordering::Relaxed);
         }
     }
 
-    fn device_characteristics(&self) -> std::ffi::c_int {
+    fn device_characteristics(&self) -> c_int {
         self.lower.device_characteristics() & !SQLITE_IOCAP_SUBPAGE_READ
     }
 
     fn as_plain(&mut self) -> Option<&mut PlainFile> {
         Some(self)
+    }
+}
+
+/// The write-ahead log of a plain database.
+pub(crate) struct PlainLog {
+    lower: Lower,
+    copies: Arc<Copies>,
+    /// Where the first page begins whose frame is being written.
+    first_page: Option<u64>,
+    /// Writes of a copy that are held back (P2), by their place. An error here would not do, as it
+    /// does for the file: SQLite has added the frame to its running checksum by then.
+    held: BTreeMap<u64, Vec<u8>>,
+}
+
+impl PlainLog {
+    /// Whether the copy that is being written has not shown its first page yet.
+    fn holds(&self) -> bool {
+        !self.copies.allow_plaintext
+            && self.copies.into_log.load(Ordering::Relaxed)
+            && (!self.held.is_empty() || held_back())
+    }
+
+    fn release(&mut self) -> RcResult<()> {
+        while let Some((at, data)) = self.held.pop_first() {
+            self.lower.write(&data, at)?;
+        }
+        Ok(())
+    }
+}
+
+impl Body for PlainLog {
+    fn lower(&self) -> Lower {
+        self.lower
+    }
+
+    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        // SQLite reads frames in the pieces in which it has written them.
+        match self.held.get(&at).and_then(|held| held.get(..out.len())) {
+            Some(held) => out.copy_from_slice(held),
+            None => return self.lower.read(out, at),
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+        if !self.copies.into_log.load(Ordering::Relaxed) {
+            // The transaction that they belonged to was rolled back.
+            self.held.clear();
+        }
+        if at >= WAL_HEADER && data.len() == FRAME_HEADER {
+            let is_first = word(data, 0) == Some(1);
+            self.first_page = is_first.then(|| at.saturating_add(data.len() as u64));
+        }
+        let reserve = self.first_page.and_then(|page| has_reserve(data, at, page));
+        if let Some(has_reserve) = reserve
+            && !self.copies.allow_plaintext
+        {
+            let copy = self.copies.into_log.load(Ordering::Relaxed)
+                || self.copies.born_empty
+                || has_reserve && self.copies.without_statement();
+            if has_reserve && copy {
+                self.held.clear();
+                return Err(self.copies.refuse());
+            }
+            self.release()?;
+            self.copies.into_log.store(false, Ordering::Relaxed);
+        }
+        if self.holds() && at >= WAL_HEADER {
+            self.held.insert(at, data.to_vec());
+            return Ok(());
+        }
+        self.lower.write(data, at)
+    }
+
+    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+        self.release()?;
+        self.lower.sync(flags)
     }
 }

@@ -1,0 +1,225 @@
+//! The environment of what a guarded program starts: the variables by which the guard gets into a
+//! program are put back where they are missing.
+//!
+//! Programs start others with an environment that they made themselves (`env -i`, Python's
+//! `subprocess` with `env=`, a service manager), and such a child would write plain databases.
+//!
+//! Must not: allocate in [`with_guard`], which a child of `fork` or `vfork` calls; change the
+//! environment of who asked to be outside ([`OUTSIDE_VARIABLE`]), or still has this library.
+#![expect(unsafe_code, reason = "reads environments as C keeps them")]
+
+use std::ffi::{CStr, CString, OsString, c_char};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::OnceLock;
+
+use strongroom_format::run::{
+    COMMAND_VARIABLE, DEFAULT_VARIABLE, NEVER_PLAIN_VARIABLE, OUTSIDE_VARIABLE,
+};
+
+use crate::objects::{file_of, own_address};
+
+/// By this a list of preloaded libraries names this one.
+const LIBRARY: &[u8] = b"libstrongroom_sqlite_run";
+const PRELOAD: &str = "LD_PRELOAD";
+/// Most variables of an environment that is put together, and the longest list of preloaded
+/// libraries in bytes: both lie on the stack of who starts a program.
+const VARIABLES: usize = 4096;
+const PRELOAD_MAX: usize = 8192;
+
+/// What this program was started with.
+pub(crate) struct Own {
+    /// `LD_PRELOAD=` and the path of this library.
+    preload: CString,
+    /// The variable that says where the key is, with its name.
+    default: CString,
+    /// The variable that names the command, with its name.
+    command: Option<CString>,
+    /// The command's file, by device and inode.
+    command_file: Option<(u64, u64)>,
+    /// Plain databases are forbidden.
+    pub(crate) never_plain: bool,
+}
+
+static OWN: OnceLock<Option<Own>> = OnceLock::new();
+
+// SAFETY: the dynamic linker calls each function of this section once, as the library is loaded.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static AT_LOAD: extern "C" fn() = at_load;
+
+/// Before the program begins, so that it has changed nothing yet.
+extern "C" fn at_load() {
+    OWN.get_or_init(Own::take);
+}
+
+/// `None` where no guard is to be put into what is started: this program has none either.
+pub(crate) fn own() -> Option<&'static Own> {
+    OWN.get_or_init(Own::take).as_ref()
+}
+
+impl Own {
+    fn take() -> Option<Self> {
+        let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let entry = |name: &str, value: OsString| {
+            let mut entry = name.as_bytes().to_vec();
+            entry.push(b'=');
+            entry.extend_from_slice(&value.into_vec());
+            CString::new(entry).ok()
+        };
+        let library = file_of(own_address())?.into_bytes();
+        let command = value(COMMAND_VARIABLE);
+        let file = command
+            .as_ref()
+            .and_then(|path| std::fs::metadata(path).ok());
+        Some(Self {
+            preload: entry(PRELOAD, OsString::from_vec(library))?,
+            default: entry(DEFAULT_VARIABLE, value(DEFAULT_VARIABLE)?)?,
+            command: command.and_then(|path| entry(COMMAND_VARIABLE, path)),
+            command_file: file.map(|about| (about.dev(), about.ino())),
+            never_plain: value(NEVER_PLAIN_VARIABLE).is_some_and(|value| value != "0"),
+        })
+    }
+
+    /// Whether the file is the `strongroom` command, which has an SQLite of its own and seals what
+    /// it writes.
+    pub(crate) fn is_command(&self, device: u64, inode: u64) -> bool {
+        self.command_file == Some((device, inode))
+    }
+}
+
+/// The value in an entry `NAME=value`, if it has this name.
+fn value_of<'a>(entry: &'a CStr, name: &str) -> Option<&'a [u8]> {
+    let rest = entry.to_bytes().strip_prefix(name.as_bytes())?;
+    rest.strip_prefix(b"=")
+}
+
+/// # Safety
+/// `environment` is null, or a list of entries that ends with a null pointer.
+unsafe fn entries<'a>(environment: *const *const c_char) -> impl Iterator<Item = &'a CStr> {
+    let mut next = environment;
+    std::iter::from_fn(move || {
+        if next.is_null() {
+            return None;
+        }
+        // SAFETY: the list has not ended.
+        let entry = unsafe { next.read() };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: there is an entry behind this one, or the null pointer.
+        next = unsafe { next.add(1) };
+        // SAFETY: an entry is a text that ends with a zero byte.
+        Some(unsafe { CStr::from_ptr(entry) })
+    })
+}
+
+/// Whether this library is missing in the environment, and the environment does not say that it is
+/// meant to be.
+///
+/// # Safety
+/// As [`entries`].
+unsafe fn lacks_guard(environment: *const *const c_char) -> bool {
+    // SAFETY: the caller's word.
+    !unsafe { entries(environment) }.any(|entry| {
+        value_of(entry, OUTSIDE_VARIABLE) == Some(b"1")
+            || value_of(entry, PRELOAD)
+                .is_some_and(|list| list.windows(LIBRARY.len()).any(|part| part == LIBRARY))
+    })
+}
+
+/// Calls `start` with the environment, or with one that has the guard's variables too. `None` when
+/// it is too long for that.
+///
+/// # Safety
+/// As [`entries`].
+pub(crate) unsafe fn with_guard<T>(
+    environment: *const *const c_char,
+    start: impl FnOnce(*const *const c_char) -> T,
+) -> Option<T> {
+    // SAFETY: the caller's word.
+    let own = own().filter(|_| unsafe { lacks_guard(environment) });
+    let Some(own) = own else {
+        return Some(start(environment));
+    };
+    let mut list = [const { MaybeUninit::<*const c_char>::uninit() }; VARIABLES];
+    let mut preload = [0_u8; PRELOAD_MAX];
+    let mut used = 0_usize;
+    let mut put = |entry: *const c_char| {
+        list.get_mut(used)?.write(entry);
+        used = used.checked_add(1)?;
+        Some(())
+    };
+    let (mut has_default, mut has_command) = (false, false);
+    let mut former: &[u8] = b"";
+    // SAFETY: the caller's word.
+    for entry in unsafe { entries(environment) } {
+        if let Some(value) = value_of(entry, PRELOAD) {
+            former = value;
+            continue;
+        }
+        has_default |= value_of(entry, DEFAULT_VARIABLE).is_some();
+        has_command |= value_of(entry, COMMAND_VARIABLE).is_some();
+        put(entry.as_ptr())?;
+    }
+    let separator: &[u8] = if former.is_empty() { b"" } else { b":" };
+    let mut at = 0_usize;
+    for part in [own.preload.to_bytes(), separator, former, b"\0"] {
+        let end = at.checked_add(part.len())?;
+        preload.get_mut(at..end)?.copy_from_slice(part);
+        at = end;
+    }
+    put(preload.as_ptr().cast())?;
+    if !has_default {
+        put(own.default.as_ptr())?;
+    }
+    if let (false, Some(command)) = (has_command, &own.command) {
+        put(command.as_ptr())?;
+    }
+    put(std::ptr::null())?;
+    Some(start(list.as_ptr().cast()))
+}
+
+/// Puts the guard's variables back into the environment of this process, for functions of the C
+/// library that start a program with it and take none.
+pub(crate) fn put_back() {
+    // SAFETY: the process's own environment.
+    let lacks = unsafe { lacks_guard(own_environment()) };
+    let Some(own) = own().filter(|_| lacks) else {
+        return;
+    };
+    let former = std::env::var_os(PRELOAD).unwrap_or_default();
+    let mut list = value_of(&own.preload, PRELOAD).unwrap_or_default().to_vec();
+    if !former.is_empty() {
+        list.push(b':');
+        list.extend_from_slice(former.as_bytes());
+    }
+    set(PRELOAD, &list);
+    for (name, entry) in [
+        (DEFAULT_VARIABLE, Some(&own.default)),
+        (COMMAND_VARIABLE, own.command.as_ref()),
+    ] {
+        let value = entry.and_then(|entry| value_of(entry, name));
+        if let (None, Some(value)) = (std::env::var_os(name), value) {
+            set(name, value);
+        }
+    }
+}
+
+fn set(name: &str, value: &[u8]) {
+    if let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) {
+        // SAFETY: texts that end with a zero byte. A program that starts another with its own
+        // environment while a thread of it changes that one has no defined environment anyway.
+        unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
+    }
+}
+
+/// The environment of this process as C keeps it.
+pub(crate) fn own_environment() -> *const *const c_char {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: a pointer of the C library's, read as `execv` reads it.
+    unsafe { environ }
+}

@@ -1,0 +1,385 @@
+//! The C library's functions that start a program, as a guarded program calls them: the program is
+//! looked at first (`started`), and gets the guard's variables where they are missing
+//! (`environment`).
+//!
+//! `execl`, `execlp` and `execle` take any number of arguments, which Rust cannot define: each is a
+//! few instructions that lay its arguments out in memory, for a function that collects them.
+//!
+//! What is not seen: a program that asks the kernel itself (`syscall`, and so a static program, or
+//! one that Go has built), and what a child that has no guard starts.
+//!
+//! Must not: start a program in another way than was asked for.
+#![expect(
+    unsafe_code,
+    reason = "C symbols, and calls through what is behind them"
+)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use crate::environment::{own_environment, put_back, with_guard};
+use crate::started::{may_start, may_start_named, path_of, text};
+
+/// A list of texts that ends with a null pointer.
+type List = *const *const c_char;
+type Spawn = unsafe extern "C" fn(
+    *mut libc::pid_t,
+    *const c_char,
+    *const c_void,
+    *const c_void,
+    List,
+    List,
+) -> c_int;
+
+/// The functions of the C library.
+struct Real {
+    execve: Option<unsafe extern "C" fn(*const c_char, List, List) -> c_int>,
+    execvpe: Option<unsafe extern "C" fn(*const c_char, List, List) -> c_int>,
+    fexecve: Option<unsafe extern "C" fn(c_int, List, List) -> c_int>,
+    execveat: Option<unsafe extern "C" fn(c_int, *const c_char, List, List, c_int) -> c_int>,
+    posix_spawn: Option<Spawn>,
+    posix_spawnp: Option<Spawn>,
+    system: Option<unsafe extern "C" fn(*const c_char) -> c_int>,
+    popen: Option<unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void>,
+}
+
+static REAL: OnceLock<Real> = OnceLock::new();
+
+// SAFETY: the dynamic linker calls each function of this section once, as the library is loaded:
+// a child of `vfork` must not look symbols up.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static AT_LOAD: extern "C" fn() = at_load;
+
+extern "C" fn at_load() {
+    real();
+}
+
+fn real() -> &'static Real {
+    // SAFETY: the functions of these names have these types.
+    REAL.get_or_init(|| unsafe {
+        Real {
+            execve: next(c"execve"),
+            execvpe: next(c"execvpe"),
+            fexecve: next(c"fexecve"),
+            execveat: next(c"execveat"),
+            posix_spawn: next(c"posix_spawn"),
+            posix_spawnp: next(c"posix_spawnp"),
+            system: next(c"system"),
+            popen: next(c"popen"),
+        }
+    })
+}
+
+/// # Safety
+/// `F` is the type of the function of this name.
+unsafe fn next<F: Copy>(name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // SAFETY: a text that ends with a zero byte.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    // SAFETY: a function's address; the caller's word for its type.
+    (!found.is_null()).then(|| unsafe { std::mem::transmute_copy::<*mut c_void, F>(&found) })
+}
+
+/// Sets `errno`, and gives what a function of the C library returns then.
+fn failed(errno: c_int) -> c_int {
+    // SAFETY: this thread's own place.
+    unsafe { libc::__errno_location().write(errno) };
+    -1
+}
+
+/// Looks at the program, and starts it with the guard.
+///
+/// # Safety
+/// `path` and `environment` are what the function of the C library asks for.
+unsafe fn start(
+    path: *const c_char,
+    look: fn(&CStr) -> bool,
+    environment: List,
+    call: impl FnOnce(List) -> c_int,
+) -> Result<c_int, c_int> {
+    // SAFETY: the caller's word.
+    if unsafe { text(path) }.is_some_and(|path| !look(path)) {
+        return Err(libc::EACCES);
+    }
+    // SAFETY: as above.
+    unsafe { with_guard(environment, call) }.ok_or(libc::E2BIG)
+}
+
+/// As `execve`, or as `execvpe` where `look` looks in `PATH`.
+///
+/// # Safety
+/// As those functions'.
+unsafe fn exec(
+    function: Option<unsafe extern "C" fn(*const c_char, List, List) -> c_int>,
+    look: fn(&CStr) -> bool,
+    path: *const c_char,
+    arguments: List,
+    environment: List,
+) -> c_int {
+    let Some(function) = function else {
+        return failed(libc::ENOSYS);
+    };
+    // SAFETY: the caller's own arguments.
+    let call = |environment| unsafe { function(path, arguments, environment) };
+    // SAFETY: as above.
+    unsafe { start(path, look, environment, call) }.unwrap_or_else(failed)
+}
+
+/// # Safety
+/// As `execve`.
+// SAFETY: the symbol is meant to stand before the C library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execve(path: *const c_char, arguments: List, environment: List) -> c_int {
+    // SAFETY: the caller's own arguments.
+    unsafe { exec(real().execve, may_start, path, arguments, environment) }
+}
+
+/// # Safety
+/// As `execv`.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execv(path: *const c_char, arguments: List) -> c_int {
+    // SAFETY: the caller's own arguments.
+    unsafe { execve(path, arguments, own_environment()) }
+}
+
+/// # Safety
+/// As `execvpe`.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvpe(name: *const c_char, arguments: List, environment: List) -> c_int {
+    // SAFETY: the caller's own arguments.
+    unsafe {
+        exec(
+            real().execvpe,
+            may_start_named,
+            name,
+            arguments,
+            environment,
+        )
+    }
+}
+
+/// # Safety
+/// As `execvp`.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvp(name: *const c_char, arguments: List) -> c_int {
+    // SAFETY: the caller's own arguments.
+    unsafe { execvpe(name, arguments, own_environment()) }
+}
+
+/// # Safety
+/// As `fexecve`.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fexecve(file: c_int, arguments: List, environment: List) -> c_int {
+    let Some(function) = real().fexecve else {
+        return failed(libc::ENOSYS);
+    };
+    let path = path_of(file).unwrap_or_default();
+    // SAFETY: the caller's own arguments.
+    let call = |environment| unsafe { function(file, arguments, environment) };
+    // SAFETY: as above.
+    unsafe { start(path.as_ptr(), may_start, environment, call) }.unwrap_or_else(failed)
+}
+
+/// # Safety
+/// As `execveat`.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execveat(
+    directory: c_int,
+    path: *const c_char,
+    arguments: List,
+    environment: List,
+    flags: c_int,
+) -> c_int {
+    let Some(function) = real().execveat else {
+        return failed(libc::ENOSYS);
+    };
+    // SAFETY: the caller's own arguments.
+    let call = |environment| unsafe { function(directory, path, arguments, environment, flags) };
+    // SAFETY: as above. The file of a path that another directory counts for is not looked at.
+    unsafe { start(std::ptr::null(), may_start, environment, call) }.unwrap_or_else(failed)
+}
+
+macro_rules! spawn {
+    ($name:ident, $look:ident) => {
+        /// # Safety
+        /// As the function of this name of the C library.
+        // SAFETY: the symbol is meant to stand before the C library's.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            process: *mut libc::pid_t,
+            path: *const c_char,
+            actions: *const c_void,
+            attributes: *const c_void,
+            arguments: List,
+            environment: List,
+        ) -> c_int {
+            let Some(function) = real().$name else {
+                return libc::ENOSYS;
+            };
+            // SAFETY: the caller's own arguments.
+            let call = |environment| unsafe {
+                function(process, path, actions, attributes, arguments, environment)
+            };
+            // SAFETY: as above.
+            unsafe { start(path, $look, environment, call) }.unwrap_or_else(|errno| errno)
+        }
+    };
+}
+
+spawn!(posix_spawn, may_start);
+spawn!(posix_spawnp, may_start_named);
+
+/// # Safety
+/// As `system`.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn system(command: *const c_char) -> c_int {
+    put_back();
+    match real().system {
+        // SAFETY: the caller's own argument.
+        Some(function) => unsafe { function(command) },
+        None => failed(libc::ENOSYS),
+    }
+}
+
+/// # Safety
+/// As `popen`.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
+    put_back();
+    match real().popen {
+        // SAFETY: the caller's own arguments.
+        Some(function) => unsafe { function(command, mode) },
+        None => {
+            failed(libc::ENOSYS);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Most arguments of `execl` and its like.
+const ARGUMENTS: usize = 1024;
+
+#[cfg(target_arch = "x86_64")]
+mod layout {
+    /// Arguments in registers, and words between them and those on the caller's stack: the address
+    /// of the caller.
+    pub(super) const IN_REGISTERS: usize = 6;
+    pub(super) const BETWEEN: usize = 1;
+}
+
+#[cfg(target_arch = "aarch64")]
+mod layout {
+    /// Arguments in registers, and words between them and those on the caller's stack: the address
+    /// of the caller, and one that is not used.
+    pub(super) const IN_REGISTERS: usize = 8;
+    pub(super) const BETWEEN: usize = 2;
+}
+
+/// Declares an exported function of any number of arguments: `goes_on` gets the place where they
+/// lie.
+macro_rules! variadic {
+    ($name:ident, $goes_on:ident) => {
+        /// # Safety
+        /// As the function of this name of the C library.
+        // SAFETY: the symbol is meant to stand before the C library's.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() -> c_int {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "push rdi",
+                "mov rdi, rsp",
+                "sub rsp, 8",
+                "call {goes_on}",
+                "add rsp, 56",
+                "ret",
+                goes_on = sym $goes_on
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(
+                "sub sp, sp, #80",
+                "stp x0, x1, [sp]",
+                "stp x2, x3, [sp, #16]",
+                "stp x4, x5, [sp, #32]",
+                "stp x6, x7, [sp, #48]",
+                "str x30, [sp, #64]",
+                "mov x0, sp",
+                "bl {goes_on}",
+                "ldr x30, [sp, #64]",
+                "add sp, sp, #80",
+                "ret",
+                goes_on = sym $goes_on
+            );
+        }
+    };
+}
+
+variadic!(execl, execl_with);
+variadic!(execlp, execlp_with);
+variadic!(execle, execle_with);
+
+/// One of the arguments that were laid out at `words`.
+///
+/// # Safety
+/// The function was called with as many arguments.
+unsafe fn argument(words: List, index: usize) -> *const c_char {
+    let on_stack = index >= layout::IN_REGISTERS;
+    let between = if on_stack { layout::BETWEEN } else { 0 };
+    // SAFETY: the caller's word.
+    unsafe { words.add(index.wrapping_add(between)).read() }
+}
+
+/// Collects the list of arguments, which ends with a null pointer, and calls `call` with the first
+/// argument, the list, and the argument behind the list.
+///
+/// # Safety
+/// As [`argument`]; `takes_more` is true for a function that takes an argument behind the list.
+unsafe fn collected(
+    words: List,
+    takes_more: bool,
+    call: impl FnOnce(*const c_char, List, List) -> c_int,
+) -> c_int {
+    let mut list = [std::ptr::null::<c_char>(); ARGUMENTS];
+    for (index, place) in (1..).zip(&mut list) {
+        // SAFETY: the list has not ended.
+        let found = unsafe { argument(words, index) };
+        *place = found;
+        if found.is_null() {
+            // SAFETY: by the caller's word there is one more.
+            let more = takes_more.then(|| unsafe { argument(words, index.wrapping_add(1)) });
+            let more = more.map_or_else(own_environment, |more| more.cast());
+            // SAFETY: every one of these functions has a first argument.
+            let first = unsafe { argument(words, 0) };
+            return call(first, list.as_ptr(), more);
+        }
+    }
+    failed(libc::E2BIG)
+}
+
+unsafe extern "C" fn execl_with(words: List) -> c_int {
+    // SAFETY: the arguments of `execl`.
+    unsafe { collected(words, false, |path, list, env| execve(path, list, env)) }
+}
+
+unsafe extern "C" fn execlp_with(words: List) -> c_int {
+    // SAFETY: the arguments of `execlp`.
+    unsafe { collected(words, false, |name, list, env| execvpe(name, list, env)) }
+}
+
+unsafe extern "C" fn execle_with(words: List) -> c_int {
+    // SAFETY: the arguments of `execle`.
+    unsafe { collected(words, true, |path, list, env| execve(path, list, env)) }
+}

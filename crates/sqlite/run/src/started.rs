@@ -1,0 +1,172 @@
+//! Looks at a program before a guarded program starts it: one that has an SQLite of its own, or runs
+//! with other rights and is linked to an SQLite, would write plain databases. It is told, and where
+//! plain databases are forbidden (`STRONGROOM_SQLITE_NEVER_PLAIN`) not started.
+//!
+//! A static program without an SQLite, or one that is not linked to any, is of no interest.
+//!
+//! Must not: allocate where nothing is told, since a child of `fork` calls this.
+#![expect(unsafe_code, reason = "reads files by descriptors, without allocating")]
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fs::File;
+use std::io::Read as _;
+use std::mem::MaybeUninit;
+use std::os::fd::FromRawFd as _;
+use std::os::unix::fs::FileExt as _;
+
+use strongroom_format::code;
+use strongroom_sqlite_program::{
+    Interpreter, OTHER_RIGHTS, SCRIPTS, has_own_sqlite, interpreter, is_elf, links_sqlite,
+    script_line, sqlite_magic,
+};
+
+use crate::environment::{Own, own};
+use crate::guard::say;
+
+/// Bytes that are looked at together; they lie on the stack of who starts a program.
+const PIECE: usize = 32 * 1024;
+/// Longest executable that is looked at, in bytes.
+const EXECUTABLE_MAX: u64 = 1 << 30;
+
+/// Whether the program at `path` may be started. It was told why not.
+pub(crate) fn may_start(path: &CStr) -> bool {
+    let Some(own) = own() else {
+        return true;
+    };
+    let Some(why) = why_unguarded(own, path, SCRIPTS) else {
+        return true;
+    };
+    let path = path.to_string_lossy();
+    if own.never_plain {
+        let detail = format!("{path}: {why}; plain databases are forbidden, so it is not started");
+        say(&code::RUN_PROGRAM, &detail);
+    } else {
+        say(
+            &code::RUN_OWN_SQLITE,
+            &format!("{path}, which is started now: {why}"),
+        );
+    }
+    !own.never_plain
+}
+
+/// As [`may_start`], for a program that is looked for in `PATH` when its name has no slash.
+pub(crate) fn may_start_named(name: &CStr) -> bool {
+    if name.to_bytes().contains(&b'/') {
+        return may_start(name);
+    }
+    // SAFETY: a text that ends with a zero byte.
+    let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
+    if path.is_null() || name.is_empty() {
+        return true;
+    }
+    // SAFETY: a text of the environment.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let mut buffer = [0_u8; libc::PATH_MAX as usize];
+    for directory in path.split(|byte| *byte == b':') {
+        let candidate = joined(&mut buffer, directory, name.to_bytes());
+        let Some(candidate) = candidate else { continue };
+        // SAFETY: a text that ends with a zero byte.
+        if unsafe { libc::access(candidate.as_ptr(), libc::X_OK) } == 0 {
+            return may_start(candidate);
+        }
+    }
+    true
+}
+
+/// `directory/name`, in `buffer`; an empty directory is the working one.
+fn joined<'a>(buffer: &'a mut [u8], directory: &[u8], name: &[u8]) -> Option<&'a CStr> {
+    let directory = if directory.is_empty() {
+        b"."
+    } else {
+        directory
+    };
+    let mut at = 0_usize;
+    for part in [directory, b"/", name, b"\0"] {
+        let end = at.checked_add(part.len())?;
+        buffer.get_mut(at..end)?.copy_from_slice(part);
+        at = end;
+    }
+    CStr::from_bytes_until_nul(buffer).ok()
+}
+
+/// Why databases of the program would be plain. `None`: they are not, or it cannot be told.
+fn why_unguarded(own: &Own, path: &CStr, scripts: u32) -> Option<&'static str> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: a text that ends with a zero byte.
+    let descriptor: c_int = unsafe { libc::open(path.as_ptr(), flags) };
+    if descriptor < 0 {
+        return None;
+    }
+    // SAFETY: opened just now, and given to nobody else.
+    let file = unsafe { File::from_raw_fd(descriptor) };
+    let mut about = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: an open descriptor, and one structure to be filled.
+    let known = unsafe { libc::fstat(descriptor, about.as_mut_ptr()) };
+    // SAFETY: zeroed, or filled by the kernel.
+    let about = unsafe { about.assume_init() };
+    let size = u64::try_from(about.st_size).unwrap_or(0);
+    let is_file = about.st_mode & libc::S_IFMT == libc::S_IFREG;
+    if known != 0 || !is_file || size > EXECUTABLE_MAX || own.is_command(about.st_dev, about.st_ino)
+    {
+        return None;
+    }
+    let mut piece = [0_u8; PIECE];
+    let read = file.read_at(&mut piece, 0).ok()?;
+    let head = piece.get(..read)?;
+    if let Some(line) = script_line(head) {
+        // What `env` starts is looked at when it does so.
+        let Some(Interpreter::Program(next)) = interpreter(line) else {
+            return None;
+        };
+        let mut buffer = [0_u8; libc::PATH_MAX as usize];
+        buffer.get_mut(..next.len())?.copy_from_slice(next);
+        let next = CStr::from_bytes_until_nul(&buffer).ok()?;
+        return why_unguarded(own, next, scripts.checked_sub(1)?);
+    }
+    if !is_elf(head) {
+        return None;
+    }
+    let other_rights = about.st_mode & OTHER_RIGHTS != 0;
+    if !other_rights && !holds_magic(&file, &mut piece) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let whole = file.take(EXECUTABLE_MAX).read_to_end(&mut bytes);
+    whole.ok()?;
+    if has_own_sqlite(&bytes) {
+        return Some("it has an SQLite of its own, which the guard cannot be put into");
+    }
+    (other_rights && links_sqlite(&bytes))
+        .then_some("it runs with other rights (set-user-ID), and is not given the guard")
+}
+
+/// Whether the constant that every SQLite has is somewhere in the file.
+fn holds_magic(file: &File, piece: &mut [u8; PIECE]) -> bool {
+    let magic = sqlite_magic();
+    let mut at = 0_u64;
+    loop {
+        let read = match file.read_at(piece, at) {
+            Ok(read) if read >= magic.len() => read,
+            _ => return false,
+        };
+        let bytes = piece.get(..read).unwrap_or_default();
+        if memchr::memmem::find(bytes, &magic).is_some() {
+            return true;
+        }
+        // The next piece begins with the end of this one, where the constant may begin.
+        let step = read.saturating_sub(magic.len().saturating_sub(1));
+        at = at.saturating_add(step as u64);
+    }
+}
+
+/// The path by which a descriptor's file can be opened.
+pub(crate) fn path_of(descriptor: c_int) -> Option<CString> {
+    CString::new(format!("/proc/self/fd/{descriptor}")).ok()
+}
+
+/// # Safety
+/// `path` is null or a text that ends with a zero byte.
+pub(crate) unsafe fn text<'a>(path: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: the caller's word.
+    (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
+}
