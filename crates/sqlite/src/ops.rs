@@ -51,7 +51,8 @@ pub struct Report {
 ///
 /// # Errors
 /// SR-1002, SR-1003, SR-1006 for the names; SR-3011 when the source is sealed already, SR-2288 when
-/// another product seems to have encrypted it; SR-2001 without a key.
+/// another product seems to have encrypted it, SR-4011 when its last page is cut; SR-2001 without a
+/// key.
 pub fn encrypt(
     plain: &Path,
     sealed: &Path,
@@ -80,8 +81,20 @@ pub fn encrypt(
         .opener(sealed, true)?
         .ok_or_else(|| Error::new(&code::NO_KEY, sealed.display().to_string()))?;
     let mut source = open_source(plain, &OpenOptions::default())?;
+    let own_page_size = number(&source, "page_size")?;
+    // SQLite reads zeros where the last page is cut, and says nothing.
+    let beyond = u64::try_from(own_page_size)
+        .ok()
+        .and_then(|own| size.checked_rem(own));
+    if let Some(beyond @ 1..) = beyond {
+        let detail = format!(
+            "{}: its last page has {beyond} of {own_page_size} bytes",
+            plain.display()
+        );
+        return Err(Error::new(&code::MALFORMED, detail));
+    }
     let page_size = match options.page_size {
-        0 => number(&source, "page_size")?,
+        0 => own_page_size,
         size => i64::from(size),
     };
     // The standard way to have VACUUM INTO write another page size; the source keeps its own.

@@ -57,6 +57,30 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 }
 
 #[test]
+fn a_plain_database_whose_last_page_is_cut_is_not_sealed() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    plain(&at("plain.db"));
+    let file = std::fs::File::options()
+        .write(true)
+        .open(at("plain.db"))
+        .unwrap();
+    let whole = file.metadata().unwrap().len();
+    for len in [whole - 1, whole - 4095, whole + 7] {
+        file.set_len(len).unwrap();
+        let refused = ops::encrypt(
+            &at("plain.db"),
+            &at("sealed.db"),
+            &options(RAW),
+            &mut |_, _| {},
+        );
+        assert_eq!(refused.unwrap_err().code().number, 4011, "{len} of {whole}");
+        assert!(!at("sealed.db").exists());
+    }
+}
+
+#[test]
 fn encrypt_rekey_decrypt_round_trip() {
     let _alone = alone();
     for (cipher, page_size) in [

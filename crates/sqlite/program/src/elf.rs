@@ -122,7 +122,6 @@ fn dynamic_names(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 mod tests {
     use super::*;
 
