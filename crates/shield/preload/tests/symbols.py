@@ -159,7 +159,7 @@ os.mkdir(path("pg_twophase"))
 for name in ("pg_stat/pgstat.stat", "pg_stat_tmp/pgss_query_texts.stat", "an_extension.file", "base/5/PG_VERSION"):
     streams(name)
 for name, renamed in (
-    ("pg_twophase/00000001", "pg_twophase/00000002"),
+    ("pg_twophase/00000001.tmp", "pg_twophase/00000001"),
     ("pg_logical/mappings/map-5-4e1-0_256AB30-2d9-2dc", "pg_logical/mappings/map-5-4e1-0_256AB30-2d9-2dd"),
     ("an_extension.own", "an_extension.other"),
     ("one.conf", "other.conf"),
