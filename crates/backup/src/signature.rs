@@ -13,6 +13,7 @@ use strongroom_format::backup_signature::{SignatureRecord, signature_layout};
 use strongroom_format::{code, hex};
 
 use crate::head::Description;
+use crate::medium::{MediumHead, is_foreign};
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -58,7 +59,8 @@ pub(crate) fn store_signature(
 ///
 /// # Errors
 /// SR-7177 when the set is not signed; SR-7178 when its signature does not hold, is by another key,
-/// or does not cover every byte of the set; SR-3002; SR-5001.
+/// is of a set of another medium, or does not cover every byte of the set; those of reading the
+/// medium's head; SR-3002; SR-5001.
 pub(crate) fn checked(
     store: &dyn Store,
     description: &Description,
@@ -97,6 +99,13 @@ pub(crate) fn checked(
     })?;
     let verified = key.verify(&record.message(head), &record.signature);
     verified.map_err(|_| bad("it is not one of this set by its key"))?;
+    // The same host may sign the sets of several media.
+    let medium = MediumHead::read(store)?;
+    let medium = medium.ok_or_else(|| bad("the medium does not say which one it is"))?;
+    if is_foreign(Some(&medium), description) {
+        let made_on = &description.medium_id;
+        return Err(bad(&format!("it was made on another medium, {made_on}")));
+    }
     // The digests of heads and tags alone hold for other data too, where somebody has the set's
     // key.
     let facts = description.postgres.as_ref();

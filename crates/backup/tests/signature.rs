@@ -134,6 +134,40 @@ fn whoever_may_open_the_set_can_change_without_its_signature() {
     read(&store, None, Some(&new), &[ours.public().clone()]).unwrap();
 }
 
+/// One host may sign the sets of several media.
+#[test]
+fn a_signed_set_of_another_medium_is_refused() {
+    let place = Place::new();
+    let tree = place.tree(200_000);
+    let key = signing_key(&place.at("signer"));
+    let keys = [key.public().clone()];
+    let signed = CreateOptions {
+        sign_key: Some(&key),
+        ..options(None)
+    };
+    let media = ["one", "two"].map(|name| LocalStore::new(&place.at(name)));
+    for store in &media {
+        made(store, &tree, &signed).unwrap();
+    }
+    made(&media[0], &tree, &signed).unwrap();
+    read(&media[0], Some(2), None, &keys).unwrap();
+    // Beside the medium's own sets, and in the place of one.
+    for head in ["sets/00000002", "sets/00000001"] {
+        let mut copy = Command::new("cp");
+        copy.arg("-a")
+            .arg(place.at("one").join("data/."))
+            .arg(place.at("two").join("data"));
+        assert!(copy.status().unwrap().success());
+        fs::copy(place.at("one").join(head), place.at("two").join(head)).unwrap();
+        let position = head.trim_start_matches("sets/").parse().unwrap();
+        let answer = read(&media[1], Some(position), None, &keys).unwrap_err();
+        assert!(answer.detail().contains("another medium"), "{answer}");
+        assert_eq!(answer.code(), &code::SET_SIGNATURE);
+    }
+    fs::remove_file(place.at("one").join("medium.json")).unwrap();
+    refused(read(&media[0], Some(2), None, &keys), &code::SET_SIGNATURE);
+}
+
 #[test]
 fn a_signature_goes_with_its_set() {
     let place = Place::new();
