@@ -129,6 +129,9 @@ def check_signature(medium, position, description, public):
     magic, version, algorithm, reserved, set_id, key_id = struct.unpack_from("<8sHHI16s32s", record)
     need((magic, version, algorithm, reserved) == (b"SRBKSIG\x1a", 1, 1, 0), "signature")
     need(set_id.hex() == description["set_id"], "the signature is another set's")
+    path = f"{medium}/medium.json"
+    need(os.path.exists(path), "the medium does not say which one it is")
+    need(json.load(open(path))["medium_id"] == description["medium_id"], "a set of another medium")
     key = serialization.load_pem_public_key(open(public, "rb").read())
     der = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     need(hashlib.sha256(key.public_bytes(*der)).digest() == key_id, "another signer")

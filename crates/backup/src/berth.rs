@@ -359,7 +359,7 @@ fn publish_head(
         description.set_position = Some(position);
         let bytes = head::to_bytes(guard, description)?;
         if let Some(key) = sealing.options.sign_key {
-            let signed = head::signed_part(guard, &bytes);
+            let signed = head::signed_part(&bytes);
             store_signature(store, key, guard.set_id(), signed)?;
         }
         Ok(bytes)

@@ -89,22 +89,32 @@ impl Base {
     }
 }
 
-/// The set at `position`, or the newest one of the cluster `system_identifier`, to build on.
+/// The set at `position`, or the newest one of the cluster `system_identifier`, to build on. With
+/// `signers` it and all that it builds on have to be signed by one of them.
 ///
 /// # Errors
-/// SR-7160 when there is none, or the one that was named is none; SR-2001 and others when it cannot be opened.
+/// Those of [`open_chain`] and [`Chain::check_signed_by`] with `signers`; SR-7160 when there is none, or the one that was named is none; SR-2001 and others when it cannot be opened.
 pub fn open_base(
     store: &dyn Store,
     position: Option<u32>,
     system_identifier: &str,
     opener: Option<&Opener>,
+    signers: &[VerifyingKey],
 ) -> Result<Base> {
     let unfit = |detail: String| Error::new(&code::INCREMENTAL_BASE, detail);
     let position = match position {
         Some(position) => position,
         None => newest(store, system_identifier)?,
     };
-    let set = open_set(store, Some(position), opener)?;
+    let chain = if signers.is_empty() {
+        let sets = vec![open_set(store, Some(position), opener)?];
+        Chain { sets }
+    } else {
+        let mut chain = open_chain(store, Some(position), opener)?;
+        chain.check_signed_by(signers)?;
+        chain
+    };
+    let set = chain.newest()?;
     let facts = facts_of(set.description());
     if facts.is_none_or(|facts| facts.system_identifier != system_identifier) {
         return Err(unfit(format!("set {position} is not of this cluster")));
@@ -122,7 +132,7 @@ pub fn open_base(
     Ok(Base {
         set_id: set_id.clone(),
         position,
-        manifest: manifest_of(&set)?,
+        manifest: manifest_of(set)?,
     })
 }
 
@@ -228,11 +238,11 @@ impl<'a> Chain<'a> {
         last.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))
     }
 
-    /// Makes sure that each set is signed by one of `keys`. Nothing of a set may be written
-    /// anywhere before, if that matters.
+    /// Makes sure that each set is signed by one of `keys`. Call it before anything of a set is
+    /// written.
     ///
     /// # Errors
-    /// SR-7177, SR-7178 for the first set that is not; SR-3002, SR-5001.
+    /// As [`SetReader::check_signed_by`], of the first set that is not.
     pub fn check_signed_by(&mut self, keys: &[VerifyingKey]) -> Result<()> {
         // The set that was asked for first: it is the one that the user knows of.
         for set in self.sets.iter_mut().rev() {

@@ -16,14 +16,60 @@ use crate::{Error, Result};
 /// Bytes gathered before they are written.
 const WRITE_BUFFER: usize = 256 * 1024;
 
+/// What the head of a set states of a family's bytes, while they are written or read.
+struct Tally {
+    /// Of the header and of the segments' heads and trailers.
+    digest: Sha256,
+    /// Of all bytes, in a set that is signed.
+    whole: Option<Sha256>,
+    /// In bytes.
+    length: u64,
+}
+
+impl Tally {
+    fn begin(header: &[u8], signed: bool) -> Self {
+        let mut tally = Self {
+            digest: Sha256::new(),
+            whole: signed.then(Sha256::new),
+            length: 0,
+        };
+        tally.framing(header);
+        tally
+    }
+
+    fn segment(&mut self, head: &[u8], data: &[u8], trailer: &[u8]) {
+        self.framing(head);
+        self.bytes(data);
+        self.framing(trailer);
+    }
+
+    fn framing(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+        self.bytes(bytes);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        if let Some(whole) = &mut self.whole {
+            whole.update(bytes);
+        }
+        self.length = self.length.saturating_add(bytes.len() as u64);
+    }
+
+    fn end(self, segments: u32) -> FamilyEnd {
+        FamilyEnd {
+            length_bytes: self.length,
+            segments,
+            digest: hex_of(&self.digest.finish()),
+            bytes_digest: self.whole.map(|whole| hex_of(&whole.finish())),
+        }
+    }
+}
+
 /// A family that is being written.
 pub(crate) struct FamilyWriter {
     /// Each with what it is called in errors.
     outs: Vec<(String, io::BufWriter<Box<dyn Upload>>)>,
-    digest: Sha256,
-    /// Of all bytes; a set that is signed has it.
-    whole: Option<Sha256>,
-    length: u64,
+    tally: Tally,
     segments: u32,
 }
 
@@ -38,12 +84,9 @@ impl FamilyWriter {
         let buffered = |(shown, out)| (shown, io::BufWriter::with_capacity(WRITE_BUFFER, out));
         let mut writer = Self {
             outs: outs.into_iter().map(buffered).collect(),
-            digest: Sha256::new(),
-            whole: signed.then(Sha256::new),
-            length: 0,
+            tally: Tally::begin(key.header_bytes(), signed),
             segments: 0,
         };
-        writer.digest.update(key.header_bytes());
         writer.put(key.header_bytes())?;
         Ok(writer)
     }
@@ -61,8 +104,7 @@ impl FamilyWriter {
         trailer: &Trailer,
     ) -> Result<()> {
         let head = head.to_bytes();
-        self.digest.update(&head);
-        self.digest.update(trailer.as_slice());
+        self.tally.segment(&head, data, trailer.as_slice());
         self.put(&head)?;
         self.put(data)?;
         self.put(trailer.as_slice())?;
@@ -78,12 +120,7 @@ impl FamilyWriter {
             let finished = out.and_then(|out| out.finish());
             finished.map_err(|error| Error::io(shown, error))?;
         }
-        Ok(FamilyEnd {
-            length_bytes: self.length,
-            segments: self.segments,
-            digest: hex_of(&self.digest.finish()),
-            bytes_digest: self.whole.map(|whole| hex_of(&whole.finish())),
-        })
+        Ok(self.tally.end(self.segments))
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
@@ -91,10 +128,6 @@ impl FamilyWriter {
             out.write_all(bytes)
                 .map_err(|error| Error::io(shown.as_str(), error))?;
         }
-        if let Some(whole) = &mut self.whole {
-            whole.update(bytes);
-        }
-        self.length = self.length.saturating_add(bytes.len() as u64);
         Ok(())
     }
 }
@@ -103,10 +136,7 @@ impl FamilyWriter {
 pub(crate) struct FamilyReader {
     input: io::BufReader<Box<dyn Read + Send>>,
     family: u16,
-    digest: Sha256,
-    /// Of all bytes, where the set's head states it.
-    whole: Option<Sha256>,
-    length: u64,
+    tally: Tally,
     segments: u32,
     trailer_length: usize,
 }
@@ -128,18 +158,10 @@ impl Unkeyed {
 
     /// Goes on to the segments. With `signed` the family's end has a digest of all its bytes.
     pub(crate) fn keyed(self, key: &FamilyKey, signed: bool) -> FamilyReader {
-        let mut digest = Sha256::new();
-        digest.update(&self.header);
-        let mut whole = signed.then(Sha256::new);
-        if let Some(whole) = &mut whole {
-            whole.update(&self.header);
-        }
         FamilyReader {
             input: self.input,
             family: key.family(),
-            digest,
-            whole,
-            length: self.header.len() as u64,
+            tally: Tally::begin(&self.header, signed),
             segments: 0,
             trailer_length: key.trailer_length(),
         }
@@ -164,15 +186,7 @@ impl FamilyReader {
             .get_mut(..self.trailer_length)
             .unwrap_or_default();
         exactly(&mut self.input, trailer_bytes, self.family)?;
-        self.digest.update(&head_bytes);
-        self.digest.update(trailer_bytes);
-        if let Some(whole) = &mut self.whole {
-            whole.update(&head_bytes);
-            whole.update(data);
-            whole.update(trailer_bytes);
-        }
-        let read = head_bytes.len() + length + trailer_bytes.len();
-        self.length = self.length.saturating_add(read as u64);
+        self.tally.segment(&head_bytes, data, trailer_bytes);
         let next = number.checked_add(1);
         self.segments = next.ok_or_else(|| bad_segment(self.family, number))?;
         Ok((number, head, Trailer::from_slice(trailer_bytes)))
@@ -182,12 +196,7 @@ impl FamilyReader {
     pub(crate) fn end(mut self) -> Result<FamilyEnd> {
         let mut beyond = [0];
         match self.input.read(&mut beyond) {
-            Ok(0) => Ok(FamilyEnd {
-                length_bytes: self.length,
-                segments: self.segments,
-                digest: hex_of(&self.digest.finish()),
-                bytes_digest: self.whole.map(|whole| hex_of(&whole.finish())),
-            }),
+            Ok(0) => Ok(self.tally.end(self.segments)),
             Ok(_) => {
                 let detail = format!("family {}: bytes after its end", self.family);
                 Err(Error::new(&code::FAMILY_SHORT, detail))

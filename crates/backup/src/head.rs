@@ -184,12 +184,13 @@ pub struct SqliteFacts {
 }
 
 /// What is signed of a head: all but the object header, which changes with who may open the set.
-pub(crate) fn signed_part<'a>(guard: &Guard, head: &'a [u8]) -> &'a [u8] {
-    let header = match guard {
-        Guard::Sealed { .. } => HEADER_LEN,
-        Guard::Plain { .. } => 0,
-    };
-    head.get(header..).unwrap_or_default()
+pub(crate) fn signed_part(head: &[u8]) -> &[u8] {
+    head.get(header_len(head)..).unwrap_or_default()
+}
+
+/// Bytes of a head's object header; 0 in a plain set.
+fn header_len(head: &[u8]) -> usize {
+    if is_sealed(head) { HEADER_LEN } else { 0 }
 }
 
 /// A head as it was read: structure is checked, nothing is authenticated.
@@ -236,7 +237,7 @@ impl Unopened {
     /// SR-7106, SR-3002, SR-3006.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self> {
         let bad = |why: &str| Error::new(&code::SET_HEAD, why);
-        let header_len = if is_sealed(&bytes) { HEADER_LEN } else { 0 };
+        let header_len = header_len(&bytes);
         let rest = bytes.get(header_len..);
         let rest = rest.ok_or_else(|| Error::new(&code::HEADER_TRUNCATED, "head of a set"))?;
         if header_len > 0 && !bytes.get(FIXED_LEN..HEADER_LEN).is_some_and(is_zero) {

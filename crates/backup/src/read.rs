@@ -10,7 +10,7 @@ use strongroom_format::code;
 use strongroom_keyring::Opener;
 
 use crate::family::Unkeyed;
-use crate::head::{Description, FamilyEnd};
+use crate::head::{Description, FamilyEnd, Unopened};
 use crate::medium::{family_name, positions, read_head};
 use crate::pipeline::read::{self as pipeline, Opened, Origin};
 use crate::set::Guard;
@@ -24,16 +24,14 @@ pub struct SetReader<'a> {
     store: &'a dyn Store,
     guard: Guard,
     position: u32,
-    description: Description,
-    /// Record and description, as they are signed.
-    signed_part: Vec<u8>,
+    head: Unopened,
     /// The id of the key that has signed the set, once that was checked.
     signer: Option<[u8; 32]>,
 }
 
 impl std::fmt::Debug for SetReader<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let set = &self.description.set_id;
+        let set = &self.head.description.set_id;
         write!(f, "SetReader({}, set {set})", self.position)
     }
 }
@@ -68,13 +66,12 @@ pub fn open_set<'a>(
         Some(position) => position,
         None => newest(store)?,
     };
-    let unopened = read_head(store, position)?;
-    let guard = unopened.open_in(store, opener)?;
-    let signed_part = unopened.after_header().to_vec();
-    let description = unopened.description;
+    let head = read_head(store, position)?;
+    let guard = head.open_in(store, opener)?;
     // Its seal holds. Whoever can write to the medium could make an older set the newest by another
     // name.
-    if let Some(made_at) = description
+    if let Some(made_at) = head
+        .description
         .set_position
         .filter(|made_at| *made_at != position)
     {
@@ -85,8 +82,7 @@ pub fn open_set<'a>(
         store,
         guard,
         position,
-        description,
-        signed_part,
+        head,
         signer: None,
     })
 }
@@ -138,7 +134,7 @@ pub fn verify(
 /// What is told of a set whose stream was read to its end: that compares its counts with the
 /// head's. Looks at the manifest that an incremental set would need, which is not in the stream.
 pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
-    let description = set.description.clone();
+    let description = set.head.description.clone();
     let facts = description.postgres.as_ref();
     if facts.is_some_and(|facts| facts.manifest_object.is_some()) {
         crate::chain::manifest_of(set)?;
@@ -170,7 +166,7 @@ impl SetReader<'_> {
     /// What the head says; authentic if the set is sealed.
     #[must_use]
     pub fn description(&self) -> &Description {
-        &self.description
+        &self.head.description
     }
 
     /// The id of the key that has signed the set: SHA-256 of its `SubjectPublicKeyInfo`. `None`
@@ -184,10 +180,11 @@ impl SetReader<'_> {
     /// signed as they are read.
     ///
     /// # Errors
-    /// SR-7177 when it is not signed; SR-7178 when the signature does not hold, or is by another
-    /// key; SR-3002, SR-5001.
+    /// SR-7177 when it is not signed; SR-7178 when the signature does not hold, is by another key,
+    /// or the set was made on another medium; SR-7102 when the medium's head is damaged; SR-3002,
+    /// SR-5001.
     pub fn check_signed_by(&mut self, keys: &[VerifyingKey]) -> Result<()> {
-        let by = signature::checked(self.store, &self.description, &self.signed_part, keys)?;
+        let by = signature::checked(self.store, &self.head, keys)?;
         self.signer = Some(by);
         Ok(())
     }
@@ -203,7 +200,7 @@ impl SetReader<'_> {
     /// # Errors
     /// SR-7108, SR-7110, SR-5001.
     pub fn check_families(&self) -> Result<()> {
-        for (family, end) in (0_u16..).zip(&self.description.families) {
+        for (family, end) in (0_u16..).zip(&self.head.description.families) {
             let (_, length) = self.open_family(family)?;
             if length != end.length_bytes {
                 let detail = format!("family {family}: {length} of {} bytes", end.length_bytes);
@@ -220,7 +217,7 @@ impl SetReader<'_> {
         consume: impl FnOnce(&mut StreamReader<'_, Opened>) -> Result<StreamEnd>,
     ) -> Result<StreamEnd> {
         self.check_families()?;
-        let stated = &self.description.families;
+        let stated = &self.head.description.families;
         let families = u16::try_from(stated.len());
         let families = families.map_err(|_| Error::new(&code::SET_HEAD, "too many families"))?;
         if families == 0 {
@@ -235,10 +232,10 @@ impl SetReader<'_> {
             origins.push(Origin { key, reader });
         }
         let (end, ends) = pipeline::run(origins, threads, |opened| {
-            consume(&mut StreamReader::new(opened).of(&self.description))
+            consume(&mut StreamReader::new(opened).of(&self.head.description))
         })?;
         compare(&ends, stated)?;
-        let described = &self.description;
+        let described = &self.head.description;
         if (end.members, end.files, end.size)
             != (
                 described.members,
@@ -252,7 +249,7 @@ impl SetReader<'_> {
     }
 
     fn open_family(&self, family: u16) -> Result<(Box<dyn std::io::Read + Send>, u64)> {
-        let name = family_name(&self.description.set_id, family);
+        let name = family_name(&self.head.description.set_id, family);
         let shown = format!("{}/{name}", self.store.shown());
         self.store.open(&name).map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotFound {

@@ -12,7 +12,7 @@ use strongroom_format::backup::RecordError;
 use strongroom_format::backup_signature::{SignatureRecord, signature_layout};
 use strongroom_format::{code, hex};
 
-use crate::head::Description;
+use crate::head::Unopened;
 use crate::medium::{MediumHead, is_foreign};
 use crate::store::Store;
 use crate::{Error, Result};
@@ -54,19 +54,21 @@ pub(crate) fn store_signature(
     }
 }
 
-/// Whether one of `keys` has signed the set that `head`, its record and its description, is of.
-/// Returns that key's id.
+/// Checks the signature of a backup set against the public keys `keys`, before anything of the set
+/// is written. Returns the id of the key that has signed it: SHA-256 of its
+/// `SubjectPublicKeyInfo`. `head` is the set's head as it was read from `store`, the medium.
 ///
 /// # Errors
-/// SR-7177 when the set is not signed; SR-7178 when its signature does not hold, is by another key,
-/// is of a set of another medium, or does not cover every byte of the set; those of reading the
-/// medium's head; SR-3002; SR-5001.
+/// SR-7177 when the set has no signature; SR-7178 when the signature is damaged or another set's,
+/// is by none of `keys`, does not verify, or does not cover every byte, and when the set was made
+/// on another medium; SR-7102 when `medium.json` is damaged; SR-3002 when the signature is of a
+/// newer format version; SR-5001 when reading fails.
 pub(crate) fn checked(
     store: &dyn Store,
-    description: &Description,
-    head: &[u8],
+    head: &Unopened,
     keys: &[VerifyingKey],
 ) -> Result<[u8; 32]> {
+    let description = &head.description;
     let set_id = &description.set_id;
     let name = signature_name(set_id);
     let shown = format!("{}/{name}", store.shown());
@@ -97,14 +99,16 @@ pub(crate) fn checked(
             "it says that it is by the key {by}, which was not named"
         ))
     })?;
-    let verified = key.verify(&record.message(head), &record.signature);
-    verified.map_err(|_| bad("it is not one of this set by its key"))?;
+    let verified = key.verify(&record.message(head.after_header()), &record.signature);
+    verified.map_err(|_| bad("it does not hold for this set and that key"))?;
     // The same host may sign the sets of several media.
     let medium = MediumHead::read(store)?;
     let medium = medium.ok_or_else(|| bad("the medium does not say which one it is"))?;
     if is_foreign(Some(&medium), description) {
         let made_on = &description.medium_id;
-        return Err(bad(&format!("it was made on another medium, {made_on}")));
+        return Err(bad(&format!(
+            "the set was made on another medium, {made_on}"
+        )));
     }
     // The digests of heads and tags alone hold for other data too, where somebody has the set's
     // key.

@@ -356,7 +356,8 @@ pub(crate) fn sealed_family(
     Ok((std::mem::take(&mut *bytes), end))
 }
 
-/// What a family has that is alone, at most `most` bytes, and how it ends. `signed`: with a digest of all its bytes.
+/// What a family has that is alone, at most `most` bytes, and how it ends. `signed`: with a digest
+/// of all its bytes.
 pub(crate) fn opened_family(
     guard: &Guard,
     bytes: Vec<u8>,

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use common::forged::{cluster, forged, link};
-use common::{Place, made, options, picture, put};
+use common::{Place, made, options, picture, put, signing_key};
 use strongroom_backup::{Cipher, Compression, CreateOptions, Kind};
-use strongroom_crypto::{SecretBytes, SecretKey, SigningKey};
+use strongroom_crypto::SecretKey;
 use strongroom_keyring::Opener;
 
 const KEY: [u8; 32] = [0xa7; 32];
@@ -123,17 +123,17 @@ fn another_reader_takes_our_signature_and_no_other() {
         openssl.current_dir(place.at("")).args(arguments.split(' '));
         assert!(openssl.status().unwrap().success());
     };
-    for name in ["ours", "theirs"] {
-        openssl(&format!("genpkey -algorithm ed25519 -out {name}"));
+    let ours = ["ours", "theirs"].map(|name| {
+        let key = signing_key(&place.at(name));
         openssl(&format!("pkey -in {name} -pubout -out {name}.pub"));
-    }
-    let mut pem = fs::read(place.at("ours")).unwrap();
-    let ours = SigningKey::from_pem(&SecretBytes::take(&mut pem).unwrap()).unwrap();
+        key
+    });
+    let [ours, _] = ours;
     let wanted = CreateOptions {
         sign_key: Some(&ours),
         ..options(None)
     };
-    made(&place.medium(), &tree, &wanted).unwrap();
+    let set = made(&place.medium(), &tree, &wanted).unwrap();
     let read = |public: &str, out: &str| {
         let mut python = reader(&place, Path::new("-"), out);
         python.arg(place.at(public)).output().unwrap()
@@ -142,6 +142,31 @@ fn another_reader_takes_our_signature_and_no_other() {
     assert!(ok.status.success(), "{ok:?}");
     assert_eq!(contents(&place.at("out")), contents(&tree));
     assert!(!read("theirs.pub", "no").status.success());
+    let refused = |file: &str, bad: &[u8]| {
+        let good = fs::read(place.at(file)).unwrap();
+        put(&place.at(file), bad);
+        assert!(!read("ours.pub", "no").status.success(), "{file}");
+        put(&place.at(file), &good);
+    };
+    let id = &set.description.set_id;
+    let signature = format!("medium/data/{id}.signature");
+    let good = fs::read(place.at(&signature)).unwrap();
+    for at in [0, 9, 20, 40, 100] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        refused(&signature, &bad);
+    }
+    refused(&signature, &good[..127]);
+    let medium = fs::read_to_string(place.at("medium/medium.json")).unwrap();
+    let other = medium.replace(&set.description.medium_id, &"0".repeat(32));
+    assert_ne!(other, medium);
+    refused("medium/medium.json", other.as_bytes());
+    let family = format!("medium/data/{id}.0");
+    let mut bytes = fs::read(place.at(&family)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    refused(&family, &bytes);
+    assert!(read("ours.pub", "again").status.success());
     made(&place.medium(), &tree, &options(None)).unwrap();
     let head = fs::read(place.at("medium/sets/00000002")).unwrap();
     put(&place.at("medium/sets/00000001"), &head);

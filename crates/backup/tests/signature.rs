@@ -1,27 +1,29 @@
-//! Goal: a set that is taken for a signed one is the set that the holder of the key has made, whole and at its place.
-//! Method: real mediums on which signatures, heads and families are changed, exchanged, cut, removed.
+//! Goal: a set that is taken for a signed one is the set that the holder of the key has made, whole
+//! and at its place.
+//! Method: real mediums on which signatures, heads and families are changed, exchanged, cut,
+//! removed.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
-use common::{Place, key, made, options, put};
+use common::{Place, key, made, options, put, signing_key};
 use strongroom_backup::{
     CreateOptions, Error, LocalStore, Others, expire, open_chain, open_set, rewrap_set, verify,
 };
-use strongroom_crypto::{SecretBytes, SigningKey, VerifyingKey};
+use strongroom_crypto::{SigningKey, VerifyingKey};
+use strongroom_format::backup_signature::SignatureRecord;
 use strongroom_format::code::{self, Code};
+use strongroom_format::hex;
 use strongroom_keyring::Opener;
 
-/// A key as `openssl genpkey` makes it.
-fn signing_key(path: &Path) -> SigningKey {
-    let mut openssl = Command::new("openssl");
-    openssl.args(["genpkey", "-algorithm", "ed25519", "-out"]);
-    assert!(openssl.arg(path).status().unwrap().success());
-    SigningKey::from_pem(&SecretBytes::take(&mut fs::read(path).unwrap()).unwrap()).unwrap()
+fn signed<'a>(key: &'a SigningKey, opener: Option<&'a Opener>) -> CreateOptions<'a> {
+    CreateOptions {
+        sign_key: Some(key),
+        ..options(opener)
+    }
 }
 
 fn read(
@@ -124,10 +126,7 @@ fn whoever_may_open_the_set_can_change_without_its_signature() {
     let tree = place.tree(1000);
     let (old, new) = (key(), key());
     let ours = signing_key(&place.at("ours"));
-    let wanted = CreateOptions {
-        sign_key: Some(&ours),
-        ..options(Some(&old))
-    };
+    let wanted = signed(&ours, Some(&old));
     let store = place.medium();
     made(&store, &tree, &wanted).unwrap();
     rewrap_set(&store, 1, &old, &[&new], Others::Drop).unwrap();
@@ -141,10 +140,7 @@ fn a_signed_set_of_another_medium_is_refused() {
     let tree = place.tree(200_000);
     let key = signing_key(&place.at("signer"));
     let keys = [key.public().clone()];
-    let signed = CreateOptions {
-        sign_key: Some(&key),
-        ..options(None)
-    };
+    let signed = signed(&key, None);
     let media = ["one", "two"].map(|name| LocalStore::new(&place.at(name)));
     for store in &media {
         made(store, &tree, &signed).unwrap();
@@ -168,15 +164,34 @@ fn a_signed_set_of_another_medium_is_refused() {
     refused(read(&media[0], Some(2), None, &keys), &code::SET_SIGNATURE);
 }
 
+/// Without its digests the signature of a set says nothing of the data.
+#[test]
+fn a_signature_over_a_set_that_was_made_without_one_is_refused() {
+    let place = Place::new();
+    let tree = place.tree(1000);
+    let key = signing_key(&place.at("signer"));
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    let head = fs::read(place.at("medium/sets/00000001")).unwrap();
+    let set_id: [u8; 16] = head[16..32].try_into().unwrap();
+    let mut record = SignatureRecord {
+        set_id,
+        key_id: key.public().id(),
+        signature: [0; 64],
+    };
+    record.signature = key.sign(&record.message(&head)).unwrap();
+    put(&signature(&place, &hex::hex(&set_id)), &record.to_bytes());
+    let keys = [key.public().clone()];
+    let answer = read(&place.medium(), None, None, &keys).unwrap_err();
+    assert_eq!(answer.code(), &code::SET_SIGNATURE);
+    assert!(answer.detail().contains("every byte"), "{answer}");
+}
+
 #[test]
 fn a_signature_goes_with_its_set() {
     let place = Place::new();
     let tree = place.tree(1000);
     let ours = signing_key(&place.at("ours"));
-    let wanted = CreateOptions {
-        sign_key: Some(&ours),
-        ..options(None)
-    };
+    let wanted = signed(&ours, None);
     let store = place.medium();
     let first = made(&store, &tree, &wanted).unwrap();
     let second = made(&store, &tree, &wanted).unwrap();
@@ -217,10 +232,7 @@ fn a_family_with_another_digest_of_its_bytes_is_refused() {
     let place = Place::new();
     let tree = place.tree(1000);
     let ours = signing_key(&place.at("ours"));
-    let wanted = CreateOptions {
-        sign_key: Some(&ours),
-        ..options(None)
-    };
+    let wanted = signed(&ours, None);
     let store = place.medium();
     let made = made(&store, &tree, &wanted).unwrap();
     let digest = made.description.families[0].bytes_digest.clone().unwrap();

@@ -1,4 +1,5 @@
-//! Goal: a restore that asks for a signature writes nothing of a set that the named key has not signed.
+//! Goal: a restore that asks for a signature writes nothing of a set that the named key has not
+//! signed.
 //! Method: the real binary, keys and a certificate made by openssl(1).
 
 mod common;

@@ -11,7 +11,8 @@ use openssl::sign::Signer;
 use openssl::x509::X509;
 use ring::signature::{ED25519, UnparsedPublicKey};
 
-use crate::error::{CryptoError, OpenError, SigningKeyError};
+use crate::error::{CertificateError, CryptoError, OpenError, SigningKeyError};
+use crate::identity::private_key_from_pem;
 use crate::mac::sha256;
 use crate::rsa::{set_up, with_private};
 use crate::secret::SecretBytes;
@@ -31,17 +32,10 @@ impl SigningKey {
     /// # Errors
     /// [`SigningKeyError`].
     pub fn from_pem(pem: &SecretBytes) -> Result<Self, SigningKeyError> {
-        let mut asked = false;
-        // Without the callback libcrypto would ask for a passphrase on the terminal by itself.
-        let read = with_private(|| {
-            PKey::private_key_from_pem_callback(pem.as_slice(), |_| {
-                asked = true;
-                Ok(0)
-            })
-        })?;
-        let key = read.map_err(|_| match asked {
-            true => SigningKeyError::Encrypted,
-            false => SigningKeyError::Malformed,
+        let key = private_key_from_pem(pem.as_slice(), None).map_err(|error| match error {
+            CertificateError::Passphrase => SigningKeyError::Encrypted,
+            CertificateError::Crypto(error) => error.into(),
+            _ => SigningKeyError::Malformed,
         })?;
         let public = with_private(|| VerifyingKey::of(&key))??;
         Ok(Self { key, public })

@@ -101,7 +101,8 @@ impl From<CryptoError> for CertificateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SigningKeyError {
-    /// Not a key in PEM of the kind that is needed: private to sign, public or a certificate to verify.
+    /// Not a key in PEM of the kind that is needed: private to sign, public or a certificate to
+    /// verify.
     Malformed,
     /// The private key needs a passphrase.
     Encrypted,

@@ -4,7 +4,7 @@
 //!
 //! Must not: read or write a file, or ask for a passphrase: libcrypto would, on the terminal, if it were let.
 
-use openssl::pkey::PKey;
+use openssl::pkey::{PKey, Private};
 use openssl::x509::X509;
 
 use crate::certificate::Certificate;
@@ -80,7 +80,7 @@ impl Identity {
 
     fn from_pem(bytes: &[u8], passphrase: Option<&SecretBytes>) -> Result<Self, CertificateError> {
         let key = match contains(bytes, b"PRIVATE KEY-----") {
-            true => Some(private_key_from_pem(bytes, passphrase)?),
+            true => Some(PrivateKey::of(private_key_from_pem(bytes, passphrase)?)?),
             false => None,
         };
         set_up()?;
@@ -156,11 +156,16 @@ pub(crate) fn check_pair(
     }
 }
 
-/// The first private key of a PEM file. Without the callback libcrypto would ask on the terminal by itself.
-fn private_key_from_pem(
+/// The first private key of a PEM file. Without the callback libcrypto would ask for a passphrase on
+/// the terminal by itself.
+///
+/// # Errors
+/// [`CertificateError::Passphrase`] when it has one and `passphrase` is not it;
+/// [`CertificateError::Malformed`].
+pub(crate) fn private_key_from_pem(
     bytes: &[u8],
     passphrase: Option<&SecretBytes>,
-) -> Result<PrivateKey, CertificateError> {
+) -> Result<PKey<Private>, CertificateError> {
     let mut asked = false;
     let key = with_private(|| {
         PKey::private_key_from_pem_callback(bytes, |buffer| {
@@ -176,7 +181,7 @@ fn private_key_from_pem(
         })
     })?;
     match key {
-        Ok(key) => PrivateKey::of(key),
+        Ok(key) => Ok(key),
         Err(_) if asked => Err(CertificateError::Passphrase),
         Err(_) => Err(CertificateError::Malformed),
     }

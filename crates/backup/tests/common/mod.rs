@@ -27,7 +27,7 @@ use strongroom_backup::{
     Cipher, Compression, CreateOptions, Created, DirectorySource, Error, LocalStore, Mode,
     RestoreOptions, Restored, Verified, create, open_set, restore, verify,
 };
-use strongroom_crypto::SecretKey;
+use strongroom_crypto::{SecretBytes, SecretKey, SigningKey};
 use strongroom_keyring::Opener;
 
 pub(crate) struct Place(tempfile::TempDir);
@@ -168,6 +168,14 @@ pub(crate) fn restored(
         stop: None,
     };
     restore(&open_set(store, set, opener)?, &options, &mut |_| {})
+}
+
+/// An Ed25519 key as `openssl genpkey` makes it, in the file `path`.
+pub(crate) fn signing_key(path: &Path) -> SigningKey {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["genpkey", "-algorithm", "ed25519", "-out"]);
+    assert!(openssl.arg(path).status().unwrap().success());
+    SigningKey::from_pem(&SecretBytes::take(&mut fs::read(path).unwrap()).unwrap()).unwrap()
 }
 
 /// The variable that names the place to a test program that [`killed_at`] runs.

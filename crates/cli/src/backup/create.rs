@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{
     Cipher, Compression, CreateOptions, Created, DirectorySource, Mode, PostgresSource, Source,
-    SqliteSource, Store, list, open_base, open_chain,
+    SqliteSource, Store, list, open_base,
 };
 use strongroom_crypto::SigningKey;
 use strongroom_format::{code, hex};
@@ -234,8 +234,9 @@ impl CreateArgs {
         Ok(Box::new(SqliteSource::new(path, options)))
     }
 
-    /// The manifest of the base is sealed as the base is: this needs a key that opens it. A set that
-    /// is signed builds on sets of the same signer only: no other would be restored with it.
+    /// The manifest of the base is sealed as the base is: this needs a key that opens it. A signed
+    /// set builds only on sets of the same signer: with another's below it, `--signed-by` would
+    /// refuse the chain.
     fn build_on_base(
         &self,
         context: &Context,
@@ -245,18 +246,9 @@ impl CreateArgs {
         let medium = store(&self.to)?;
         let keyring = keyring::path(context);
         let system = source.identify()?.to_owned();
+        let signers = sign_key.map_or(&[][..], |key| std::slice::from_ref(key.public()));
         let base = with_key(self.sealing.key.clone(), &keyring, |key| {
-            let base = open_base(medium.as_ref(), self.base, &system, key)?;
-            if let Some(sign_key) = sign_key {
-                let mut chain = open_chain(medium.as_ref(), Some(base.position()), key)?;
-                chain.check_signed_by(std::slice::from_ref(sign_key.public()))?;
-                if chain.newest()?.description().set_id != base.set_id() {
-                    let detail = format!("set {} is another one by now", base.position());
-                    let code = &code::INCREMENTAL_BASE;
-                    return Err(strongroom_backup::Error::new(code, detail));
-                }
-            }
-            Ok(base)
+            open_base(medium.as_ref(), self.base, &system, key, signers)
         })?;
         for mirror in &self.mirror {
             let sets = list(store(mirror)?.as_ref())?.sets;

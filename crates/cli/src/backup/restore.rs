@@ -224,7 +224,7 @@ impl RestoreArgs {
         let mut chain = with_key(self.key.clone(), &keyring, |key| {
             open_chain(store.as_ref(), self.set, key)
         })?;
-        signature::checked(&mut chain, &signers)?;
+        let signer = signature::checked(&mut chain, &signers)?;
         let set = chain.newest()?;
         entry.with_set(store.as_ref(), set.position());
         entry.with_detail(history::place(&self.to.display().to_string()));
@@ -246,7 +246,6 @@ impl RestoreArgs {
             delta: self.delta.wanted(&self.medium, &keyring, &self.key),
             stop: None,
         };
-        let signer = signature::signer(&chain)?;
         say_who_made(set.description(), signer.as_deref());
         if signer.is_some() && options.recovery.is_some() {
             note(LOG_IS_NOT_SIGNED);

@@ -34,16 +34,16 @@ impl SignedByOptions {
     }
 }
 
-/// Refuses a chain of which a set is not signed by one of `keys`, unless there are none.
-pub(super) fn checked(chain: &mut Chain<'_>, keys: &[VerifyingKey]) -> Result<(), Failure> {
+/// Refuses a chain of which a set is not signed by one of `keys`, unless there are none. Returns
+/// the id of the key that has signed the set that was asked for.
+pub(super) fn checked(
+    chain: &mut Chain<'_>,
+    keys: &[VerifyingKey],
+) -> Result<Option<String>, Failure> {
     if keys.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    Ok(chain.check_signed_by(keys)?)
-}
-
-/// The id of the key that has signed the set that was asked for, if that was checked.
-pub(super) fn signer(chain: &Chain<'_>) -> Result<Option<String>, Failure> {
+    chain.check_signed_by(keys)?;
     Ok(chain.newest()?.signer().map(|id| hex::hex(&id)))
 }
 

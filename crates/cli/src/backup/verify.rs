@@ -118,8 +118,7 @@ impl VerifyArgs {
             let log = check_log(store.as_ref(), chain.newest()?.description(), key);
             Ok((chain, log))
         })?;
-        signature::checked(&mut chain, &signers)?;
-        let signer = signature::signer(&chain)?;
+        let signer = signature::checked(&mut chain, &signers)?;
         let newest = chain.newest()?;
         entry.with_set(store.as_ref(), newest.position());
         let threads = threads(self.threads);
