@@ -1,5 +1,5 @@
-//! Goal: whatever call of the disk fails, and wherever the power is cut, a sealed database then opens by itself and holds
-//! every transaction that SQLite promises to keep, and no other, whole.
+//! Goal: whatever call of the disk fails, and wherever the power is cut, a sealed database then
+//! opens by itself and holds every transaction that SQLite promises to keep, and no other, whole.
 //!
 //! Method: docs/internals/testing.md, "Simulated disks". The guard stands on simulated disks that fail, or forget what
 //! was not synced. The same is done to SQLite without the guard, which has to pass: else the simulation is not to be
@@ -266,7 +266,8 @@ fn a_log_that_starts_again_costs_no_more_syncs_than_without_the_guard() {
             let is_sync = |(class, kind): &(Class, Kind)| {
                 *class == Class::Sync && matches!(kind, Kind::Main | Kind::Wal)
             };
-            // One page in 65536 is counted in an anchor, which takes two syncs: hardly in all three.
+            // One page in 65536 is counted in an anchor, which takes two syncs: hardly in all
+            // three.
             let syncs = (0..3).map(|_| {
                 scene
                     .trace()

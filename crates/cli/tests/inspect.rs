@@ -289,7 +289,8 @@ fn what_is_not_a_regular_file_is_refused_without_waiting() {
     place.run(&["inspect", "/dev/zero"]).failed(5, "SR-5001");
 }
 
-/// A data key that has sealed much: `inspect` and `verify` have the number, and whoever opens the database is told.
+/// A data key that has sealed much: `inspect` and `verify` have the number, and whoever opens the
+/// database is told.
 #[test]
 fn a_data_key_that_has_sealed_much_is_told_of() {
     let place = Place::new();
@@ -350,7 +351,8 @@ fn a_data_key_that_has_sealed_much_is_told_of() {
     assert!(run.json()["seals"].as_u64().unwrap() < 1 << 20);
 }
 
-/// Writes into both anchors of `sealed.db`, whose raw key is 32 bytes of 0x11, that so many pages were sealed.
+/// Writes into both anchors of `sealed.db`, whose raw key is 32 bytes of 0x11, that so many pages
+/// were sealed.
 #[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 fn has_sealed(place: &Place, seals: u64) {
     use strongroom_format::header::{Anchor, ObjectKind};

@@ -49,8 +49,8 @@ pub enum Role {
     KeyringCertificate,
     /// A super-journal's file key wrapped for one participating database.
     SuperSlot,
-    /// A chunk of a container of a PostgreSQL instance that is not bound to its name; position = chunk
-    /// index, from 0.
+    /// A chunk of a container of a PostgreSQL instance that is not bound to its name; position =
+    /// chunk index, from 0.
     PgContainer,
     /// A chunk of a container of a PostgreSQL instance that is bound to its name; position = chunk
     /// index, from 0.

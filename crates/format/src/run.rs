@@ -1,5 +1,5 @@
-//! Environment variables by which `strongroom sqlite run`, the library that it preloads, and the guard
-//! talk. Each is of another crate, and they share no other.
+//! Environment variables by which `strongroom sqlite run`, the library that it preloads, and the
+//! guard talk. Each is of another crate, and they share no other.
 //!
 //! Must not: name a variable that one crate alone reads.
 

@@ -223,8 +223,9 @@ impl Object {
         newest.ok_or_else(|| Error::new(&code::ANCHOR, ""))
     }
 
-    /// An anchor under the current epoch. The caller raises the sequence by one at each write and writes it to
-    /// [`Anchor::offset`]. `seals` is the estimate of the pages that were sealed under the data key of this epoch.
+    /// An anchor under the current epoch. The caller raises the sequence by one at each write and
+    /// writes it to [`Anchor::offset`]. `seals` is the estimate of the pages that were sealed under
+    /// the data key of this epoch.
     ///
     /// # Errors
     /// SR-5001 when no memory for keys can be had; SR-9001 for a database that keeps freshness

@@ -221,8 +221,8 @@ fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Re
     write_all(real, fd, file, zeros.get(..len).ok_or(EINVAL)?, from)
 }
 
-/// Before a write that begins beyond the file's end: makes the tail a whole unit, and seals zeros to the
-/// end of its sector. The hole after that is stored as zeros.
+/// Before a write that begins beyond the file's end: makes the tail a whole unit, and seals zeros
+/// to the end of its sector. The hole after that is stored as zeros.
 fn mend_tail_before(real: &Real, fd: RawFd, file: &File<'_>, offset: u64) -> Result<(), Errno> {
     if !may_end_anywhere(file) {
         return Ok(());

@@ -131,8 +131,8 @@ pub struct File<'a> {
     pub body: Body,
     /// The XTS key of a block file.
     pub key: BlockKey,
-    /// Of a block file, the tweak of its first block; the block's number is added to the last four bytes
-    /// (little-endian). Of a container, what stands for its name ([`crate::name`]).
+    /// Of a block file, the tweak of its first block; the block's number is added to the last four
+    /// bytes (little-endian). Of a container, what stands for its name ([`crate::name`]).
     pub tweak: [u8; 16],
     /// See [`Memory`].
     pub memory: &'a Memory,
@@ -145,8 +145,9 @@ impl File<'_> {
         self.key == BlockKey::Slru
     }
 
-    /// Whether a file of `size` bytes may be made longer by zeros that are not sealed, as the kernel
-    /// adds them: not a transaction status file, and elsewhere only from the end of a sector on.
+    /// Whether a file of `size` bytes may be made longer by zeros that are not sealed, as the
+    /// kernel adds them: not a transaction status file, and elsewhere only from the end of a sector
+    /// on.
     #[must_use]
     pub fn may_grow_by_plain_zeros(&self, size: u64) -> bool {
         self.body.is_headerless() && !self.seals_zeros() && size.is_multiple_of(SECTOR_U64)

@@ -13,8 +13,9 @@
 //! - **F3** Writers exclude one another by a lock on the open file description, far behind any byte. Readers take it
 //!   only after a chunk did not open, to tell a write under way from damage.
 //! - **F4** Emptying a file takes its identity away; the next write draws a new one.
-//! - **F5** Where the instance's header says that names are bound, every chunk is sealed for the name of its file
-//!   ([`crate::name`]), and a container whose header says otherwise is damage. Elsewhere none is.
+//! - **F5** Where the instance's header says that names are bound, every chunk is sealed for the name of its
+//!   file ([`crate::name`]), and a container whose header says otherwise is damage. Elsewhere none
+//!   is.
 //!
 //! What a power cut can do: the chunks of an unsynced write may be lost or torn, and with them the older bytes of the
 //! one chunk that an append shares with what was there. Such a chunk does not open: reading it is EIO, as it is a

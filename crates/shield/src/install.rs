@@ -1,15 +1,17 @@
 //! What has to happen before a file gets another name.
 //!
-//! A sealed block belongs to its address, and the address comes from the name. Log segments keep their bytes when they
-//! are recycled: PostgreSQL takes what it cannot read there for the end of the log. `xlogtemp.<pid>` is the one file
-//! whose contents must follow its name: it becomes a segment, or a timeline's history, which is stored in clear.
-//! A container belongs to its name too, where names are bound. PostgreSQL's renames do not change that name
-//! ([`crate::name`]), but for that of `temp.summary`, which is sealed for its new name first. Any other rename that
-//! would is refused: a copy under the new name is sealed for it, and to make one here would leave whoever has the file
-//! open with a file that has no name any more.
+//! A sealed block belongs to its address, and the address comes from the name. Log segments keep
+//! their bytes when they are recycled: PostgreSQL takes what it cannot read there for the end of
+//! the log. `xlogtemp.<pid>` is the one file whose contents must follow its name: it becomes a
+//! segment, or a timeline's history, which is stored in clear. A container belongs to its name too,
+//! where names are bound. PostgreSQL's renames do not change that name ([`crate::name`]), but for
+//! that of `temp.summary`, which is sealed for its new name first. Any other rename that would is
+//! refused: a copy under the new name is sealed for it, and to make one here would leave whoever
+//! has the file open with a file that has no name any more.
 //!
-//! Invariants: a conversion is on the disk before the rename begins; one that is interrupted leaves an `xlogtemp` file,
-//! which PostgreSQL removes when it starts, or a `temp.summary`, which it writes anew. Bytes sealed for one address never get the name of another.
+//! Invariants: a conversion is on the disk before the rename begins; one that is interrupted leaves
+//! an `xlogtemp` file, which PostgreSQL removes when it starts, or a `temp.summary`, which it
+//! writes anew. Bytes sealed for one address never get the name of another.
 //!
 //! Must not: rename anything itself.
 #![deny(

@@ -63,8 +63,8 @@ pub struct Seal {
     pub body: Body,
     /// The XTS key of a block file.
     pub key: BlockKey,
-    /// The tweak of its first block; of a container, what stands for its name, and zeros where names
-    /// are not bound.
+    /// The tweak of its first block; of a container, what stands for its name, and zeros where
+    /// names are not bound.
     pub tweak: [u8; 16],
 }
 

@@ -187,7 +187,8 @@ fn seal(real: &Real, fd: RawFd, file: &File<'_>, head: &Head) -> Result<(), Refu
     Ok(real.fsync(fd)?)
 }
 
-/// Writes all of `bytes` at `at` of a block file, in as many writes as the kernel wants. ENOSPC when it takes nothing.
+/// Writes all of `bytes` at `at` of a block file, in as many writes as the kernel wants. ENOSPC
+/// when it takes nothing.
 pub(crate) fn write_all(
     real: &Real,
     fd: RawFd,

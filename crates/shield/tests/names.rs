@@ -1,6 +1,6 @@
 //! Goal: a container that is put in the place of another one does not open, whatever its class, and
-//! neither does one of the older version, which is not bound to a name; in an instance that was made
-//! before names were bound, everything is as it was.
+//! neither does one of the older version, which is not bound to a name; in an instance that was
+//! made before names were bound, everything is as it was.
 //!
 //! Method: containers are written through the treatment under the names of their paths; then their
 //! files are exchanged as somebody with the disk would do it. The two instances of the known-answer

@@ -1,9 +1,10 @@
-//! Goal: the estimate of how many pages were sealed under a data key (docs/spec/header.md, "Limits of use") is right, is
-//! kept by whatever is done with the database, and is told of once it is high.
+//! Goal: the estimate of how many pages were sealed under a data key (docs/spec/header.md, "Limits
+//! of use") is right, is kept by whatever is done with the database, and is told of once it is
+//! high.
 //!
-//! Method: nothing is made to count. Databases with pages of 512 bytes are written with true nonces until a page is
-//! counted, which one in 65536 is; the bounds are such that chance breaks a test once in 10^12 runs or less. High
-//! estimates are put into an anchor with the database's key.
+//! Method: nothing is made to count. Databases with pages of 512 bytes are written with true nonces
+//! until a page is counted, which one in 65536 is; the bounds are such that chance breaks a test
+//! once in 10^12 runs or less. High estimates are put into an anchor with the database's key.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -27,7 +28,8 @@ use strongroom_sqlite::{Cipher, KeySource, OpenOptions, explain, open, ops, take
 const KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 /// Of the value that is written again and again: some 8000 pages.
 const BYTES: u32 = 4_000_000;
-/// So often is it written before chance is ruled out: no page of two million would be counted once in 10^13 runs.
+/// So often is it written before chance is ruled out: no page of two million would be counted once
+/// in 10^13 runs.
 const TIMES: u32 = 250;
 /// What a child process is told: the database's path, and how often it is to write.
 const CHILD: &str = "STRONGROOM_TEST_SEALS";
@@ -170,7 +172,8 @@ fn the_estimate_is_that_of_the_pages_sealed() {
     run(&connection, "PRAGMA synchronous=OFF");
     assert_eq!(seals(&connection), Some(0), "a new database");
     let mut pages = 0;
-    // Some 160 times 8000 pages and a few more: 20 are to be counted, and 8 standard deviations are 36.
+    // Some 160 times 8000 pages and a few more: 20 are to be counted, and 8 standard deviations are
+    // 36.
     for _ in 0..160 {
         write(&connection);
         let count: u32 = connection
@@ -326,7 +329,8 @@ fn nothing_counts_under_a_cipher_without_a_limit() {
     assert_eq!(seals(&connection), None);
 }
 
-/// Somebody without the key can lower the estimate to one that was (an anchor that was put back), and not raise it.
+/// Somebody without the key can lower the estimate to one that was (an anchor that was put back),
+/// and not raise it.
 #[test]
 fn what_somebody_without_the_key_can_do_to_it() {
     let _turn = turn();

@@ -222,7 +222,8 @@ impl ServerArgs {
         Shielded::new(bindir.join("pg_ctl"), &[directory], Some(&chosen))
     }
 
-    /// Runs `pg_ctl VERB` under the shield, with what `more` adds and the options for `pg_ctl` itself.
+    /// Runs `pg_ctl VERB` under the shield, with what `more` adds and the options for `pg_ctl`
+    /// itself.
     fn pg_ctl(
         &self,
         verb: &str,

@@ -134,8 +134,8 @@ impl Settings {
     }
 }
 
-/// The bytes of a configuration file, if it is a regular file of at most `FILE_MAX` bytes. Its owner
-/// chooses what it includes: a device could be read without end, a pipe waited for.
+/// The bytes of a configuration file, if it is a regular file of at most `FILE_MAX` bytes. Its
+/// owner chooses what it includes: a device could be read without end, a pipe waited for.
 fn contents(path: &Path) -> Option<Vec<u8>> {
     let (file, len) = open_to_read(path)
         .ok()

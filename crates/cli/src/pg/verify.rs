@@ -1,5 +1,6 @@
 //! `strongroom verify DIR`: what of a sealed instance can be authenticated, which is its header and
-//! its containers, at the names they were sealed for; and whether somebody wrote zeros into its transaction status files.
+//! its containers, at the names they were sealed for; and whether somebody wrote zeros into its
+//! transaction status files.
 //!
 //! Invariant: what is not authenticated is said to be so, by class: blocks and streams are sealed without a tag.
 //!

@@ -1,8 +1,9 @@
 //! Layout of a container: a header of 64 bytes, then the file's bytes in authenticated chunks.
 //!
-//! Each chunk holds 4096 bytes except the last, which holds fewer, and may hold none: a file that was cut after a whole
-//! chunk has no last chunk. An empty file has no header. Version 2 binds each chunk to the name of the file as well.
-//! Specified in docs/spec/postgres.md. Must not: seal anything, or know which name a path has.
+//! Each chunk holds 4096 bytes except the last, which holds fewer, and may hold none: a file that
+//! was cut after a whole chunk has no last chunk. An empty file has no header. Version 2 binds each
+//! chunk to the name of the file as well. Specified in docs/spec/postgres.md. Must not: seal
+//! anything, or know which name a path has.
 
 use crate::FORMAT_VERSION;
 use crate::aad::{Place, Role, aad_layout};
@@ -53,8 +54,8 @@ layout! {
 /// The header of a container, authenticated by each chunk's associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerHeader {
-    /// Drawn at random when the file is made and each time it is emptied. Whoever writes to the disk
-    /// can choose it, so the name is never combined with it but stands in a field of its own.
+    /// Drawn at random when the file is made and each time it is emptied. Whoever writes to the
+    /// disk can choose it, so the name is never combined with it but stands in a field of its own.
     pub file_id: [u8; 16],
     /// Whether the chunks are bound to the file's name.
     pub bound: bool,

@@ -32,7 +32,8 @@ fn labels_are_those_of_the_code() {
         .collect();
     assert_eq!(stated, coded, "left: docs/spec/header.md");
     assert!(coded.len() > 5);
-    // Labels of keys that no object has: those of the channel, of envelopes, of redo records' nonces and of signatures of backups.
+    // Labels of keys that no object has: those of the channel, of envelopes, of redo records'
+    // nonces and of signatures of backups.
     let channel = read("crates/format/src/columns/channel.rs");
     let envelope = read("crates/format/src/columns/envelope.rs");
     let mut agreed = between(&channel, "\"strongroom/v1/", "\"");

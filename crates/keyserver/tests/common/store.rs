@@ -1,5 +1,5 @@
-//! A store that a test stands between: something happens before a write that it names, or the writes
-//! fail from then on, as those of a server that was killed there.
+//! A store that a test stands between: something happens before a write that it names, or the
+//! writes fail from then on, as those of a server that was killed there.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};

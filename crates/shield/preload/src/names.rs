@@ -1,7 +1,8 @@
 //! rename, link, unlink, access: names of files.
 //!
-//! Invariants: N2, N5; a name is never given to bytes that are sealed for another: what has to be converted is converted
-//! and synced before the rename (`shield::install`), what cannot be is refused with EXDEV.
+//! Invariants: N2, N5; a name is never given to bytes that are sealed for another: what has to be
+//! converted is converted and synced before the rename (`shield::install`), what cannot be is
+//! refused with EXDEV.
 //!
 //! Must not: change the order of PostgreSQL's own steps.
 #![expect(unsafe_code, reason = "interposed C functions")]

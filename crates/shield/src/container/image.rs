@@ -81,8 +81,8 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Of a write of `offset..end` to a file in `state`; `offset` is not beyond its end. The header of a
-    /// new file says whether it is `bound` to its name.
+    /// Of a write of `offset..end` to a file in `state`; `offset` is not beyond its end. The header
+    /// of a new file says whether it is `bound` to its name.
     pub(super) fn new(state: &State, offset: u64, end: u64, bound: bool) -> Result<Self, Fault> {
         let lead = if state.header.is_some() {
             0

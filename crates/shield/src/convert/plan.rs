@@ -247,8 +247,8 @@ impl Walk<'_> {
     }
 }
 
-/// What PostgreSQL removes when it starts or writes anew before it reads it, and what Strongroom's own interrupted
-/// writes leave.
+/// What PostgreSQL removes when it starts or writes anew before it reads it, and what Strongroom's
+/// own interrupted writes leave.
 fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
     let by_class = matches!(
         class,

@@ -1,5 +1,5 @@
-//! What the bytes of an executable say of whether the guard can be put into it: asked by the command
-//! `strongroom sqlite run`, and by the library that it preloads.
+//! What the bytes of an executable say of whether the guard can be put into it: asked by the
+//! command `strongroom sqlite run`, and by the library that it preloads.
 //!
 //! The guard comes in by the dynamic linker. It ignores `LD_PRELOAD` where a program is run with
 //! other rights than its caller's, and has no part in a static program. Where an executable has an

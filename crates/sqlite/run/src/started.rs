@@ -1,6 +1,6 @@
-//! Looks at a program before a guarded program starts it: one that has an SQLite of its own, or runs
-//! with other rights and is linked to an SQLite, would write plain databases. It is told, and where
-//! plain databases are forbidden (`STRONGROOM_SQLITE_NEVER_PLAIN`) not started.
+//! Looks at a program before a guarded program starts it: one that has an SQLite of its own, or
+//! runs with other rights and is linked to an SQLite, would write plain databases. It is told, and
+//! where plain databases are forbidden (`STRONGROOM_SQLITE_NEVER_PLAIN`) not started.
 //!
 //! A static program without an SQLite, or one that is not linked to any, is of no interest.
 //!

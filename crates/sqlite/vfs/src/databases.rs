@@ -1,8 +1,9 @@
 //! `SELECT * FROM strongroom_databases()`: what is attached to this connection, and whether it is sealed.
 //!
-//! Columns: name, path, encrypted (0 or 1), cipher, `key_id` (a keyring key's name and version, or the kind of the
-//! slot that opened), `page_size`, `seals` (an estimate of the pages that were sealed under the data key; NULL where the
-//! cipher sets no limit). Must not: show anything that is not in the file's clear header.
+//! Columns: name, path, encrypted (0 or 1), cipher, `key_id` (a keyring key's name and version, or
+//! the kind of the slot that opened), `page_size`, `seals` (an estimate of the pages that were
+//! sealed under the data key; NULL where the cipher sets no limit). Must not: show anything that is
+//! not in the file's clear header.
 #![expect(unsafe_code, reason = "a virtual table of SQLite's")]
 
 use std::ffi::{c_char, c_int, c_void};

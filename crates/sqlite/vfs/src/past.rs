@@ -10,8 +10,8 @@
 //! - P1. A URI that names a key, in whichever product's words, is refused by SQLite's own VFSs and by
 //!   the one below the guard. A VFS of another extension, named in the URI, is not watched.
 //! - P2. The guard itself opens through [`open_of`], never through what stands in the entry.
-//! - P4. In a program that has a default key, no temporary file is made there either: what a database
-//!   in memory has no room for would lie in it in clear.
+//! - P4. In a program that has a default key, no temporary file is made there either: what a
+//!   database in memory has no room for would lie in it in clear.
 //! - P3. Where SQLite was shut down in between, the first database that is opened puts the guard back.
 //!
 //! Must not: look at parameters of a name that need not have any (`SQLITE_OPEN_URI`).
@@ -158,8 +158,8 @@ fn refused(name: *const c_char, flags: c_int) -> Option<c_int> {
     Some(rc)
 }
 
-/// As [`refused`], for a temporary file (P4). It cannot be sealed here: SQLite has allocated what the
-/// other VFS's own files need, and no more.
+/// As [`refused`], for a temporary file (P4). It cannot be sealed here: SQLite has allocated what
+/// the other VFS's own files need, and no more.
 fn refused_temporary() -> Option<c_int> {
     if matches!(defaults::get(), Ok(None)) {
         return None;

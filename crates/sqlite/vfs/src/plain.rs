@@ -1,10 +1,10 @@
 //! A plain database on the guard's VFS, and its log: everything passes, except a copy of a sealed
 //! database into it.
 //!
-//! The backup API and VACUUM INTO copy pages as SQLite sees them, and carry the reserve over, so the
-//! first page of such a copy carries the guard's reserved bytes. SQLite writes that page first when
-//! a transaction ends, but pages that its cache has no room for before. A transaction of the backup
-//! API is known by this: no statement of the connection has begun it.
+//! The backup API and VACUUM INTO copy pages as SQLite sees them, and carry the reserve over, so
+//! the first page of such a copy carries the guard's reserved bytes. SQLite writes that page first
+//! when a transaction ends, but pages that its cache has no room for before. A transaction of the
+//! backup API is known by this: no statement of the connection has begun it.
 //!
 //! Invariants, unless the file's URI says `allow_plaintext=1`:
 //! - P1. A file that was empty when it was opened never receives a first page with the guard's

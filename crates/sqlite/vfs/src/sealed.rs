@@ -317,17 +317,19 @@ impl Sealed {
         Ok(anchor)
     }
 
-    /// The estimate of the pages that were sealed under the data key, if the cipher has a limit and an anchor is valid.
+    /// The estimate of the pages that were sealed under the data key, if the cipher has a limit and
+    /// an anchor is valid.
     pub(crate) fn seals(&self, lower: Lower) -> Option<u64> {
         let object = &self.keys().object;
         let anchor = anchor_if_valid(object, lower).ok().flatten()?;
         seals::estimate(object, &anchor)
     }
 
-    /// Writes the next anchor, which says what the one in force says but counts `step` seals more (B1). The caller is
-    /// about to write a page, and holds the locks for that.
+    /// Writes the next anchor, which says what the one in force says but counts `step` seals more
+    /// (B1). The caller is about to write a page, and holds the locks for that.
     ///
-    /// `None`: there is no anchor to count in. That refuses no page; whoever needs an anchor says what is wrong.
+    /// `None`: there is no anchor to count in. That refuses no page; whoever needs an anchor says
+    /// what is wrong.
     pub(crate) fn add_seals(
         &self,
         lower: Lower,
@@ -353,8 +355,8 @@ impl Sealed {
             object.seal_anchor(sequence, old.wal_generation, seals)
         };
         let anchor = anchor.map_err(failed)?;
-        // Neither this write nor the next of an anchor, torn by a power cut, may meet with another sector that is not
-        // durable. Nothing but these syncs is sure to be in between.
+        // Neither this write nor the next of an anchor, torn by a power cut, may meet with another
+        // sector that is not durable. Nothing but these syncs is sure to be in between.
         if durable {
             lower.sync(SQLITE_SYNC_NORMAL)?;
         }
@@ -367,7 +369,8 @@ impl Sealed {
     }
 }
 
-/// The anchor in force of a header of this object, read and verified anew. `None`: neither is valid, which nobody is told.
+/// The anchor in force of a header of this object, read and verified anew. `None`: neither is
+/// valid, which nobody is told.
 fn anchor_if_valid(object: &Object, lower: Lower) -> RcResult<Option<Anchor>> {
     let mut header = vec![0; HEADER_LEN];
     lower.read_whole(&mut header[FIXED_LEN..], FIXED_LEN as u64)?;

@@ -1,14 +1,15 @@
-//! How many pages were sealed under the data key of a database: an estimate, kept in the anchors. docs/spec/header.md,
-//! "Anchors" and "Limits of use".
+//! How many pages were sealed under the data key of a database: an estimate, kept in the anchors.
+//! docs/spec/header.md, "Anchors" and "Limits of use".
 //!
-//! Nothing is counted page by page. A nonce is twelve random bytes, so one in 65536 of them begins with two zero bytes,
-//! and a page that is sealed under such a nonce stands for 65536 seals. That costs one comparison a page, and the
-//! anchor is written once in 65536 pages.
+//! Nothing is counted page by page. A nonce is twelve random bytes, so one in 65536 of them begins
+//! with two zero bytes, and a page that is sealed under such a nonce stands for 65536 seals. That
+//! costs one comparison a page, and the anchor is written once in 65536 pages.
 //!
 //! Invariants:
 //! B1. A page whose nonce begins with two zero bytes is counted in an anchor before it is written.
 //! B2. An estimate never falls under one data key, and begins at 0 under the next.
-//! B3. That an estimate is high stops nobody: it is said, once in a process for each file, and no more.
+//! B3. That an estimate is high stops nobody: it is said, once in a process for each file, and no
+//! more.
 //!
 //! Must not: decide by an estimate whether a page is sealed.
 
@@ -37,9 +38,9 @@ pub(crate) fn is_counted(nonce: &[u8; 12]) -> bool {
     nonce[0].is_multiple_of(2)
 }
 
-/// The estimate that an anchor of a database of this header holds, if the limit is one of its cipher: a nonce that
-/// repeats costs AES-256-GCM its authentication key, and AES-256-CTR nothing, because its counters begin at a PRF of
-/// page and nonce.
+/// The estimate that an anchor of a database of this header holds, if the limit is one of its
+/// cipher: a nonce that repeats costs AES-256-GCM its authentication key, and AES-256-CTR nothing,
+/// because its counters begin at a PRF of page and nonce.
 pub(crate) fn estimate(object: &Object, anchor: &Anchor) -> Option<u64> {
     let limited = object.header().cipher == Cipher::Aes256Gcm;
     limited.then(|| anchor.seals_under(object.epoch()))
@@ -54,7 +55,8 @@ pub(crate) fn warning(seals: u64) -> Option<&'static Code> {
     }
 }
 
-/// Warns when the header (4096 bytes) of a database that is being opened says that its data key has sealed much.
+/// Warns when the header (4096 bytes) of a database that is being opened says that its data key has
+/// sealed much.
 pub(crate) fn look(path: &str, object: &Object, header: &[u8]) {
     // No MAC is computed for the sake of small numbers.
     let high = |sector| {
@@ -70,7 +72,8 @@ pub(crate) fn look(path: &str, object: &Object, header: &[u8]) {
     }
 }
 
-/// Says what the anchor's estimate is worth saying, once in this process for each database, data key and code.
+/// Says what the anchor's estimate is worth saying, once in this process for each database, data
+/// key and code.
 pub(crate) fn tell(path: &str, object: &Object, anchor: &Anchor) {
     /// The highest estimate that was told of, by path, object and epoch.
     type Told = BTreeMap<(String, [u8; 16], u32), u16>;
@@ -102,8 +105,8 @@ fn last() -> MutexGuard<'static, Option<Warning>> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The last warning about the number of a data key's seals in this process (SR-6012, SR-6013), and forgets it: for
-/// programs that show warnings elsewhere than in SQLite's log.
+/// The last warning about the number of a data key's seals in this process (SR-6012, SR-6013), and
+/// forgets it: for programs that show warnings elsewhere than in SQLite's log.
 #[must_use]
 pub fn take_seals_warning() -> Option<Warning> {
     last().take()

@@ -92,7 +92,8 @@ pub struct VerifyReport {
     pub rekey_under_way: bool,
     /// Whether these are the newest pages.
     pub freshness: Freshness,
-    /// An estimate of the pages that were sealed under the data key. `None` when the cipher has no limit, or no anchor is valid.
+    /// An estimate of the pages that were sealed under the data key. `None` when the cipher has no
+    /// limit, or no anchor is valid.
     pub seals: Option<u64>,
 }
 

@@ -1,7 +1,8 @@
-//! The count of a database's seals, as its pages are written. docs/internals/sqlite-vfs.md, "Seals".
+//! The count of a database's seals, as its pages are written. docs/internals/sqlite-vfs.md,
+//! "Seals".
 //!
-//! Whoever writes a page holds a lock under which nobody else writes an anchor: SQLite's exclusive lock in rollback
-//! mode, and in write-ahead mode the checkpointer's locks (B4).
+//! Whoever writes a page holds a lock under which nobody else writes an anchor: SQLite's exclusive
+//! lock in rollback mode, and in write-ahead mode the checkpointer's locks (B4).
 //!
 //! Must not: do anything for a page whose nonce stands for that page alone.
 
