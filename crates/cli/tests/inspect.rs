@@ -363,7 +363,7 @@ fn has_sealed(place: &Place, seals: u64) {
     let old = object.anchor(&bytes).unwrap();
     for sequence in [old.sequence + 1, old.sequence + 2] {
         let anchor = object
-            .seal_anchor(sequence, old.wal_generation, seals)
+            .seal_anchor(sequence, old.wal_generation, None, seals)
             .unwrap();
         let at = Anchor::offset(sequence);
         bytes[at..at + 512].copy_from_slice(&anchor.to_bytes());

@@ -10,7 +10,7 @@ use crate::layout::{array, put, u32_at, u64_at, zero_at};
 pub const SEALS_STEP: u64 = 1 << 16;
 /// How many pages one data key may seal under random nonces (NIST SP 800-38D, section 8.3).
 pub const SEALS_LIMIT: u64 = 1 << 32;
-/// From how many seals on whoever opens a database is warned.
+/// From this many seals on, whoever opens the database is warned.
 pub const SEALS_WARN: u64 = SEALS_LIMIT / 4;
 
 /// The changing state kept beside the header, in two alternating sectors.

@@ -29,17 +29,15 @@ impl Object {
         Self::finished(header, self.data_key, self.previous, self.held)
     }
 
-    /// As [`Object::seal_anchor`], for a database that keeps freshness. The sealed state has a random nonce of its own.
+    /// What the anchor of this sequence has in `FRESHNESS`: the state, sealed under a random nonce.
     ///
     /// # Errors
     /// SR-5001.
-    pub fn seal_fresh_anchor(
+    pub(crate) fn sealed_state(
         &self,
         sequence: u64,
-        wal_generation: [u8; 16],
         state: &FreshState,
-        seals: u64,
-    ) -> Result<Anchor, Error> {
+    ) -> Result<[u8; freshness_layout::SIZE], Error> {
         let nonce = nonce12()?;
         let mut plain = state.to_bytes();
         let aad = place(Role::Freshness, self.epoch(), self.object_id()).at(sequence);
@@ -52,7 +50,7 @@ impl Object {
             put(&mut field, freshness_layout::TAG, &tag),
         ];
         assert!(done.iter().all(Option::is_some), "freshness layout");
-        self.finished_anchor(sequence, wal_generation, field, seals)
+        Ok(field)
     }
 
     /// What a valid anchor keeps of freshness.

@@ -224,32 +224,29 @@ impl Object {
     }
 
     /// An anchor under the current epoch. The caller raises the sequence by one at each write and
-    /// writes it to [`Anchor::offset`]. `seals` is the estimate of the pages that were sealed under
-    /// the data key of this epoch.
+    /// writes it to [`Anchor::offset`]. `state` is what a database that keeps freshness keeps of
+    /// it, sealed under a random nonce; others have none. `seals` is the estimate of the pages that
+    /// were sealed under the data key of this epoch.
     ///
     /// # Errors
-    /// SR-5001 when no memory for keys can be had; SR-9001 for a database that keeps freshness
-    /// ([`Object::seal_fresh_anchor`]).
+    /// SR-5001 when no memory for keys can be had; SR-9001 when there is a `state` and the header
+    /// says that there is none, or the other way round.
     pub fn seal_anchor(
         &self,
         sequence: u64,
         wal_generation: [u8; 16],
+        state: Option<&FreshState>,
         seals: u64,
     ) -> Result<Anchor, Error> {
-        if self.header.freshness {
-            return Err(Error::new(&code::BUG, "an anchor without its digest"));
-        }
-        let none = [0; anchor_layout::FRESHNESS.len];
-        self.finished_anchor(sequence, wal_generation, none, seals)
-    }
-
-    pub(crate) fn finished_anchor(
-        &self,
-        sequence: u64,
-        wal_generation: [u8; 16],
-        freshness: [u8; anchor_layout::FRESHNESS.len],
-        seals: u64,
-    ) -> Result<Anchor, Error> {
+        let freshness = match (state, self.header.freshness) {
+            (Some(state), true) => self.sealed_state(sequence, state)?,
+            (None, false) => [0; anchor_layout::FRESHNESS.len],
+            (None, true) => return Err(Error::new(&code::BUG, "an anchor without its digest")),
+            (Some(_), false) => {
+                let detail = "a digest in the anchor of a database that keeps none";
+                return Err(Error::new(&code::BUG, detail));
+            }
+        };
         let mut anchor = Anchor {
             sequence,
             epoch: self.epoch(),
@@ -355,10 +352,9 @@ impl Object {
         };
         // Only a database has state that changes beside its header.
         if object.header.kind == ObjectKind::Sqlite {
-            let anchor = match object.header.freshness {
-                true => object.seal_fresh_anchor(1, [0; 16], &FreshState::default(), 0)?,
-                false => object.seal_anchor(1, [0; 16], 0)?,
-            };
+            let state = FreshState::default();
+            let state = object.header.freshness.then_some(&state);
+            let anchor = object.seal_anchor(1, [0; 16], state, 0)?;
             object.first_anchor = anchor.to_bytes().to_vec();
         }
         wipe_stack();

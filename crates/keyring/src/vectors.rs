@@ -218,7 +218,9 @@ fn meets_anchor(name: &str, anchor: &Value, object: &Object) {
         anchor["sequence"].as_u64().unwrap(),
         anchor["seals"].as_u64().unwrap(),
     );
-    let sealed = object.seal_anchor(sequence, generation, seals).unwrap();
+    let sealed = object
+        .seal_anchor(sequence, generation, None, seals)
+        .unwrap();
     let sector = hex(&anchor["sector"]);
     assert_eq!(sealed.to_bytes().as_slice(), sector, "{name}: anchor");
     let mut header = object.initial_bytes();

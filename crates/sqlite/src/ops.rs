@@ -82,7 +82,9 @@ pub fn encrypt(
         .ok_or_else(|| Error::new(&code::NO_KEY, sealed.display().to_string()))?;
     let mut source = open_source(plain, &OpenOptions::default())?;
     let own_page_size = number(&source, "page_size")?;
-    // SQLite reads zeros where the last page is cut, and says nothing.
+    // SQLite reads zeros where the last page is cut, and says nothing. It has played a journal back
+    // by now, which may have made the file shorter.
+    let size = about(plain)?.len;
     let beyond = u64::try_from(own_page_size)
         .ok()
         .and_then(|own| size.checked_rem(own));

@@ -80,6 +80,37 @@ fn a_plain_database_whose_last_page_is_cut_is_not_sealed() {
     }
 }
 
+/// A crash while the file grew: the journal makes it shorter again before it is looked at.
+#[test]
+fn a_plain_database_that_a_journal_makes_whole_is_sealed() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    plain(&at("plain.db"));
+    let before = sum(&open(&at("plain.db"), &OpenOptions::default()).unwrap());
+    let connection = open(&at("plain.db"), &OpenOptions::default()).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA cache_size=1; BEGIN; INSERT INTO t(b) SELECT b || 'new' FROM t;
+             INSERT INTO t(b) SELECT b FROM t",
+        )
+        .unwrap();
+    for name in ["db", "db-journal"] {
+        std::fs::copy(at(&format!("plain.{name}")), at(&format!("crash.{name}"))).unwrap();
+    }
+    drop(connection);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(at("crash.db"))
+        .unwrap();
+    let len = file.metadata().unwrap().len();
+    assert!(len > std::fs::metadata(at("plain.db")).unwrap().len());
+    file.set_len(len - 7).unwrap();
+    let sealed = at("sealed.db");
+    ops::encrypt(&at("crash.db"), &sealed, &options(RAW), &mut |_, _| {}).unwrap();
+    assert_eq!(sum(&open(&sealed, &options(RAW)).unwrap()), before);
+}
+
 #[test]
 fn encrypt_rekey_decrypt_round_trip() {
     let _alone = alone();

@@ -135,17 +135,22 @@ fn patch(path: &Path, at: u64, bytes: &[u8]) {
     file.write_all_at(bytes, at).unwrap();
 }
 
+/// Journal modes, each without freshness and with it.
+const WAYS: [(&str, bool); 4] = [
+    ("DELETE", false),
+    ("DELETE", true),
+    ("WAL", false),
+    ("WAL", true),
+];
+
 /// Puts an estimate into both anchors, under the database's key.
 fn pretend(path: &Path, seals: u64) {
     let (object, header) = object(path);
     let old = object.anchor(&header).unwrap();
     for sequence in [old.sequence + 1, old.sequence + 2] {
-        let anchor = if object.header().freshness {
-            let state = object.fresh_state(&old).unwrap();
-            object.seal_fresh_anchor(sequence, old.wal_generation, &state, seals)
-        } else {
-            object.seal_anchor(sequence, old.wal_generation, seals)
-        };
+        let keeps = object.header().freshness;
+        let state = keeps.then(|| object.fresh_state(&old).unwrap());
+        let anchor = object.seal_anchor(sequence, old.wal_generation, state.as_ref(), seals);
         let at = Anchor::offset(sequence) as u64;
         patch(path, at, &anchor.unwrap().to_bytes());
     }
@@ -192,12 +197,7 @@ fn the_estimate_is_that_of_the_pages_sealed() {
 #[test]
 fn the_line_is_crossed_by_writing_and_told_of_once() {
     let _turn = turn();
-    for (mode, freshness) in [
-        ("DELETE", false),
-        ("DELETE", true),
-        ("WAL", false),
-        ("WAL", true),
-    ] {
+    for (mode, freshness) in WAYS {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("line.db");
         drop(make(&path, mode, freshness));
@@ -413,12 +413,7 @@ fn in_another_process() {
 
 #[test]
 fn a_process_that_is_killed_loses_nothing() {
-    for (mode, freshness) in [
-        ("DELETE", false),
-        ("DELETE", true),
-        ("WAL", false),
-        ("WAL", true),
-    ] {
+    for (mode, freshness) in WAYS {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("killed.db");
         drop(make(&path, mode, freshness));

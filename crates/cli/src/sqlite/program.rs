@@ -14,14 +14,11 @@ use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
 use strongroom_sqlite_program::{
-    Interpreter, OTHER_RIGHTS, SCRIPTS, dynamic_linker, has_own_sqlite, interpreter, is_elf, kind,
-    script_line,
+    EXECUTABLE_MAX, Interpreter, OTHER_RIGHTS, SCRIPTS, dynamic_linker, has_own_sqlite,
+    interpreter, is_elf, kind, script_line,
 };
 
 use crate::failure::Failure;
-
-/// Longest executable that is looked at, in bytes.
-const EXECUTABLE_MAX: u64 = 1 << 30;
 
 /// The program's file, found as the shell finds it. SR-2285 when the guard cannot be put into it.
 pub(super) fn check(word: &OsStr) -> Result<PathBuf, Failure> {

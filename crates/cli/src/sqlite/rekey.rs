@@ -36,7 +36,7 @@ impl RekeyArgs {
         let options = guard::options(keys::source(self.key), context);
         let report = guard::rekey(&self.sealed, &options, new_key.as_ref(), self.slots_only)?;
         if !self.slots_only {
-            // What the key before has sealed is no matter any more.
+            // The count of the old data key no longer matters.
             drop(strongroom_sqlite::take_seals_warning());
         }
         let sealed = self.sealed.display();

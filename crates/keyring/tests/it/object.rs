@@ -386,7 +386,7 @@ fn the_newest_valid_anchor_is_in_force() {
         put(
             &mut header,
             &object
-                .seal_anchor(sequence, [7; 16], sequence << 16)
+                .seal_anchor(sequence, [7; 16], None, sequence << 16)
                 .unwrap(),
         );
         let found = object.anchor(&header).unwrap();
@@ -427,7 +427,7 @@ fn anchors_of_both_epochs_hold_during_a_rekey() {
         3010,
         "hence an anchor before finishing"
     );
-    let anchor = begun.seal_anchor(2, [0; 16], 0).unwrap();
+    let anchor = begun.seal_anchor(2, [0; 16], None, 0).unwrap();
     let mut header = header;
     header[at::ANCHOR_B.offset..].copy_from_slice(&anchor.to_bytes());
     assert_eq!(finished.anchor(&header).unwrap().sequence, 2);
@@ -451,7 +451,7 @@ fn errors_name_their_code() {
 fn an_anchor_keeps_freshness_exactly_when_the_header_says_so() {
     let opener = raw(1);
     let without = new_object(&opener);
-    let bare = without.seal_anchor(3, [7; 16], 0).unwrap();
+    let bare = without.seal_anchor(3, [7; 16], None, 0).unwrap();
     let header = without.initial_bytes();
     let object = new_object(&opener).keeping_freshness().unwrap();
     let state = FreshState {
@@ -459,9 +459,10 @@ fn an_anchor_keeps_freshness_exactly_when_the_header_says_so() {
         loose: true,
         ..FreshState::default()
     };
-    let anchor = object.seal_fresh_anchor(3, [7; 16], &state, 5).unwrap();
+    let anchor = object.seal_anchor(3, [7; 16], Some(&state), 5).unwrap();
     assert_eq!(object.fresh_state(&anchor).unwrap(), state);
-    assert_eq!(code(object.seal_anchor(3, [7; 16], 0)), 9001);
+    assert_eq!(code(object.seal_anchor(3, [7; 16], None, 0)), 9001);
+    assert_eq!(code(without.seal_anchor(3, [7; 16], Some(&state), 0)), 9001);
     // The flag is the header's: an anchor of the other sort is none.
     let mut own = object.initial_bytes();
     let first = object.anchor(&own).unwrap();

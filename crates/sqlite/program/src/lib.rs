@@ -22,6 +22,9 @@ pub use elf::{dynamic_linker, has_own_sqlite, is_elf, kind, links_sqlite};
 /// `#!` lines that lead to another one: the kernel follows as many.
 pub const SCRIPTS: u32 = 4;
 
+/// Longest executable that is looked at, in bytes.
+pub const EXECUTABLE_MAX: u64 = 1 << 30;
+
 /// Permission bits by which a program runs with other rights than its caller's (set-user-ID and
 /// set-group-ID).
 pub const OTHER_RIGHTS: u32 = 0o6000;

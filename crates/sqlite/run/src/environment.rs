@@ -4,8 +4,8 @@
 //! Programs start others with an environment that they made themselves (`env -i`, Python's
 //! `subprocess` with `env=`, a service manager), and such a child would write plain databases.
 //!
-//! Must not: allocate in [`with_guard`], which a child of `fork` or `vfork` calls; change the
-//! environment of who asked to be outside ([`OUTSIDE_VARIABLE`]), or still has this library.
+//! Must not: allocate in [`with_guard`], which a child of `fork` or `vfork` calls; change an
+//! environment that asks for no guard ([`OUTSIDE_VARIABLE`]) or already has this library.
 #![expect(unsafe_code, reason = "reads environments as C keeps them")]
 
 use std::ffi::{CStr, CString, OsString, c_char};
@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 
 use strongroom_format::run::{
-    COMMAND_VARIABLE, DEFAULT_VARIABLE, NEVER_PLAIN_VARIABLE, OUTSIDE_VARIABLE,
+    COMMAND_VARIABLE, DEFAULT_VARIABLE, NEVER_PLAIN_VARIABLE, OUTSIDE_VARIABLE, forbids_plain,
 };
 
 use crate::objects::{file_of, own_address};
@@ -78,7 +78,8 @@ impl Own {
             default: entry(DEFAULT_VARIABLE, value(DEFAULT_VARIABLE)?)?,
             command: command.and_then(|path| entry(COMMAND_VARIABLE, path)),
             command_file: file.map(|about| (about.dev(), about.ino())),
-            never_plain: value(NEVER_PLAIN_VARIABLE).is_some_and(|value| value != "0"),
+            never_plain: value(NEVER_PLAIN_VARIABLE)
+                .is_some_and(|value| forbids_plain(value.as_encoded_bytes())),
         })
     }
 

@@ -18,6 +18,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::environment::{own_environment, put_back, with_guard};
+use crate::guard::function;
+use crate::objects::Library;
 use crate::started::{may_start, may_start_named, path_of, text};
 
 /// A list of texts that ends with a null pointer.
@@ -58,27 +60,18 @@ extern "C" fn at_load() {
 fn real() -> &'static Real {
     // SAFETY: the functions of these names have these types.
     REAL.get_or_init(|| unsafe {
+        let c = Library::next();
         Real {
-            execve: next(c"execve"),
-            execvpe: next(c"execvpe"),
-            fexecve: next(c"fexecve"),
-            execveat: next(c"execveat"),
-            posix_spawn: next(c"posix_spawn"),
-            posix_spawnp: next(c"posix_spawnp"),
-            system: next(c"system"),
-            popen: next(c"popen"),
+            execve: function(&c, c"execve"),
+            execvpe: function(&c, c"execvpe"),
+            fexecve: function(&c, c"fexecve"),
+            execveat: function(&c, c"execveat"),
+            posix_spawn: function(&c, c"posix_spawn"),
+            posix_spawnp: function(&c, c"posix_spawnp"),
+            system: function(&c, c"system"),
+            popen: function(&c, c"popen"),
         }
     })
-}
-
-/// # Safety
-/// `F` is the type of the function of this name.
-unsafe fn next<F: Copy>(name: &CStr) -> Option<F> {
-    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    // SAFETY: a text that ends with a zero byte.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    // SAFETY: a function's address; the caller's word for its type.
-    (!found.is_null()).then(|| unsafe { std::mem::transmute_copy::<*mut c_void, F>(&found) })
 }
 
 /// Sets `errno`, and gives what a function of the C library returns then.
@@ -178,7 +171,8 @@ unsafe extern "C" fn fexecve(file: c_int, arguments: List, environment: List) ->
     let Some(function) = real().fexecve else {
         return failed(libc::ENOSYS);
     };
-    let path = path_of(file).unwrap_or_default();
+    let mut buffer = [0; 32];
+    let path = path_of(&mut buffer, file).unwrap_or_default();
     // SAFETY: the caller's own arguments.
     let call = |environment| unsafe { function(file, arguments, environment) };
     // SAFETY: as above.

@@ -69,9 +69,11 @@ impl Sqlite {
     }
 }
 
+/// The function of this name in `library`, if it has one.
+///
 /// # Safety
 /// `T` is the type of the function of this name.
-unsafe fn function<T: Copy>(library: &Library, name: &CStr) -> Option<T> {
+pub(crate) unsafe fn function<T: Copy>(library: &Library, name: &CStr) -> Option<T> {
     let address = library.symbol(name)?;
     const { assert!(size_of::<T>() == size_of::<*mut c_void>()) };
     // SAFETY: a function pointer has the size of an address; the caller's word for its type.

@@ -2,21 +2,21 @@
 //! runs with other rights and is linked to an SQLite, would write plain databases. It is told, and
 //! where plain databases are forbidden (`STRONGROOM_SQLITE_NEVER_PLAIN`) not started.
 //!
-//! A static program without an SQLite, or one that is not linked to any, is of no interest.
+//! Nothing is said of a program that neither holds an SQLite nor is linked to one.
 //!
-//! Must not: allocate where nothing is told, since a child of `fork` calls this.
+//! Must not: allocate, since a child of `fork` calls this, except to read a program that holds
+//! SQLite's constant or runs with other rights.
 #![expect(unsafe_code, reason = "reads files by descriptors, without allocating")]
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::fs::File;
-use std::io::Read as _;
-use std::mem::MaybeUninit;
+use std::io::{Read as _, Write as _};
 use std::os::fd::FromRawFd as _;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use strongroom_format::code;
 use strongroom_sqlite_program::{
-    Interpreter, OTHER_RIGHTS, SCRIPTS, has_own_sqlite, interpreter, is_elf, links_sqlite,
+    EXECUTABLE_MAX, Interpreter, OTHER_RIGHTS, SCRIPTS, interpreter, is_elf, links_sqlite,
     script_line, sqlite_magic,
 };
 
@@ -25,8 +25,6 @@ use crate::guard::say;
 
 /// Bytes that are looked at together; they lie on the stack of who starts a program.
 const PIECE: usize = 32 * 1024;
-/// Longest executable that is looked at, in bytes.
-const EXECUTABLE_MAX: u64 = 1 << 30;
 
 /// Whether the program at `path` may be started. It was told why not.
 pub(crate) fn may_start(path: &CStr) -> bool {
@@ -99,14 +97,8 @@ fn why_unguarded(own: &Own, path: &CStr, scripts: u32) -> Option<&'static str> {
     }
     // SAFETY: opened just now, and given to nobody else.
     let file = unsafe { File::from_raw_fd(descriptor) };
-    let mut about = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: an open descriptor, and one structure to be filled.
-    let known = unsafe { libc::fstat(descriptor, about.as_mut_ptr()) };
-    // SAFETY: zeroed, or filled by the kernel.
-    let about = unsafe { about.assume_init() };
-    let size = u64::try_from(about.st_size).unwrap_or(0);
-    let is_file = about.st_mode & libc::S_IFMT == libc::S_IFREG;
-    if known != 0 || !is_file || size > EXECUTABLE_MAX || own.is_command(about.st_dev, about.st_ino)
+    let about = file.metadata().ok()?;
+    if !about.is_file() || about.len() > EXECUTABLE_MAX || own.is_command(about.dev(), about.ino())
     {
         return None;
     }
@@ -126,17 +118,19 @@ fn why_unguarded(own: &Own, path: &CStr, scripts: u32) -> Option<&'static str> {
     if !is_elf(head) {
         return None;
     }
-    let other_rights = about.st_mode & OTHER_RIGHTS != 0;
-    if !other_rights && !holds_magic(&file, &mut piece) {
+    let other_rights = about.mode() & OTHER_RIGHTS != 0;
+    let holds_magic = holds_magic(&file, &mut piece);
+    if !other_rights && !holds_magic {
         return None;
     }
     let mut bytes = Vec::new();
     let whole = file.take(EXECUTABLE_MAX).read_to_end(&mut bytes);
     whole.ok()?;
-    if has_own_sqlite(&bytes) {
+    let links_sqlite = links_sqlite(&bytes);
+    if holds_magic && !links_sqlite {
         return Some("it has an SQLite of its own, which the guard cannot be put into");
     }
-    (other_rights && links_sqlite(&bytes))
+    (other_rights && links_sqlite)
         .then_some("it runs with other rights (set-user-ID), and is not given the guard")
 }
 
@@ -159,9 +153,10 @@ fn holds_magic(file: &File, piece: &mut [u8; PIECE]) -> bool {
     }
 }
 
-/// The path by which a descriptor's file can be opened.
-pub(crate) fn path_of(descriptor: c_int) -> Option<CString> {
-    CString::new(format!("/proc/self/fd/{descriptor}")).ok()
+/// The path by which a descriptor's file can be opened, in `buffer`.
+pub(crate) fn path_of(buffer: &mut [u8; 32], descriptor: c_int) -> Option<&CStr> {
+    write!(&mut buffer[..], "/proc/self/fd/{descriptor}\0").ok()?;
+    CStr::from_bytes_until_nul(buffer).ok()
 }
 
 /// # Safety

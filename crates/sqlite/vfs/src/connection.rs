@@ -90,31 +90,42 @@ pub(crate) fn of_file(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
     (!connection.is_null()).then_some(connection)
 }
 
-/// The text of a statement that is running on `connection` and for which `wanted` has an answer.
-fn running<T>(connection: *mut sqlite3, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
+/// The first answer that `wanted` gives of a statement that is running on `connection`. To be called
+/// while the connection's mutex is held, by the caller or by SQLite on this thread.
+fn of_running<T>(
+    connection: *mut sqlite3,
+    wanted: impl Fn(*mut sqlite3_stmt) -> Option<T>,
+) -> Option<T> {
     let api = api()?;
     let mut statement: *mut sqlite3_stmt = std::ptr::null_mut();
     loop {
-        // SAFETY: the caller holds the connection's mutex, or SQLite does on this thread.
+        // SAFETY: the mutex is held; the statement is one of this connection.
         statement = unsafe { (api.next_stmt)(connection, statement) };
         if statement.is_null() {
             return None;
         }
-        // SAFETY: a statement of this connection.
+        // SAFETY: as above.
         if unsafe { (api.stmt_busy)(statement) } == 0 {
             continue;
         }
-        // SAFETY: as above; null for a statement of the legacy interface.
-        let text = unsafe { (api.sql)(statement) };
-        if text.is_null() {
-            continue;
-        }
-        // SAFETY: SQLite's text ends with a zero byte and lives as long as the statement.
-        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-        if let Some(found) = wanted(&text) {
+        if let Some(found) = wanted(statement) {
             return Some(found);
         }
     }
+}
+
+/// As [`of_running`], of the statements' texts.
+fn running<T>(connection: *mut sqlite3, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let api = api()?;
+    of_running(connection, |statement| {
+        // SAFETY: a statement of this connection; null for one of the legacy interface.
+        let text = unsafe { (api.sql)(statement) };
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: SQLite's text ends with a zero byte and lives as long as the statement.
+        wanted(&unsafe { CStr::from_ptr(text) }.to_string_lossy())
+    })
 }
 
 /// Whether a statement is running on the connection that `file` belongs to: any, or one that may
@@ -123,22 +134,11 @@ fn running<T>(connection: *mut sqlite3, wanted: impl Fn(&str) -> Option<T>) -> O
 #[must_use]
 pub(crate) fn runs_statement(file: *mut sqlite3_file, may_write: bool) -> Option<bool> {
     let api = api()?;
-    let connection = of_file(file)?;
-    let mut statement: *mut sqlite3_stmt = std::ptr::null_mut();
-    loop {
-        // SAFETY: SQLite has locked the connection for its call on the file.
-        statement = unsafe { (api.next_stmt)(connection, statement) };
-        if statement.is_null() {
-            return Some(false);
-        }
+    let found = of_running(of_file(file)?, |statement| {
         // SAFETY: a statement of this connection.
-        let runs = unsafe { (api.stmt_busy)(statement) } != 0
-            // SAFETY: as above.
-            && (!may_write || unsafe { (api.stmt_readonly)(statement) } == 0);
-        if runs {
-            return Some(true);
-        }
-    }
+        (!may_write || unsafe { (api.stmt_readonly)(statement) } == 0).then_some(())
+    });
+    Some(found.is_some())
 }
 
 /// Whether a `VACUUM INTO` is running on the connection that `file` belongs to.

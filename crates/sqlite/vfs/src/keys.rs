@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
-use strongroom_format::run::NEVER_PLAIN_VARIABLE;
+use strongroom_format::run::{NEVER_PLAIN_VARIABLE, forbids_plain};
 use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
 
 use crate::defaults;
@@ -154,7 +154,7 @@ pub fn valid_page_size(size: u32) -> Option<u32> {
 pub(crate) fn never_plain() -> bool {
     cfg!(feature = "never-plain")
         || std::env::var_os(NEVER_PLAIN_VARIABLE)
-            .is_some_and(|value| !value.is_empty() && value != "0")
+            .is_some_and(|value| forbids_plain(value.as_encoded_bytes()))
 }
 
 /// A key that was registered for a path.

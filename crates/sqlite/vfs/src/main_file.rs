@@ -298,12 +298,9 @@ impl MainFile {
         let keys = self.usable()?;
         let mut bytes = keys.object.initial_bytes();
         // Both anchors from the start: damage to one sector must not be damage to the database.
-        let second = match keys.object.header().freshness {
-            true => keys
-                .object
-                .seal_fresh_anchor(2, [0; 16], &FreshState::default(), 0),
-            false => keys.object.seal_anchor(2, [0; 16], 0),
-        };
+        let state = FreshState::default();
+        let state = keys.object.header().freshness.then_some(&state);
+        let second = keys.object.seal_anchor(2, [0; 16], state, 0);
         let second = second.map_err(|error| report_error(&error))?;
         put(&mut bytes, header_layout::ANCHOR_B, &second.to_bytes())
             .ok_or_else(|| report(&code::BUG, "header layout"))?;

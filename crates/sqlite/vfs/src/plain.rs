@@ -10,7 +10,8 @@
 //! - P1. A file that was empty when it was opened never receives a first page with the guard's
 //!   reserved bytes; a file that was there, and its log, never from the backup API.
 //! - P2. While a sealed database is open in this process, no page of a copy is written before the
-//!   copy's first page was looked at: it stays in SQLite's cache, or here.
+//!   copy's first page was looked at: it stays in SQLite's cache, or here, so that a copy may need
+//!   as much memory as it has pages.
 //!
 //! Must not: change a byte.
 
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use strongroom_format::code::{self, Code};
-use strongroom_format::sqlite::PAGE_RESERVE;
+use strongroom_format::sqlite::{PAGE_RESERVE, WAL_FRAME_HEADER, WAL_HEADER};
 
 use crate::body::Body;
 use crate::connection;
@@ -37,9 +38,9 @@ use crate::word::word;
 const RESERVE_AT: u64 = 20;
 /// The lock in shared memory that a writer of the log holds (`WAL_WRITE_LOCK` in src/wal.c).
 const WAL_WRITE_LOCK: c_int = 0;
-/// Bytes of a log's header, and of a frame's header, which begins with the number of its page.
-const WAL_HEADER: u64 = 32;
-const FRAME_HEADER: usize = 24;
+/// Bytes of a log's header. A frame's header, of [`WAL_FRAME_HEADER`] bytes, begins with the number
+/// of its page.
+const LOG_HEADER: u64 = WAL_HEADER as u64;
 
 /// What is known of copies into one plain database, shared by its file and its log.
 pub(crate) struct Copies {
@@ -77,7 +78,7 @@ impl Copies {
 
 /// Whether pages of a copy are held back (P2). Without a sealed database the source is none.
 fn held_back() -> bool {
-    !Sealed::known(|_, _| true).is_empty()
+    Sealed::is_any_open()
 }
 
 /// Whether `data`, which is written at `at`, says that the pages have the guard's reserved bytes.
@@ -257,7 +258,7 @@ impl Body for PlainLog {
             // The transaction that they belonged to was rolled back.
             self.held.clear();
         }
-        if at >= WAL_HEADER && data.len() == FRAME_HEADER {
+        if at >= LOG_HEADER && data.len() == WAL_FRAME_HEADER {
             let is_first = word(data, 0) == Some(1);
             self.first_page = is_first.then(|| at.saturating_add(data.len() as u64));
         }
@@ -275,7 +276,7 @@ impl Body for PlainLog {
             self.release()?;
             self.copies.into_log.store(false, Ordering::Relaxed);
         }
-        if self.holds() && at >= WAL_HEADER {
+        if self.holds() && at >= LOG_HEADER {
             self.held.insert(at, data.to_vec());
             return Ok(());
         }

@@ -131,6 +131,11 @@ fn live() -> MutexGuard<'static, Live> {
 }
 
 impl Sealed {
+    /// Whether this process has a sealed database open.
+    pub(crate) fn is_any_open() -> bool {
+        live().values().any(|open| open.strong_count() > 0)
+    }
+
     /// Opens the sealed file below with `opener`, or joins the other connections of this process that have it open.
     pub(crate) fn open(path: &str, lower: Lower, opener: &Opener) -> RcResult<Arc<Self>> {
         let header = read_header(path, lower)?;
@@ -284,14 +289,10 @@ impl Sealed {
                 .sequence
                 .checked_add(step)
                 .ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
-            let anchor = match fresh {
-                Some(state) => keys
-                    .object
-                    .seal_fresh_anchor(sequence, generation, &state, seals),
-                None => keys.object.seal_anchor(sequence, generation, seals),
-            };
-            let anchor = anchor.map_err(|error| report_error(&error))?;
-            lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
+            let anchor = keys
+                .object
+                .seal_anchor(sequence, generation, fresh.as_ref(), seals);
+            put_anchor(lower, anchor)?;
             if step == 1 {
                 // The second needs no sync of its own: until it is durable, the first one is in force.
                 lower.sync(SQLITE_SYNC_NORMAL)?;
@@ -311,10 +312,8 @@ impl Sealed {
         let seals = old.seals_under(keys.object.epoch());
         let anchor = keys
             .object
-            .seal_fresh_anchor(sequence, old.wal_generation, state, seals)
-            .map_err(|error| report_error(&error))?;
-        lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
-        Ok(anchor)
+            .seal_anchor(sequence, old.wal_generation, Some(state), seals);
+        put_anchor(lower, anchor)
     }
 
     /// The estimate of the pages that were sealed under the data key, if the cipher has a limit and
@@ -325,18 +324,20 @@ impl Sealed {
         seals::estimate(object, &anchor)
     }
 
-    /// Writes the next anchor, which says what the one in force says but counts `step` seals more
-    /// (B1). The caller is about to write a page, and holds the locks for that.
+    /// Counts `step` more pages as sealed under the data key (B1 in [`crate::seals`]): writes a copy
+    /// of the anchor in force, with the count raised, as the next anchor, and returns it. To be
+    /// called before a page is written, under the lock that keeps other writers of anchors away.
+    /// `durable`: the file is synced before and after, so that no power cut destroys both anchors.
     ///
-    /// `None`: there is no anchor to count in. That refuses no page; whoever needs an anchor says
-    /// what is wrong.
+    /// `None`, and nothing is counted, when neither anchor is valid, as after damage. The page is
+    /// written all the same, because no decision depends on the count; what needs an anchor reports
+    /// the damage (SR-3010). After an error the page must not be written.
     pub(crate) fn add_seals(
         &self,
         lower: Lower,
         step: u64,
         durable: bool,
     ) -> RcResult<Option<Anchor>> {
-        let failed = |error: Error| report_error(&error);
         let keys = self.refresh(lower)?;
         let object = &keys.object;
         let Some(old) = anchor_if_valid(object, lower)? else {
@@ -346,21 +347,20 @@ impl Sealed {
             return Ok(None);
         };
         let seals = old.seals_under(object.epoch()).saturating_add(step);
-        let anchor = if object.header().freshness {
-            let Some(state) = known(object.fresh_state(&old)).map_err(failed)? else {
+        let mut state = None;
+        if object.header().freshness {
+            state = known(object.fresh_state(&old)).map_err(|error| report_error(&error))?;
+            if state.is_none() {
                 return Ok(None);
-            };
-            object.seal_fresh_anchor(sequence, old.wal_generation, &state, seals)
-        } else {
-            object.seal_anchor(sequence, old.wal_generation, seals)
-        };
-        let anchor = anchor.map_err(failed)?;
-        // Neither this write nor the next of an anchor, torn by a power cut, may meet with another
-        // sector that is not durable. Nothing but these syncs is sure to be in between.
+            }
+        }
+        let anchor = object.seal_anchor(sequence, old.wal_generation, state.as_ref(), seals);
+        // While one anchor is being written, the other must be durable, since a power cut may tear
+        // the first. No sync of SQLite's is certain to come in between, so these two do it.
         if durable {
             lower.sync(SQLITE_SYNC_NORMAL)?;
         }
-        lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
+        let anchor = put_anchor(lower, anchor)?;
         if durable {
             lower.sync(SQLITE_SYNC_NORMAL)?;
         }
@@ -369,8 +369,15 @@ impl Sealed {
     }
 }
 
+/// Writes an anchor into its sector.
+fn put_anchor(lower: Lower, sealed: Result<Anchor, Error>) -> RcResult<Anchor> {
+    let anchor = sealed.map_err(|error| report_error(&error))?;
+    lower.write(&anchor.to_bytes(), Anchor::offset(anchor.sequence) as u64)?;
+    Ok(anchor)
+}
+
 /// The anchor in force of a header of this object, read and verified anew. `None`: neither is
-/// valid, which nobody is told.
+/// valid. Nothing is reported.
 fn anchor_if_valid(object: &Object, lower: Lower) -> RcResult<Option<Anchor>> {
     let mut header = vec![0; HEADER_LEN];
     lower.read_whole(&mut header[FIXED_LEN..], FIXED_LEN as u64)?;

@@ -8,8 +8,8 @@
 //! Invariants:
 //! B1. A page whose nonce begins with two zero bytes is counted in an anchor before it is written.
 //! B2. An estimate never falls under one data key, and begins at 0 under the next.
-//! B3. That an estimate is high stops nobody: it is said, once in a process for each file, and no
-//! more.
+//! B3. A high estimate refuses nothing. It is warned of once in a process for each file, data key and
+//! code.
 //!
 //! Must not: decide by an estimate whether a page is sealed.
 
@@ -75,7 +75,7 @@ pub(crate) fn look(path: &str, object: &Object, header: &[u8]) {
 /// Says what the anchor's estimate is worth saying, once in this process for each database, data
 /// key and code.
 pub(crate) fn tell(path: &str, object: &Object, anchor: &Anchor) {
-    /// The highest estimate that was told of, by path, object and epoch.
+    /// The code that was last told of, by path, object and epoch.
     type Told = BTreeMap<(String, [u8; 16], u32), u16>;
     static TOLD: Mutex<Told> = Mutex::new(BTreeMap::new());
     let Some(seals) = estimate(object, anchor) else {

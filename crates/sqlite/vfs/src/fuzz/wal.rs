@@ -68,7 +68,7 @@ fn made(choices: &mut Choices<'_>) -> Option<Log> {
     if flags & 3 != 3 {
         let sequence = u64::from(choices.byte()) + 2;
         let anchor = object
-            .seal_anchor(sequence, prologue.generation(), 0)
+            .seal_anchor(sequence, prologue.generation(), None, 0)
             .ok()?;
         let at = Anchor::offset(sequence);
         main[at..at + anchor.to_bytes().len()].copy_from_slice(&anchor.to_bytes());
