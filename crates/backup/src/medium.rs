@@ -16,7 +16,7 @@ use strongroom_format::hex;
 
 use crate::head::{Description, Unopened};
 use crate::removal;
-use crate::store::{Store, Version};
+use crate::store::{Store, Version, is_misfit};
 use crate::{Error, Result};
 
 pub(crate) const HEAD: &str = "medium.json";
@@ -98,10 +98,14 @@ impl MediumHead {
     pub(crate) fn read_version(store: &dyn Store) -> Result<Option<(Self, Version)>> {
         let shown = || format!("{}/{HEAD}", store.shown());
         let read = store.read_version(HEAD, HEAD_MAX);
-        let Some((bytes, version)) = read.map_err(|error| Error::io(shown(), error))? else {
+        let damaged = || Error::new(&code::MEDIUM_DAMAGED, shown());
+        let read = read.map_err(|error| match is_misfit(&error) {
+            true => Error::new(&code::MEDIUM_DAMAGED, format!("{}: {error}", shown())),
+            false => Error::io(shown(), error),
+        })?;
+        let Some((bytes, version)) = read else {
             return Ok(None);
         };
-        let damaged = || Error::new(&code::MEDIUM_DAMAGED, shown());
         let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
         if value.get("format").and_then(|format| format.as_str()) != Some(FORMAT) {
             return Err(damaged());
@@ -242,8 +246,9 @@ pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<Unopened> {
     let name = head_name(position);
     let shown = || format!("{}/{name}", store.shown());
     let bytes = match store.read(&name, SET_HEAD_MAX) {
-        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
-            return Err(Error::new(&code::SET_HEAD, shown()));
+        Err(error) if is_misfit(&error) => {
+            let detail = format!("{}: {error}", shown());
+            return Err(Error::new(&code::SET_HEAD, detail));
         }
         Err(error) => return Err(Error::io(shown(), error)),
         Ok(bytes) => bytes.ok_or_else(|| {

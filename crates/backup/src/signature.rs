@@ -14,7 +14,7 @@ use strongroom_format::{code, hex};
 
 use crate::head::Unopened;
 use crate::medium::{MediumHead, is_foreign};
-use crate::store::Store;
+use crate::store::{Store, is_misfit};
 use crate::{Error, Result};
 
 pub(crate) fn signature_name(set_id: &str) -> String {
@@ -74,9 +74,7 @@ pub(crate) fn checked(
     let shown = format!("{}/{name}", store.shown());
     let bad = |why: &str| Error::new(&code::SET_SIGNATURE, format!("{shown}: {why}"));
     let bytes = match store.read(&name, signature_layout::SIZE as u64) {
-        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
-            return Err(bad("it is longer than a signature"));
-        }
+        Err(error) if is_misfit(&error) => return Err(bad(&error.to_string())),
         read => read.map_err(|error| Error::io(shown.as_str(), error))?,
     };
     let bytes = bytes.ok_or_else(|| {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
-use strongroom_keyring::durable;
+use strongroom_keyring::{Link, Locked, durable, is_not_regular, open_regular};
 
 use crate::leftovers;
 use crate::writeback::Writeback;
@@ -74,7 +74,9 @@ pub trait Store: Send + Sync {
     /// The system's; `NotFound`.
     fn sync(&self, name: &str) -> io::Result<()>;
 
-    /// Names and lengths of the objects of a directory (empty: the medium's own), sorted by name. None when it is absent.
+    /// Names and lengths in bytes of the objects of a directory (empty: the medium's own), sorted by
+    /// name. None when it is absent. What is no regular file is listed with length 0: it is in the
+    /// place of an object, and whoever reads that gets an error.
     ///
     /// # Errors
     /// The system's.
@@ -180,13 +182,39 @@ impl LocalStore {
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
+
+    /// What lies in `directory`, by name. Temporary files of writers, which begin with a dot, are
+    /// left out: they come and go while this is read.
+    fn entries(&self, directory: &str) -> io::Result<Vec<(String, fs::Metadata)>> {
+        let entries = match fs::read_dir(self.path(directory)) {
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            if name.starts_with('.') {
+                continue;
+            }
+            match entry.metadata() {
+                // Another process has removed it meanwhile.
+                Err(error) if is_absent(&error) => {}
+                about => found.push((name, about?)),
+            }
+        }
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        Ok(found)
+    }
 }
 
 impl Store for LocalStore {
     fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
-        let file = match File::open(self.path(name)) {
+        let file = match open_regular(&self.path(name), Link::Followed) {
             Err(error) if is_absent(&error) => return Ok(None),
-            other => other?,
+            other => other?.0,
         };
         let mut bytes = Vec::new();
         let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -197,9 +225,8 @@ impl Store for LocalStore {
     }
 
     fn open(&self, name: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
-        let file = File::open(self.path(name))?;
-        let length = file.metadata()?.len();
-        Ok((Box::new(file), length))
+        let (file, about) = open_regular(&self.path(name), Link::Followed)?;
+        Ok((Box::new(file), about.len()))
     }
 
     fn create_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
@@ -232,29 +259,24 @@ impl Store for LocalStore {
 
     fn sync(&self, name: &str) -> io::Result<()> {
         let path = self.path(name);
-        File::open(&path)?.sync_all()?;
+        open_regular(&path, Link::Followed)?.0.sync_all()?;
         durable::sync_dir_of(&path)
     }
 
     fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>> {
-        let entries = match fs::read_dir(self.path(directory)) {
-            Err(error) if is_absent(&error) => return Ok(Vec::new()),
-            other => other?,
-        };
-        let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            let about = entry.metadata()?;
-            // Temporary files of an interrupted `create_new` begin with a dot and are no objects.
-            if let Ok(name) = entry.file_name().into_string()
-                && about.is_file()
-                && !name.starts_with('.')
-            {
-                found.push((name, about.len()));
-            }
-        }
-        found.sort();
-        Ok(found)
+        let found = self.entries(directory)?.into_iter();
+        Ok(found
+            .map(|(name, about)| (name, if about.is_file() { about.len() } else { 0 }))
+            .collect())
+    }
+
+    /// Regular files only: nothing else there was made by a writer of this program.
+    fn abandoned(&self) -> io::Result<Vec<String>> {
+        let families = self.entries("data")?.into_iter();
+        Ok(families
+            .filter(|(_, about)| about.is_file())
+            .map(|(name, _)| name)
+            .collect())
     }
 
     fn collect(&self) -> io::Result<()> {
@@ -284,7 +306,7 @@ impl Store for LocalStore {
             FlockOperation::LockShared
         };
         match flock(&directory, operation) {
-            Ok(()) => Ok(Some(Box::new(Locked(directory)))),
+            Ok(()) => Ok(Some(Box::new(Locked::from(directory)))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -293,7 +315,7 @@ impl Store for LocalStore {
     fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>> {
         let directory = File::open(self.path(directory))?;
         flock(&directory, FlockOperation::LockExclusive)?;
-        Ok(Box::new(Locked(directory)))
+        Ok(Box::new(Locked::from(directory)))
     }
 
     fn is_empty(&self) -> io::Result<bool> {
@@ -331,18 +353,14 @@ impl Store for LocalStore {
     }
 }
 
-fn is_absent(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
+/// Whether an error of [`Store::read`] says that what was found there cannot be an object of a
+/// medium: it is longer than one, or no regular file.
+pub(crate) fn is_misfit(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::FileTooLarge || is_not_regular(error)
 }
 
-/// A lock on a directory. It is given back by name: closing the descriptor alone would leave it held for as long as a child that
-/// another thread has forked has not yet become its program.
-struct Locked(File);
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
 }
 
 struct LocalUpload {

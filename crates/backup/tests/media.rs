@@ -4,6 +4,8 @@
 mod common;
 
 use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use common::{Place, key, made, noise, options, picture, put, restored, verified};
 use strongroom_backup::{Cipher, Compression, CreateOptions, Mode, list};
@@ -356,11 +358,58 @@ fn the_newest_set_is_never_passed_over_silently() {
     assert_eq!((listing.sets.len(), listing.unreadable.len()), (1, 1));
 }
 
+/// A directory, a named pipe and a socket in the place of an object: nothing of them is waited for,
+/// and nothing else is taken for the object.
+#[test]
+fn what_is_no_file_is_no_object() {
+    let put_pipe = |path: &Path| {
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    };
+    let put_directory = |path: &Path| fs::create_dir(path).unwrap();
+    let put_socket = |path: &Path| drop(UnixListener::bind(path).unwrap());
+    let kinds: [&dyn Fn(&Path); 3] = [&put_pipe, &put_directory, &put_socket];
+    for put_other in kinds {
+        let place = Place::new();
+        let tree = place.tree(10);
+        made(&place.medium(), &tree, &options(None)).unwrap();
+        // Where the newest head would be: an older set is not taken for the newest.
+        let head = place.at("medium/sets/00000002");
+        put_other(&head);
+        let refused = verified(&place.medium(), None, None).unwrap_err();
+        assert_eq!(refused.code(), &code::SET_HEAD, "{refused}");
+        verified(&place.medium(), Some(1), None).unwrap();
+        let listing = list(&place.medium()).unwrap();
+        assert_eq!((listing.sets.len(), listing.unreadable.len()), (1, 1));
+        // The next set has another position.
+        made(&place.medium(), &tree, &options(None)).unwrap();
+        assert_eq!(verified(&place.medium(), None, None).unwrap().position, 3);
+        let family = fs::read_dir(place.at("medium/data")).unwrap().next();
+        let family = family.unwrap().unwrap().path();
+        fs::remove_file(&family).unwrap();
+        put_other(&family);
+        let done = [1, 3].map(|set| verified(&place.medium(), Some(set), None));
+        let [refused] = &done
+            .iter()
+            .filter_map(|done| done.as_ref().err())
+            .collect::<Vec<_>>()[..]
+        else {
+            panic!("{done:?}");
+        };
+        assert!(refused.detail().contains("regular file"), "{refused}");
+        let head = place.at("medium/medium.json");
+        fs::remove_file(&head).unwrap();
+        put_other(&head);
+        let refused = made(&place.medium(), &tree, &options(None)).unwrap_err();
+        assert_eq!(refused.code(), &code::MEDIUM_DAMAGED, "{refused}");
+    }
+}
+
 #[test]
 fn sockets_are_left_out_and_named() {
     let place = Place::new();
     let tree = place.tree(10);
-    let _socket = std::os::unix::net::UnixListener::bind(tree.join("socket")).unwrap();
+    let _socket = UnixListener::bind(tree.join("socket")).unwrap();
     let created = made(&place.medium(), &tree, &options(None)).unwrap();
     assert_eq!(created.left_out.len(), 1);
     assert!(created.left_out[0].ends_with("socket: socket"));

@@ -5,12 +5,12 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use strongroom_format::postgres::HEADER_FILE;
 use strongroom_format::{code, header};
+use strongroom_keyring::{Link, open_regular};
 
 use crate::failure::Failure;
 
@@ -80,14 +80,8 @@ pub(crate) fn sort_of(first: &[u8]) -> Sort {
 
 /// Opens a regular file and returns its length in bytes. Opening a pipe would wait for a writer, so it is refused.
 pub(crate) fn open_to_read(path: &Path) -> Result<(File, u64), Failure> {
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = File::options().read(true).custom_flags(flags).open(path);
-    let file = file.map_err(|e| Failure::open(path, &e))?;
-    let about = file.metadata().map_err(|e| Failure::open(path, &e))?;
-    if !about.is_file() {
-        let detail = format!("{}: not a regular file", path.display());
-        return Err(Failure::new(&code::IO, detail));
-    }
+    let opened = open_regular(path, Link::Followed);
+    let (file, about) = opened.map_err(|error| Failure::open(path, &error))?;
     Ok((file, about.len()))
 }
 

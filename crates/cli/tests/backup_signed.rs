@@ -123,6 +123,11 @@ fn files_without_a_usable_key_are_refused_before_anything_is_read() {
     let run = place.run(&create("x", &sealed));
     assert!(run.err.contains("SR-6023"), "{}", run.err);
     run.succeeded();
+    // Of several keys in one file the first one alone would count.
+    let twice = place.read("ours.pub").repeat(2);
+    place.write("both.pub", twice);
+    let told = place.run(&restore("no", "both.pub")).failed(3, "SR-7179");
+    assert!(told.contains("a file of its own"), "{told}");
     // A private key proves nothing of whom it was shown to.
     place.run(&restore("no", "ours.key")).failed(3, "SR-7179");
     assert!(!place.path("no").exists());

@@ -87,7 +87,7 @@ fn data(place: &Place) -> Vec<u8> {
     let mut recovery = place.read("recovery");
     recovery.truncate(71);
     let recovery = SecretBytes::take(&mut recovery).unwrap();
-    let file = fs::File::open(place.path("v")).unwrap();
+    let file = strongroom_luks::open_locked(&place.path("v"), true).unwrap();
     let found = strongroom_luks::read(&file).unwrap();
     let key = unlock(&file, &found.header, &recovery, &Slots::default()).unwrap();
     let volume = strongroom_luks::Volume::open(file, &found, &key, true).unwrap();

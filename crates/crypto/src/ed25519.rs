@@ -19,6 +19,8 @@ use crate::secret::SecretBytes;
 
 /// Longest PEM file that a public key is read from, in bytes.
 const PEM_MAX: usize = 64 * 1024;
+/// What each block of a PEM file begins with (RFC 7468, section 2).
+const PEM_BEGIN: &[u8] = b"-----BEGIN ";
 
 /// An Ed25519 private key, in locked memory.
 pub struct SigningKey {
@@ -72,7 +74,8 @@ pub struct VerifyingKey {
 
 impl VerifyingKey {
     /// Reads a public key, or the one of a certificate, in PEM. Of a certificate nothing else is
-    /// looked at: neither who has signed it nor its dates.
+    /// looked at: neither who has signed it nor its dates. A second key or certificate in the same
+    /// file is an error, because it would be neither trusted nor missed.
     ///
     /// # Errors
     /// [`SigningKeyError`].
@@ -80,6 +83,10 @@ impl VerifyingKey {
         set_up()?;
         if pem.len() > PEM_MAX {
             return Err(SigningKeyError::Malformed);
+        }
+        let blocks = pem.windows(PEM_BEGIN.len());
+        if blocks.filter(|part| *part == PEM_BEGIN).count() > 1 {
+            return Err(SigningKeyError::Several);
         }
         let key = PKey::public_key_from_pem(pem)
             .or_else(|_| X509::from_pem(pem).and_then(|certificate| certificate.public_key()));
@@ -195,6 +202,8 @@ mod tests {
             let read = VerifyingKey::from_pem(other.as_bytes());
             assert_eq!(read.err(), Some(SigningKeyError::Malformed));
         }
+        let read = VerifyingKey::from_pem(PUBLIC.repeat(2).as_bytes());
+        assert_eq!(read.err(), Some(SigningKeyError::Several));
         let rsa = crate::vectors::oaep_key(2048);
         let pem = rsa.inner().private_key_to_pem_pkcs8().unwrap();
         let read = private(std::str::from_utf8(&pem).unwrap());

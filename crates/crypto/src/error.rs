@@ -108,6 +108,8 @@ pub enum SigningKeyError {
     Encrypted,
     /// A key, but not one of Ed25519.
     OtherKind,
+    /// More than one public key or certificate, where one is meant.
+    Several,
     /// The host's failure, or a defect.
     Crypto(CryptoError),
 }
@@ -118,6 +120,9 @@ impl fmt::Display for SigningKeyError {
             Self::Malformed => "not a key in PEM that can be read",
             Self::Encrypted => "a passphrase protects the key",
             Self::OtherKind => "a key of another kind than Ed25519",
+            Self::Several => {
+                "more than one key or certificate; put each key that is trusted into a file of its own, and name each file"
+            }
             Self::Crypto(error) => return error.fmt(f),
         })
     }

@@ -7,14 +7,15 @@
 //!
 //! Form: docs/spec/keyring.md, "The lock file".
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::OFlags;
 use strongroom_format::hex::{from_hex, hex};
+
+use crate::regular::{Link, open_regular};
 
 /// Longest record: 32 digits, a space, 20 digits, a line feed.
 const RECORD_MAX: usize = 54;
@@ -61,12 +62,7 @@ impl Generation {
 /// not read it, or when it says nothing. Asked before the keyring is read: a change that happens in
 /// between makes the keyring newer, never older.
 pub(crate) fn known(lock_path: &Path) -> Option<Generation> {
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(lock_path)
-        .ok()?;
+    let (file, _) = open_regular(lock_path, Link::Refused).ok()?;
     of_file(&file)
 }
 

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use crate::durable;
+use crate::locked::Locked;
 
 /// What the file of both has at the end of its name.
 const NEXT: &str = ".next";
@@ -34,7 +35,7 @@ pub struct Pair {
 }
 
 /// Keeps others from changing the same pair.
-pub struct Lock(#[expect(dead_code, reason = "held for the lock that it is")] File);
+pub struct Lock(#[expect(dead_code, reason = "held for the lock that it is")] Locked);
 
 impl Pair {
     /// The pair with these names.
@@ -78,7 +79,7 @@ impl Pair {
             TryLockError::Error(error) => error,
         })?;
         self.remove_leavings(directory)?;
-        Ok(Lock(lock))
+        Ok(Lock(Locked::from(lock)))
     }
 
     /// Puts a new pair there. It counts from then on.

@@ -6,7 +6,7 @@
 //!
 //! Must not: know what the entries mean (see [`crate::keyring`]).
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ use strongroom_format::keyring::{
 use strongroom_format::layout::is_zero;
 
 use crate::error::Error;
+use crate::locked::Locked;
 use crate::newest::{self, Generation};
 use crate::object::{Object, parse};
 use crate::private_key::check_records;
@@ -140,7 +141,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
 
 /// Holds the keyring's lock until dropped. The lock file stays: removing it would let two processes lock two files.
 /// It also has the newest generation of the keyring that is known.
-pub(crate) struct Lock(File);
+pub(crate) struct Lock(Locked);
 
 /// The lock file of a keyring.
 pub(crate) fn lock_path(keyring: &Path) -> PathBuf {
@@ -181,7 +182,7 @@ impl Lock {
         let start = Instant::now();
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Self(file)),
+                Ok(()) => return Ok(Self(Locked::from(file))),
                 Err(TryLockError::WouldBlock) if start.elapsed() < wait => {
                     std::thread::sleep(LOCK_POLL);
                 }

@@ -10,14 +10,12 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use strongroom_format::code;
 use strongroom_format::hex::hex;
-use strongroom_keyring::Error;
+use strongroom_keyring::{Error, Link, is_not_regular, open_regular};
 
 use crate::audit::{Chain, Row};
 use crate::authority;
@@ -128,19 +126,11 @@ impl Reader {
     /// SR-1006; SR-8436 when it is not an archive, or not signed by this authority.
     fn open(path: &Path, authority: &[u8]) -> Result<Self, Error> {
         let shown = || path.display().to_string();
-        // Without waiting: a named pipe would keep this until somebody writes to it.
-        let file = File::options()
-            .read(true)
-            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-            .open(path)
-            .map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, shown()),
-                _ => Error::io(shown(), error),
-            })?;
-        let about = file.metadata().map_err(|error| Error::io(shown(), error))?;
-        if !about.is_file() {
-            return Err(broken(path, "it is not a regular file"));
-        }
+        let (file, _) = open_regular(path, Link::Followed).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, shown()),
+            _ if is_not_regular(&error) => broken(path, "it is not a regular file"),
+            _ => Error::io(shown(), error),
+        })?;
         let mut lines = BufReader::new(file);
         let line = line(&mut lines, path)?.unwrap_or_default();
         let head: Option<Head> = serde_json::from_slice(&line).ok();

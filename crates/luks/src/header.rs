@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::attach::LockedDevice;
 use crate::binary::{BINARY_LEN, Binary, HEADER_SIZES, Magic, Which, magic};
 use crate::check::check;
 use crate::error::LuksError;
@@ -27,6 +28,12 @@ pub trait Source {
 impl Source for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_exact_at(buffer, offset)
+    }
+}
+
+impl Source for LockedDevice {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        Source::read_at(&**self, buffer, offset)
     }
 }
 

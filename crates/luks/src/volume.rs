@@ -17,6 +17,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use strongroom_crypto::XtsKey;
 
+use crate::attach::LockedDevice;
 use crate::error::LuksError;
 use crate::header::Found;
 use crate::metadata::{Metadata, Segment, SegmentKind};
@@ -30,7 +31,7 @@ const TWEAK_UNIT: u64 = 512;
 
 /// An opened volume.
 pub struct Volume {
-    file: File,
+    file: LockedDevice,
     key: XtsKey,
     offset: u64,
     size: u64,
@@ -48,7 +49,7 @@ impl Volume {
     /// [`LuksError::Unsupported`] for more than one segment, other ciphers and integrity protection;
     /// [`LuksError::Damaged`] for data beyond the end of the device; [`LuksError::Io`].
     pub fn open(
-        file: File,
+        file: LockedDevice,
         found: &Found,
         key: &VolumeKey,
         read_only: bool,

@@ -10,15 +10,13 @@
     clippy::expect_used
 )]
 
-use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
 use strongroom_format::postgres::CONFIG_FILE;
 use strongroom_keyring::storage::About;
-use strongroom_keyring::{Error, KeySource, Keyring, SourceContext};
+use strongroom_keyring::{Error, KeySource, Keyring, Link, SourceContext, open_regular};
 
 /// The variable of CYBERTEC's and other users: the key itself.
 pub const KEY_VARIABLE: &str = "PGENCRYPTIONKEY";
@@ -118,15 +116,7 @@ pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
 
 /// The text of a file, and what is known of that file. A pipe of that name is not waited for.
 fn read(path: &Path) -> std::io::Result<(String, About)> {
-    let mut options = File::options();
-    let file = options
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)?;
-    let about = file.metadata()?;
-    if !about.is_file() {
-        return Err(std::io::Error::other("not a regular file"));
-    }
+    let (file, about) = open_regular(path, Link::Followed)?;
     let mut text = String::new();
     file.take(CONFIGURATION_MAX).read_to_string(&mut text)?;
     Ok((text, About::from(&about)))

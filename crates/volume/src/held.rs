@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use strongroom_keyring::Error;
+use strongroom_keyring::{Error, Locked};
 use strongroom_luks::lock_holder;
 
 use crate::look::{in_use, io};
@@ -54,8 +54,10 @@ pub(crate) fn check_not_held(path: &Path, purpose: Purpose) -> Result<(), Error>
     let end = Instant::now() + PATIENCE;
     loop {
         match flock(&file, lock) {
-            // Given back when the file is closed.
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                drop(Locked::from(file));
+                return Ok(());
+            }
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(PAUSE),
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(path, &lock_holder(&about))),
             Err(error) => return Err(io(path, error.into())),
@@ -84,7 +86,7 @@ mod tests {
         // One that is given back in time is waited for.
         let soon = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(300));
-            drop(file);
+            drop(Locked::from(file));
         });
         assert!(check_not_held(&path, Purpose::Change).is_ok());
         soon.join().unwrap();

@@ -5,16 +5,15 @@
 //!
 //! Must not: keep key material, from which the passphrases of other volumes could be made; be used without the TPM.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use strongroom_crypto::{GcmKey, SecretBytes, SecretKey, nonce12};
 use strongroom_format::code;
 use strongroom_format::hex::hex;
-use strongroom_keyring::{Error, durable};
+use strongroom_keyring::{Error, Link, durable, open_regular};
 
 use crate::look::io;
 use crate::secret::{SLOT_SECRET_LEN, kept_key};
@@ -138,13 +137,9 @@ impl Kept {
     /// SR-4001; SR-8355 when it is not in form, or of another volume or version of the key.
     pub fn find(token: &Token) -> Result<Option<Self>, Error> {
         let path = path(&token.object_id);
-        // Neither what a name leads to nor a pipe is waited for.
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-        let flags = i32::try_from(flags.bits()).unwrap_or_default();
-        let file = File::options().read(true).custom_flags(flags).open(&path);
-        let file = match file {
+        let file = match open_regular(&path, Link::Refused) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(|error| io(&path, error))?,
+            other => other.map_err(|error| io(&path, error))?.0,
         };
         let mut bytes = Vec::new();
         file.take(WHOLE_MAX as u64 + 1)

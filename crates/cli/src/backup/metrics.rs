@@ -14,7 +14,7 @@ use clap::Args;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use strongroom_format::code;
-use strongroom_keyring::durable;
+use strongroom_keyring::{Locked, durable};
 
 use super::history::Entry;
 use crate::failure::Failure;
@@ -103,12 +103,12 @@ pub(super) fn tell(path: &Path, entry: &Entry) -> Result<(), Failure> {
 }
 
 /// Keeps other runs from writing while it lives. Whoever can open the directory can hold its lock for ever, so nobody waits for ever.
-fn turn(directory: &Path, patience: Duration) -> std::io::Result<File> {
+fn turn(directory: &Path, patience: Duration) -> std::io::Result<Locked> {
     let held = File::open(directory)?;
     let begun = Instant::now();
     loop {
         match flock(&held, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(held),
+            Ok(()) => return Ok(Locked::from(held)),
             Err(Errno::WOULDBLOCK | Errno::INTR) if begun.elapsed() < patience => {
                 std::thread::sleep(LOOK);
             }
@@ -215,7 +215,7 @@ mod tests {
         flock(&other, FlockOperation::LockShared).unwrap();
         let refused = turn(place.path(), Duration::from_millis(100));
         assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::Other);
-        drop(other);
+        drop(Locked::from(other));
         assert!(turn(place.path(), Duration::ZERO).is_ok());
     }
 

@@ -3,7 +3,6 @@
 //!
 //! Must not: take a file that holds no usable key for "no signature is wanted".
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use strongroom_format::{code, hex};
 use strongroom_keyring::source::key_file;
 
 use crate::failure::Failure;
+use crate::paths::open_to_read;
 
 /// Longest file that a public key is read from, in bytes.
 const PUBLIC_MAX: u64 = 64 * 1024;
@@ -69,7 +69,10 @@ impl SignKeyOption {
 }
 
 fn public_key(path: &Path) -> Result<VerifyingKey, Failure> {
-    let file = File::open(path).map_err(|error| Failure::open(path, &error))?;
+    let (file, length) = open_to_read(path)?;
+    if length > PUBLIC_MAX {
+        return Err(unusable(path, SigningKeyError::Malformed));
+    }
     let mut pem = Vec::new();
     let read = file.take(PUBLIC_MAX).read_to_end(&mut pem);
     read.map_err(|error| Failure::io(path, &error))?;

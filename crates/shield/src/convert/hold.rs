@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, HEADER_FILE};
-use strongroom_keyring::Error;
+use strongroom_keyring::{Error, Locked};
 
 use super::checks::{Owner, major, no_server};
 
@@ -22,7 +22,7 @@ pub(super) struct Hold {
     directory: PathBuf,
     owner: Owner,
     major: u32,
-    handle: File,
+    handle: Locked,
 }
 
 impl Hold {
@@ -58,7 +58,7 @@ impl Hold {
             directory,
             owner,
             major,
-            handle,
+            handle: Locked::from(handle),
         })
     }
 

@@ -1,0 +1,57 @@
+//! A file whose lock (`flock`) ends when it is dropped.
+//!
+//! Must not: take a lock. How long a caller waits for one differs from place to place.
+
+use std::fs::File;
+use std::ops::Deref;
+
+/// An open file or directory that the process holds a lock of.
+///
+/// The lock is given back explicitly. A child process that another thread has forked holds the same
+/// open file, and with it the lock, until it runs its program; closing the file alone would leave
+/// the lock held for that moment, and whoever tries next without waiting would be refused.
+#[derive(Debug)]
+pub struct Locked(File);
+
+impl From<File> for Locked {
+    /// `file`, of which the caller has just taken the lock.
+    fn from(file: File) -> Self {
+        Self(file)
+    }
+}
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        drop(self.0.unlock());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_ends_although_another_process_has_the_file_open() {
+        let file = tempfile::tempfile().unwrap();
+        file.try_lock().unwrap();
+        // As a forked child has it: another descriptor of the same open file.
+        let child = file.try_clone().unwrap();
+        let other = File::open(format!(
+            "/proc/self/fd/{}",
+            std::os::fd::AsRawFd::as_raw_fd(&file)
+        ))
+        .unwrap();
+        assert!(other.try_lock().is_err());
+        drop(Locked::from(file));
+        other.try_lock().unwrap();
+        drop(child);
+    }
+}

@@ -1,0 +1,105 @@
+//! Regular files, opened without waiting for anything else.
+//!
+//! Opening a named pipe for reading waits until somebody writes to it. Whoever may put one in the
+//! place of a file could make a program wait for ever, so a file whose place others control is
+//! opened here.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// What is done with a symbolic link as the last part of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// The file that it leads to is opened.
+    Followed,
+    /// It is refused.
+    Refused,
+}
+
+/// What was found is something else.
+#[derive(Debug)]
+struct NotRegular;
+
+impl std::fmt::Display for NotRegular {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("not a regular file")
+    }
+}
+
+impl std::error::Error for NotRegular {}
+
+/// Opens the regular file at `path` for reading; with it, what the system knows of it.
+///
+/// # Errors
+/// The system's; one of which [`is_not_regular`] is true when something else is at `path`.
+pub fn open_regular(path: &Path, link: Link) -> io::Result<(File, Metadata)> {
+    let mut flags = OFlags::NONBLOCK;
+    if link == Link::Refused {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    let file = options.open(path).map_err(|error| {
+        // A socket cannot be opened at all.
+        match rustix::io::Errno::from_io_error(&error) {
+            Some(rustix::io::Errno::NXIO) => not_regular(),
+            _ => error,
+        }
+    })?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(not_regular());
+    }
+    Ok((file, about))
+}
+
+/// Whether [`open_regular`] found something else than a regular file.
+#[must_use]
+pub fn is_not_regular(error: &io::Error) -> bool {
+    error
+        .get_ref()
+        .is_some_and(|inner| inner.is::<NotRegular>())
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, NotRegular)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_regular_file_is_opened_and_nothing_is_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        crate::durable::replace(&at("file"), b"text", 0o600).unwrap();
+        std::os::unix::fs::symlink("file", at("link")).unwrap();
+        std::fs::create_dir(at("directory")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        for name in ["file", "link"] {
+            let (_, about) = open_regular(&at(name), Link::Followed).unwrap();
+            assert_eq!(about.len(), 4);
+        }
+        for name in ["directory", "socket", "pipe"] {
+            let error = open_regular(&at(name), Link::Followed).unwrap_err();
+            assert!(is_not_regular(&error), "{name}: {error}");
+        }
+        let refused = open_regular(&at("link"), Link::Refused).unwrap_err();
+        assert!(!is_not_regular(&refused), "{refused}");
+        let absent = open_regular(&at("absent"), Link::Followed).unwrap_err();
+        assert_eq!(absent.kind(), io::ErrorKind::NotFound);
+    }
+}
