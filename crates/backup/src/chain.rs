@@ -25,7 +25,7 @@ use crate::create::CreateOptions;
 use crate::files::{Files, sync_all_of};
 use crate::head::{Description, Kind, PostgresFacts};
 use crate::medium::list;
-use crate::read::{SetReader, Verified, found_good, open_set, verify};
+use crate::read::{SetReader, open_set};
 use crate::removal::is_there_to_stay;
 use crate::restore::{self, RestoreOptions, Restored};
 use crate::set::Guard;
@@ -266,49 +266,6 @@ impl<'a> Chain<'a> {
             .map(|set| set.description().backup_size_bytes);
         sizes.fold(0, u64::saturating_add)
     }
-}
-
-/// Verifies every set of a chain: the one that was asked for, and those that it builds on, the full one first. `progress` gets the bytes
-/// of files so far, of all of them.
-///
-/// # Errors
-/// As [`verify`]: the first thing that is wrong.
-pub fn verify_chain(
-    chain: &Chain<'_>,
-    threads: usize,
-    progress: &mut dyn FnMut(u64),
-) -> Result<(Verified, Vec<Verified>)> {
-    let mut all = Vec::new();
-    let mut before = 0_u64;
-    for set in chain.sets() {
-        let verified = verify(set, threads, &mut |bytes| {
-            progress(before.saturating_add(bytes));
-        });
-        all.push(verified.map_err(|error| {
-            if !chain.is_incremental() {
-                return error;
-            }
-            let detail = format!("set {}: {}", set.position(), error.detail());
-            Error::new(error.code(), detail)
-        })?);
-        before = before.saturating_add(set.description().backup_size_bytes);
-    }
-    let newest = all.pop();
-    let newest = newest.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))?;
-    Ok((newest, all))
-}
-
-/// As [`verify_chain`], of a chain that was restored just now: that has read every set to its end,
-/// with the digest of every file, so none of it is read again but the manifests.
-///
-/// # Errors
-/// SR-7108 to SR-7110 when a manifest is damaged.
-pub fn verified_by_restore(chain: &Chain<'_>) -> Result<(Verified, Vec<Verified>)> {
-    let all: Result<Vec<Verified>> = chain.sets().iter().map(found_good).collect();
-    let mut all = all?;
-    let newest = all.pop();
-    let newest = newest.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))?;
-    Ok((newest, all))
 }
 
 /// Restores a chain as a sealed instance: each set is written over the one before, sealed, so nothing of any of them is in clear, and no

@@ -37,13 +37,11 @@ mod signature;
 mod source;
 mod store;
 mod stream;
+mod verify;
 mod wal;
 mod writeback;
 
-pub use chain::{
-    Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed, verified_by_restore,
-    verify_chain,
-};
+pub use chain::{Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed};
 pub use continuity::{LogCheck, check_log};
 pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
 pub use delta::Delta;
@@ -66,6 +64,7 @@ pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};
 pub use store::{LocalStore, Store, Upload, Version};
 pub use stream::writer::StreamWriter;
 pub use strongroom_keyring::Error;
+pub use verify::{verified_by_restore, verify_chain};
 pub use wal::{begins_segment, wal_fetch, wal_push};
 
 /// Everything here fails with a stable code.

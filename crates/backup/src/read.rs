@@ -248,7 +248,11 @@ impl SetReader<'_> {
         Ok(end)
     }
 
-    fn open_family(&self, family: u16) -> Result<(Box<dyn std::io::Read + Send>, u64)> {
+    /// The bytes of a family from its start, and how many there are.
+    ///
+    /// # Errors
+    /// SR-7108, SR-5001.
+    pub(crate) fn open_family(&self, family: u16) -> Result<(Box<dyn std::io::Read + Send>, u64)> {
         let name = family_name(&self.head.description.set_id, family);
         let shown = format!("{}/{name}", self.store.shown());
         self.store.open(&name).map_err(|error| {

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use common::{Place, key, made, noise, options, picture, put, restored, verified};
-use strongroom_backup::{Cipher, Compression, CreateOptions, Mode, list};
+use strongroom_backup::{Cipher, Compression, CreateOptions, Mode, list, open_chain, verify_chain};
 use strongroom_format::code;
 
 #[test]
@@ -402,6 +402,48 @@ fn what_is_no_file_is_no_object() {
         put_other(&head);
         let refused = made(&place.medium(), &tree, &options(None)).unwrap_err();
         assert_eq!(refused.code(), &code::MEDIUM_DAMAGED, "{refused}");
+    }
+}
+
+/// Damage in three places is told in one run of `verify`, not place by place in three.
+#[test]
+fn every_damaged_segment_of_a_set_is_named() {
+    for opener in [Some(key()), None] {
+        let place = Place::new();
+        let tree = place.tree(10 << 20);
+        let wanted = CreateOptions {
+            stripes: Some(3),
+            ..options(opener.as_ref())
+        };
+        let description = made(&place.medium(), &tree, &wanted).unwrap().description;
+        let of_family = |family: u16| {
+            let name = format!("medium/data/{}.{family}", description.set_id);
+            place.at(&name)
+        };
+        let mut bytes = fs::read(of_family(0)).unwrap();
+        for number in [1, 3] {
+            bytes[(number << 20) + 1000] ^= 1;
+        }
+        put(&of_family(0), &bytes);
+        let bytes = fs::read(of_family(1)).unwrap();
+        // In the second segment: what follows its head and data is gone.
+        put(&of_family(1), &bytes[..(1 << 20) + 5000]);
+        let medium = place.medium();
+        let chain = open_chain(&medium, None, opener.as_ref()).unwrap();
+        let error = verify_chain(&chain, 2, &mut |_| {}).unwrap_err();
+        let segments = |family: usize| description.families[family].segments;
+        let all: u32 = (0..3).map(segments).sum();
+        let lost = segments(1) - 1;
+        let last = segments(1) - 1;
+        let told = format!(
+            "{} of {all} segments are damaged; family 0: 1 3; family 1: 1 to {last} (family 1 ends too early)",
+            lost + 2
+        );
+        assert!(error.detail().ends_with(&told), "{error}\n{told}");
+        fs::remove_file(of_family(2)).unwrap();
+        let error = verify_chain(&chain, 2, &mut |_| {}).unwrap_err();
+        let told = format!("; family 2: 0 to {} (", segments(2) - 1);
+        assert!(error.detail().contains(&told), "{error}");
     }
 }
 

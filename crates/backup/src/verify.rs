@@ -1,0 +1,166 @@
+//! Verifies a set and those that it builds on, and says what of a damaged one is damaged.
+//!
+//! A set with one damaged segment cannot be restored. Which segments are damaged tells whether a
+//! second copy of the medium could fill in, and whether a disk has one bad place or is failing, so
+//! every segment is looked at, whatever is wrong with others.
+//!
+//! Must not: write anything.
+
+use std::fmt::Write as _;
+
+use strongroom_format::code::{self, Class};
+
+use crate::chain::Chain;
+use crate::family::Unkeyed;
+use crate::read::{SetReader, Verified, found_good, verify};
+use crate::{Error, Result};
+
+/// Most damaged segments of a family that are named one by one.
+const NAMED_MAX: usize = 20;
+
+/// Verifies every set of a chain: the one that was asked for, and those that it builds on, the full one first. `progress` gets the bytes
+/// of files so far, of all of them.
+///
+/// # Errors
+/// As [`verify`]. Every set is read, and of a damaged one every segment: the code is that of the
+/// first thing that is wrong, the detail names all damaged segments.
+pub fn verify_chain(
+    chain: &Chain<'_>,
+    threads: usize,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(Verified, Vec<Verified>)> {
+    let mut all = Vec::new();
+    let mut wrong: Option<Error> = None;
+    let mut before = 0_u64;
+    for set in chain.sets() {
+        let verified = verify(set, threads, &mut |bytes| {
+            progress(before.saturating_add(bytes));
+        });
+        match verified {
+            Ok(verified) => all.push(verified),
+            Err(error) if error.code().class == Class::Io => return Err(error),
+            Err(error) => {
+                let mut detail = error.detail().to_owned();
+                if chain.is_incremental() {
+                    detail = format!("set {}: {detail}", set.position());
+                }
+                if let Some(damage) = damage_of(set) {
+                    detail = format!("{detail}; {damage}");
+                }
+                wrong = Some(match wrong {
+                    Some(first) => {
+                        Error::new(first.code(), format!("{}; {detail}", first.detail()))
+                    }
+                    None => Error::new(error.code(), detail),
+                });
+            }
+        }
+        before = before.saturating_add(set.description().backup_size_bytes);
+    }
+    if let Some(wrong) = wrong {
+        return Err(wrong);
+    }
+    let newest = all.pop();
+    let newest = newest.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))?;
+    Ok((newest, all))
+}
+
+/// As [`verify_chain`], of a chain that was restored just now: that has read every set to its end,
+/// with the digest of every file, so none of it is read again but the manifests.
+///
+/// # Errors
+/// SR-7108 to SR-7110 when a manifest is damaged.
+pub fn verified_by_restore(chain: &Chain<'_>) -> Result<(Verified, Vec<Verified>)> {
+    let all: Result<Vec<Verified>> = chain.sets().iter().map(found_good).collect();
+    let mut all = all?;
+    let newest = all.pop();
+    let newest = newest.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))?;
+    Ok((newest, all))
+}
+
+/// What is damaged of one family.
+struct FamilyDamage {
+    /// Numbers of the segments that do not open.
+    segments: Vec<u32>,
+    /// The first segment of those that cannot be found because what stands before them is cut off or
+    /// has no structure, and why.
+    lost_from: Option<(u32, String)>,
+}
+
+/// Reads every segment of the set and says which are damaged, in one line of text. `None` when all
+/// of them open.
+fn damage_of(set: &SetReader<'_>) -> Option<String> {
+    let families = &set.description().families;
+    let count = u16::try_from(families.len()).ok()?;
+    let mut text = String::new();
+    let (mut damaged, mut all) = (0_u64, 0_u64);
+    for (family, end) in (0..count).zip(families) {
+        all = all.saturating_add(u64::from(end.segments));
+        let found = match of_family(set, family, count, end.segments) {
+            Ok(found) => found,
+            Err(error) => FamilyDamage {
+                segments: Vec::new(),
+                lost_from: Some((0, error.detail().to_owned())),
+            },
+        };
+        damaged = damaged.saturating_add(found.count(end.segments));
+        found.describe(family, end.segments, &mut text);
+    }
+    (damaged > 0).then(|| format!("{damaged} of {all} segments are damaged{text}"))
+}
+
+impl FamilyDamage {
+    /// Segments that are damaged or lost, of `all`.
+    fn count(&self, all: u32) -> u64 {
+        let lost = self.lost_from.as_ref();
+        let lost = lost.map_or(0, |(from, _)| all.saturating_sub(*from));
+        (self.segments.len() as u64).saturating_add(u64::from(lost))
+    }
+
+    fn describe(&self, family: u16, all: u32, text: &mut String) {
+        if self.segments.is_empty() && self.lost_from.is_none() {
+            return;
+        }
+        // Writing to a string cannot fail.
+        let _ = write!(text, "; family {family}:");
+        for number in self.segments.iter().take(NAMED_MAX) {
+            let _ = write!(text, " {number}");
+        }
+        let more = self.segments.len().saturating_sub(NAMED_MAX);
+        if more > 0 {
+            let _ = write!(text, " and {more} more");
+        }
+        if let Some((from, why)) = &self.lost_from {
+            let last = all.saturating_sub(1);
+            let _ = write!(text, " {from} to {last} ({why})");
+        }
+    }
+}
+
+/// # Errors
+/// When the family cannot be read at all.
+fn of_family(set: &SetReader<'_>, family: u16, count: u16, segments: u32) -> Result<FamilyDamage> {
+    let (input, _) = set.open_family(family)?;
+    let unkeyed = Unkeyed::read(input, family)?;
+    let key = set.guard().family(&unkeyed.header, family, count)?;
+    let mut reader = unkeyed.keyed(&key, false);
+    let mut found = FamilyDamage {
+        segments: Vec::new(),
+        lost_from: None,
+    };
+    let mut data = Vec::new();
+    for number in 0..segments {
+        match reader.segment(&mut data) {
+            Ok((_, head, trailer)) => {
+                if !key.open(number, head, &mut data, &trailer)? {
+                    found.segments.push(number);
+                }
+            }
+            Err(error) => {
+                found.lost_from = Some((number, error.detail().to_owned()));
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
