@@ -513,7 +513,8 @@ fn a_silent_server_is_given_up_where_that_was_asked_for() {
     let begun = Instant::now();
     let result = Connection::on_socket(client, &config);
     assert!(matches!(result, Err(Error::TimedOut(_))), "{result:?}");
-    assert!(begun.elapsed() < Duration::from_secs(3));
+    // All of them would take 20 seconds.
+    assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
 #[test]

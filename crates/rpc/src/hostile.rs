@@ -266,7 +266,8 @@ fn stopping_ends_every_wait() {
         let start = Instant::now();
         let sync = host.call(Descriptor::of(Op::Sync), go_on);
         assert_eq!(sync, Err(crate::Broken::Lost));
-        assert!(start.elapsed() < Duration::from_secs(1));
+        // Far below the patience of the connection.
+        assert!(start.elapsed() < Duration::from_secs(4));
     });
     std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
-use strongroom_keyring::{Error, durable};
+use strongroom_keyring::{Error, Locked, durable};
 
 /// The object header.
 pub const HEADER_NAME: &str = "strongroom.header";
@@ -60,7 +60,8 @@ pub struct Directory {
     blocks: File,
     manifest: PathBuf,
     /// Held until the store is closed.
-    lock: File,
+    #[expect(dead_code, reason = "held for the lock that it is")]
+    lock: Locked,
 }
 
 impl Directory {
@@ -94,15 +95,8 @@ impl Directory {
         Ok(Self {
             blocks: file,
             manifest: path.join(MANIFEST_NAME),
-            lock,
+            lock: Locked::from(lock),
         })
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // Closing it would leave the lock held while a child that another thread has forked has not yet become its program.
-        drop(self.lock.unlock());
     }
 }
 
