@@ -15,7 +15,7 @@ use strongroom_sqlite::{Cipher, OpenOptions};
 use crate::Context;
 use crate::failure::{Failure, code_text};
 use crate::progress::Progress;
-use crate::verify::{BadUnit, Checked, Seals, Verified};
+use crate::verify::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
 
 /// URI parameters that name a key.
 const KEY_PARAMETERS: [&str; 4] = ["key_id=", "key_env=", "key_file=", "key_command="];
@@ -173,11 +173,13 @@ fn verified(path: &Path, report: VerifyReport) -> Verified {
         kind: kind.name(),
         count: good + bad_of(kind),
         good,
+        claim: AUTHENTIC,
     };
     let page = Checked {
         kind: UnitKind::Page.name(),
         count: report.pages,
         good: report.pages_ok,
+        claim: AUTHENTIC,
     };
     let checked = vec![
         page,

@@ -82,7 +82,13 @@ pub(crate) struct Checked {
     pub(crate) kind: &'static str,
     pub(crate) count: u64,
     pub(crate) good: u64,
+    /// What is known of a good one, for people.
+    #[serde(skip)]
+    pub(crate) claim: &'static str,
 }
+
+/// What is known of a unit whose tag was checked.
+pub(crate) const AUTHENTIC: &str = "authentic";
 
 /// One unit that failed.
 #[derive(Serialize)]
@@ -175,6 +181,7 @@ fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
         kind: "key",
         count,
         good: count,
+        claim: AUTHENTIC,
     }];
     // The private keys open one by one; the first that does not is an error.
     drop(keyring.private_keys()?);
@@ -184,6 +191,7 @@ fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
             kind: "certificate",
             count,
             good: count,
+            claim: AUTHENTIC,
         }),
     }
     Ok(Verified {
@@ -205,8 +213,14 @@ fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
 
 fn text(report: &Verified) -> String {
     let mut out = format!("{}: {}\n", printable(&report.path), report.kind);
-    for Checked { kind, count, good } in &report.checked {
-        out.push_str(&format!("  {kind}: {good} of {count} authentic\n"));
+    for Checked {
+        kind,
+        count,
+        good,
+        claim,
+    } in &report.checked
+    {
+        out.push_str(&format!("  {kind}: {good} of {count} {claim}\n"));
     }
     if report.rekey_under_way {
         out.push_str("  a rekey was begun and not finished\n");

@@ -4,7 +4,10 @@
 mod instance;
 
 use std::fs;
-use std::process::Command;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use instance::{KEY, OTHER, Place, is_root, run};
 
@@ -532,6 +535,10 @@ fn verify_finds_what_is_authenticated_and_says_what_is_not() {
     place.stop();
     let text = place.strongroom(&["verify", "data"]).succeeded();
     assert!(text.contains("not checked: relations"), "{text}");
+    let of_status = text.lines().find(|line| line.contains("status file"));
+    let of_status = of_status.unwrap();
+    // Their blocks have no tags.
+    assert!(!of_status.contains("authentic"), "{of_status}");
     place
         .strongroom(&["verify", "data", "--key-file", "other"])
         .failed(3, "SR-2002");
@@ -548,4 +555,44 @@ fn verify_finds_what_is_authenticated_and_says_what_is_not() {
     assert_eq!(result["bad"][0]["file"], "pg_replslot/s/state");
     assert_eq!(result["checked"][0]["kind"], "container");
     run.failed(4, "SR-7001");
+}
+
+/// The instance's owner could make a command of root's wait for ever.
+#[test]
+fn a_named_pipe_in_the_place_of_a_file_is_not_waited_for() {
+    let place = Place::with_instance();
+    let control = place.path("data/global/pg_control");
+    fs::remove_file(&control).unwrap();
+    let made = Command::new("mkfifo").arg(&control).status();
+    assert!(made.unwrap().success());
+    for arguments in [
+        &["verify", "data"][..],
+        &["pg", "status", "-D", "data"],
+        &["pg", "controldata", "-D", "data"],
+        &["pg", "start", "-D", "data", "-l", "log"],
+        &["pg", "decrypt", "-D", "data"],
+        &["pg", "rotate", "-D", "data"],
+        &["inspect", "data"],
+    ] {
+        let mut command = place.command(arguments);
+        // A group of its own: as root, the command is started through another program.
+        command.stdin(Stdio::null()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if begun.elapsed() > Duration::from_secs(60) {
+                let group = format!("-{}", child.id());
+                run(Command::new("kill").args(["-KILL", "--", &group]));
+                panic!("{arguments:?} waits");
+            }
+            sleep(Duration::from_millis(20));
+        };
+        // What tells of the header alone has not needed the file.
+        let tells = [&["pg", "status"][..], &["inspect"]];
+        let tells = tells.iter().any(|command| arguments.starts_with(command));
+        assert_eq!(status.success(), tells, "{arguments:?}");
+    }
 }

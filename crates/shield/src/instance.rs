@@ -11,7 +11,6 @@
 )]
 
 use std::ffi::{CString, OsStr};
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use std::path::{Path, PathBuf};
 use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, ObjectKind};
 use strongroom_format::postgres::{CONVERT_FILE, HEADER_FILE, MAJORS};
-use strongroom_keyring::{Error, Object, Opener};
+use strongroom_keyring::{Error, Link, Object, Opener, open_regular};
 
 use crate::keys::Keys;
 use crate::real::{Errno, Real};
@@ -115,7 +114,7 @@ pub fn header(directory: &Path) -> Result<Vec<u8>, Error> {
     let io = |error| Error::io(path.display().to_string(), error);
     let limit = u64::try_from(HEADER_LEN).unwrap_or(u64::MAX);
     let mut bytes = Vec::with_capacity(HEADER_LEN);
-    let file = File::open(&path).map_err(io)?;
+    let (file, _) = open_regular(&path, Link::Followed).map_err(io)?;
     file.take(limit).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() < HEADER_LEN {
         let detail = format!("{} of {HEADER_LEN} bytes", bytes.len());

@@ -12,7 +12,7 @@ use crate::Context;
 use crate::args::KeyOptions;
 use crate::failure::{Failure, code_text};
 use crate::progress::Progress;
-use crate::verify::{BadUnit, Checked, Verified};
+use crate::verify::{AUTHENTIC, BadUnit, Checked, Verified};
 
 /// Whether a file is a DuckDB database, by its first bytes.
 pub(crate) fn is_duckdb(path: &Path) -> Result<bool, Failure> {
@@ -51,7 +51,12 @@ fn verified(path: &Path, report: &VerifyReport) -> Verified {
         code: code::by_number(bad.number).map_or_else(String::new, code_text),
         file: None,
     });
-    let one = |kind, count, good| Checked { kind, count, good };
+    let one = |kind, count, good| Checked {
+        kind,
+        count,
+        good,
+        claim: AUTHENTIC,
+    };
     Verified {
         path: path.display().to_string(),
         kind: "duckdb",

@@ -20,6 +20,7 @@ use strongroom_shield::table::treatment;
 
 use super::directory::Directory;
 use crate::failure::{Failure, warn};
+use crate::paths::open_to_read;
 
 /// Where the control file says its version (`ControlFileData`, `pg_control.h`).
 const CONTROL_VERSION: std::ops::Range<usize> = 8..12;
@@ -73,7 +74,7 @@ impl<'a> Contents<'a> {
 pub(super) fn check_control(directory: &Directory, instance: &Instance) -> Result<(), Failure> {
     let relative = Path::new("global/pg_control");
     let path = directory.path.join(relative);
-    let file = File::open(&path).map_err(|e| Failure::open(&path, &e))?;
+    let (file, _) = open_to_read(&path)?;
     let wrong = || {
         let detail = "global/pg_control: damaged, or strongroom.header is of another instance";
         directory.failure(&code::PG_FILE, detail)
@@ -96,7 +97,7 @@ pub(super) fn has_data_checksums(
 ) -> Result<bool, Failure> {
     let relative = Path::new("global/pg_control");
     let path = directory.path.join(relative);
-    let file = File::open(&path).map_err(|e| Failure::open(&path, &e))?;
+    let (file, _) = open_to_read(&path)?;
     let mut content = vec![0; CONTROL_LENGTH];
     match (instance, seal_of(relative)) {
         (Some(instance), Some(seal)) => Contents::new(&file, instance, seal)

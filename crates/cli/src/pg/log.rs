@@ -26,6 +26,7 @@ use super::directory::Directory;
 use crate::Context;
 use crate::args::KeyOptions;
 use crate::failure::Failure;
+use crate::paths::open_to_read;
 
 /// The instance that a file of the log belongs to, when it is sealed.
 pub(crate) struct SealedLog {
@@ -78,7 +79,7 @@ impl SealedLog {
     /// A file of the log as the server knows it: at most `most` bytes of what `path`, which the
     /// server calls `name`, holds.
     pub(crate) fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>, Failure> {
-        let file = File::open(path).map_err(|error| Failure::open(path, &error))?;
+        let (file, _) = open_to_read(path)?;
         let failed = |error: std::io::Error| Failure::io(path, &error);
         let mut content = Vec::new();
         let Some(seal) = seal_of(&Path::new("pg_wal").join(name)) else {
@@ -145,7 +146,7 @@ impl SealedLog {
     pub(crate) fn check_system(&self, name: &str, system: u64) -> Result<(), Failure> {
         let relative = Path::new("global/pg_control");
         let path = self.directory.path.join(relative);
-        let file = File::open(&path).map_err(|error| Failure::open(&path, &error))?;
+        let (file, _) = open_to_read(&path)?;
         let seal = seal_of(relative).ok_or_else(|| Failure::new(&code::BUG, "the control file"))?;
         let mut number = [0; 8];
         let read = Contents::new(&file, &self.instance, seal).read(&mut number, 0);

@@ -6,7 +6,7 @@
 //! Must not: be removed before everything else is durable.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use strongroom_format::code;
 use strongroom_format::postgres::CONVERT_FILE;
 use strongroom_format::postgres::convert::{Action, Done, State, done_line, title_line};
-use strongroom_keyring::{Error, durable};
+use strongroom_keyring::{Error, Link, durable, open_regular};
 
 use super::checks::no_server;
 use super::hold::{Hold, remove};
@@ -27,6 +27,14 @@ pub(super) struct Log<'a> {
     file: Mutex<File>,
 }
 
+/// The bytes of a regular file; nothing else is waited for.
+fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let (mut file, _) = open_regular(path, Link::Refused)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 impl<'a> Log<'a> {
     /// What the state says, if there is one.
     ///
@@ -34,7 +42,7 @@ impl<'a> Log<'a> {
     /// SR-7013, SR-5001.
     pub(super) fn read(directory: &Path) -> Result<Option<State>, Error> {
         let path = directory.join(CONVERT_FILE);
-        let bytes = match fs::read(&path) {
+        let bytes = match read_whole(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io(path.display().to_string(), error)),
@@ -89,8 +97,8 @@ impl<'a> Log<'a> {
     pub(super) fn reopen(hold: &'a Hold) -> Result<Self, Error> {
         let path = hold.directory().join(CONVERT_FILE);
         let opened = || {
+            let bytes = read_whole(&path)?;
             let file = OpenOptions::new().append(true).read(true).open(&path)?;
-            let bytes = fs::read(&path)?;
             let whole = bytes
                 .iter()
                 .rposition(|&byte| byte == b'\n')

@@ -19,7 +19,7 @@ use rustix::fs::{Advice, fadvise};
 use strongroom_crypto::sha256;
 use strongroom_format::code;
 use strongroom_format::postgres::convert::Done;
-use strongroom_keyring::Error;
+use strongroom_keyring::{Error, Link, open_regular};
 
 use super::codec::{Open, Side};
 use super::hold::remove;
@@ -222,12 +222,9 @@ pub(super) fn told(item: &Item, error: io::Error) -> Error {
     }
 }
 
-/// Opens a file that is to be read; never through a link.
+/// Opens a regular file that is to be read; never through a link.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)?;
+    let (file, _) = open_regular(path, Link::Refused)?;
     let _refused = fadvise(&file, 0, None, Advice::Sequential);
     Ok(file)
 }
