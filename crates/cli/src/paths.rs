@@ -49,12 +49,19 @@ pub(crate) fn check_copy(input: &Path, output: &Path) -> Result<(), Failure> {
     Err(Failure::new(&code::EXISTS, output.display().to_string()))
 }
 
-/// Refuses an output that exists.
+/// Refuses an output that exists (SR-1002), or whose directory does not (SR-1006).
 pub(crate) fn check_new(output: &Path) -> Result<(), Failure> {
     if std::fs::symlink_metadata(output).is_ok() {
         return Err(Failure::new(&code::EXISTS, output.display().to_string()));
     }
-    Ok(())
+    let directory = output.parent().filter(|path| !path.as_os_str().is_empty());
+    match directory {
+        Some(directory) if !directory.exists() => {
+            let detail = format!("the directory {}", directory.display());
+            Err(Failure::new(&code::NOT_FOUND, detail))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Looks at the first bytes of a regular file.
@@ -107,7 +114,17 @@ pub(crate) fn open_any_to_read(path: &Path) -> Result<(File, u64), Failure> {
 
 /// Writes a new file readable by all; never overwrites.
 pub(crate) fn create_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    strongroom_keyring::durable::create_new(path, bytes, 0o644).map_err(|e| {
+    create_with(path, bytes, 0o644)
+}
+
+/// Writes a new file that only this user may read; never overwrites.
+pub(crate) fn create_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    create_with(path, bytes, 0o600)
+}
+
+/// SR-1002 for a file that is there; SR-5001. `mode`: the permissions of the new file.
+pub(crate) fn create_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+    strongroom_keyring::durable::create_new(path, bytes, mode).map_err(|e| {
         if e.kind() == std::io::ErrorKind::AlreadyExists {
             Failure::new(&code::EXISTS, path.display().to_string())
         } else {

@@ -161,10 +161,8 @@ impl RestoreArgs {
         // Not by libcryptsetup, which would write to a header with one damaged copy.
         let found = strongroom_luks::read(&file).ok();
         let token = found.and_then(|found| token_of(&found.header.metadata).cloned());
-        let token = token.ok_or_else(|| {
-            let detail = "the device does not say which volume it was: give --object-id and --key-id, which the fleet page shows";
-            Failure::new(&code::KEY_OPTION, detail)
-        })?;
+        let token = token
+            .ok_or_else(|| Failure::new(&code::VOLUME_WHICH, self.path.display().to_string()))?;
         Ok((token.object_id, token.key_id))
     }
 }

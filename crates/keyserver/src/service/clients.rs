@@ -242,13 +242,13 @@ impl Service {
     /// Takes a token back that was not used.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8423; SR-8429.
+    /// SR-8422 unless administrator; SR-8459; SR-8429.
     pub fn withdraw_token(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_name(id)?;
         self.run(peer, "withdraw", id, |client| {
             client.must_be(&[Role::Admin])?;
             let path = format!("{TOKENS}{id}");
-            let (token, guard) = self.read::<Token>(&path)?.there(id)?;
+            let (token, guard) = self.read::<Token>(&path)?.or(&code::SERVER_NO_TOKEN, id)?;
             let mut event = client.event("withdraw", &token.node);
             event.detail = token.role.name().to_owned();
             Ok(Plan {
