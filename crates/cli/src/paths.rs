@@ -35,12 +35,12 @@ pub(crate) enum Sort {
     Other,
 }
 
-/// Input is there; output is not, and is not the input.
+/// Input is there; output is not, and is not the input; the output's directory is there.
 pub(crate) fn check_copy(input: &Path, output: &Path) -> Result<(), Failure> {
     let source = std::fs::metadata(input).map_err(|e| Failure::open(input, &e))?;
     // symlink_metadata: a dangling link in the way is in the way too.
     let Ok(target) = std::fs::symlink_metadata(output) else {
-        return Ok(());
+        return check_directory_of(output);
     };
     let resolved = std::fs::metadata(output).unwrap_or(target);
     if (source.dev(), source.ino()) == (resolved.dev(), resolved.ino()) {
@@ -54,6 +54,11 @@ pub(crate) fn check_new(output: &Path) -> Result<(), Failure> {
     if std::fs::symlink_metadata(output).is_ok() {
         return Err(Failure::new(&code::EXISTS, output.display().to_string()));
     }
+    check_directory_of(output)
+}
+
+/// SR-1006 where the directory is missing that the output goes into.
+fn check_directory_of(output: &Path) -> Result<(), Failure> {
     let directory = output.parent().filter(|path| !path.as_os_str().is_empty());
     match directory {
         Some(directory) if !directory.exists() => {

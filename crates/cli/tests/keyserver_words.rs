@@ -83,6 +83,17 @@ fn a_server_gets_names_only_that_its_clients_can_use() {
     assert!(config == place.read("s/server.toml"));
     assert!(certificate == place.read("s/server.pem"));
     more("keys-b").succeeded();
+
+    // A further server, whose configuration somebody has written.
+    let text = String::from_utf8(config).unwrap();
+    let text = text.replace("names = [\"keys\"]", "names = [\"https://keys-c\"]");
+    let text = text.replace("\"server.", "\"server-c.");
+    assert!(text.contains("https://keys-c") && text.contains("server-c.key"));
+    place.write("s/server-c.toml", text);
+    let issue = ["keyserver", "server-cert", "issue", "--config"];
+    let issue = [&issue[..], &["s/server-c.toml"]].concat();
+    place.run(&issue).failed(2, "SR-8412");
+    assert!(!place.path("s/server-c.key").exists());
 }
 
 #[test]
@@ -108,15 +119,10 @@ fn a_share_that_could_not_be_kept_is_not_made() {
 fn nobody_waits_in_silence_for_a_server_that_does_not_run() {
     let place = Place::new();
     let mut server = Server::start(&place, "a");
+    let url = server.url.clone();
     let token = ["token", "db-7", "--out", "token"];
     admin(&place, &token).succeeded();
-    let join = [
-        "keyserver",
-        "join",
-        &server.url,
-        "--authority",
-        "a/authority.pem",
-    ];
+    let join = ["keyserver", "join", &url, "--authority", "a/authority.pem"];
     let about = [
         "--node",
         "db-7",
@@ -141,7 +147,7 @@ fn nobody_waits_in_silence_for_a_server_that_does_not_run() {
     server.stop();
     // By whoever sits in front of it, at once; by default a call has 60 seconds.
     let began = Instant::now();
-    let anybody = ["--server", &server.url, "--authority", "a/authority.pem"];
+    let anybody = ["--server", &url, "--authority", "a/authority.pem"];
     let anybody = [&["keyserver", "status"][..], &anybody].concat();
     for told in [
         admin(&place, &["keys"]),
@@ -242,6 +248,13 @@ fn what_is_not_there_or_not_an_address_is_told_as_that() {
         .run(&[&verify[..], &["archive/none.jsonl"]].concat())
         .failed(2, "SR-1006");
     assert!(told.contains("none.jsonl"), "{told}");
+    place.write("archive/audit-1.jsonl", "{}\n");
+    let mut without = place.command();
+    without.env("STRONGROOM_NODE", "none.toml");
+    without.args(verify).arg("archive/audit-1.jsonl");
+    let told = String::from_utf8(without.output().unwrap().stderr).unwrap();
+    assert!(told.contains("error[SR-8400]"), "{told}");
+    assert!(told.contains("give --authority FILE"), "{told}");
 }
 
 #[test]

@@ -511,6 +511,23 @@ fn what_create_lacks_is_named_by_its_own_options() {
 }
 
 #[test]
+fn what_is_no_volume_is_told_as_that() {
+    let place = Place::new();
+    place.write("short", "no volume");
+    place.write("zeros", vec![0; 24 << 20]);
+    fs::create_dir(place.path("directory")).unwrap();
+    for path in ["short", "zeros", "directory"] {
+        for verb in ["status", "repair"] {
+            let told = place.run(&["volume", verb, path]).failed(4, "SR-8322");
+            assert!(!told.contains("os error"), "{verb} {path}: {told}");
+        }
+    }
+    place
+        .run(&["volume", "status", "none"])
+        .failed(2, "SR-1006");
+}
+
+#[test]
 fn shredded_is_noise() {
     let place = made();
     let uuid = place.run(&["volume", "status", "v", "--json"]).json()["uuid"]

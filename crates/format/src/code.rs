@@ -404,7 +404,7 @@ codes! {
     NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "see docs/guides/nodes.md; `strongroom keyserver join` writes it";
     NODE_FILE = 8401, Key, "a file that the node's configuration names cannot be used", "see the message; the private key must be this user's alone (mode 0600)";
     KEYSERVER_UNREACHABLE = 8402, Key, "no key server gave an answer in the time that was configured", "see what each server came to; another opener of the object still opens it";
-    KEYSERVER_NOT_TRUSTED = 8403, Key, "who answered is not a key server that the configured authority vouches for", "check this host's clock, the server's certificate, and that `authority` is the file the key server gave; someone may be in between";
+    KEYSERVER_NOT_TRUSTED = 8403, Key, "who answered is not a key server that the configured authority vouches for", "see the message: the address must have a name that the server's certificate has; else check this host's clock, and that `authority` is the file the key server gave; someone may be in between";
     KEYSERVER_ANSWER = 8404, Data, "the answer is not that of a key server, or not to what was asked", "check the address of the server, and its version";
     KEYSERVER_UNCERTAIN = 8405, Io, "the connection broke after a change was sent: whether it was made is not known", "look at the key server before you ask for it again";
     KEYSERVER_REFUSED = 8406, Key, "the key server refused", "see what it says; its codes are those of this table";

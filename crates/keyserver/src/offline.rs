@@ -60,8 +60,10 @@ impl Offline {
     /// store. Its files, and when it ends.
     ///
     /// # Errors
-    /// SR-1002 when it has one; what the store reports.
+    /// SR-1002 when it has one; SR-8412 for a name that clients could not use; what the store
+    /// reports.
     pub fn issue(&self) -> Result<(Vec<PathBuf>, u64), Error> {
+        crate::names::check(&self.config.names)?;
         let tls = &self.config.tls;
         let [certificate, key, authority] =
             [&tls.certificate, &tls.key, &tls.authority].map(|path| self.config.path(path));

@@ -19,7 +19,7 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::error::{errno, failed, told};
-use crate::ffi::prepare;
+use crate::ffi::{prepare, take_said};
 use crate::header::Metadata;
 use crate::held::{Purpose, check_not_held};
 use crate::token::Token;
@@ -121,7 +121,15 @@ impl Volume {
             .context_handle()
             .load::<()>(Some(EncryptionFormat::Luks2), None);
         loaded.map_err(|error| match errno(&error) {
-            Some(Errno::INVAL | Errno::NOENT) => told(&code::VOLUME_NOT_LUKS, what(), &error),
+            // The number says only that the header is none.
+            Some(Errno::INVAL | Errno::NOENT) => {
+                let said = take_said();
+                let detail = match said.as_str() {
+                    "" => what(),
+                    said => format!("{}: {said}", what()),
+                };
+                Error::new(&code::VOLUME_NOT_LUKS, detail)
+            }
             _ => failed(what(), &error),
         })?;
         Ok(Self {

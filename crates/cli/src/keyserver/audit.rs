@@ -242,7 +242,13 @@ impl VerifyArgs {
         let node = Node::path(self.server.node.as_deref());
         let authority = match &self.authority {
             Some(path) => path.clone(),
-            None => Files::load(&node)?.authority,
+            None => {
+                let files = Files::load(&node).map_err(|error| {
+                    let instead = "give --authority FILE, or --node FILE: ";
+                    Failure::from(error).within(instead)
+                })?;
+                files.authority
+            }
         };
         let authority =
             std::fs::read(&authority).map_err(|error| Failure::open(&authority, &error))?;
