@@ -97,8 +97,7 @@ pub(crate) fn open_to_read(path: &Path) -> Result<(File, u64), Failure> {
     let file = file.map_err(|e| Failure::open(path, &e))?;
     let about = file.metadata().map_err(|e| Failure::open(path, &e))?;
     if !about.is_file() {
-        let detail = format!("{}: not a regular file", path.display());
-        return Err(Failure::new(&code::IO, detail));
+        return Err(Failure::new(&code::NOT_A_FILE, path.display().to_string()));
     }
     Ok((file, about.len()))
 }

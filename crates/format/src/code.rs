@@ -69,6 +69,7 @@ codes! {
     NO_TERMINAL = 1004, Usage, "a passphrase was to be asked for, but there is no terminal", "run it at a terminal, or give it in the way that the message names; where it names none, with --key-file, --key-env or --key-command, or from a keyring whose root key nobody has to type (`strongroom keyring rotate-root`)";
     SQL = 1005, Usage, "SQLite refused the statement", "correct the SQL; SQLite's own message is shown with this error";
     NOT_FOUND = 1006, Usage, "the file does not exist", "check the path";
+    NOT_A_FILE = 1007, Usage, "the path is not that of a regular file", "name the file itself; directories, pipes and devices do not serve here";
 
     NO_KEY = 2001, Key, "the object is sealed and no key was given", "give one of --key-id, --key-env, --key-file, --key-command or --ask (URI: key_id, key_env, key_file, key_command)";
     WRONG_KEY = 2002, Key, "no key slot opens with the key that was given", "give the key that the object was sealed with; `strongroom inspect` lists its slots";
@@ -401,7 +402,7 @@ codes! {
     VOLUME_CONFIRM = 8359, Refused, "the volume is not the one that --confirm names", "nothing was changed; if this is the volume that is to be destroyed, give the UUID that `strongroom volume status DEVICE` shows";
     VOLUME_WHICH = 8360, Usage, "the device does not say which volume it was", "give --object-id and --key-id: the fleet page of the key server shows them beside the name of the volume, and `strongroom volume create --json` printed them";
     VOLUME_RECOVERY_KEY = 8361, Key, "that is not a recovery key of a volume", "give all of its 64 letters, which are of cbdefghijklnrtuv, as they were shown or written to the file of --recovery-out; dashes and blanks do not count";
-    NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "see docs/guides/nodes.md; `strongroom keyserver join` writes it";
+    NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "name it with --node FILE or STRONGROOM_NODE, an administrator's admin.toml too; `strongroom keyserver join` writes it: docs/guides/nodes.md";
     NODE_FILE = 8401, Key, "a file that the node's configuration names cannot be used", "see the message; the private key must be this user's alone (mode 0600)";
     KEYSERVER_UNREACHABLE = 8402, Key, "no key server gave an answer in the time that was configured", "see what each server came to; another opener of the object still opens it";
     KEYSERVER_NOT_TRUSTED = 8403, Key, "who answered is not a key server that the configured authority vouches for", "see the message: the address must have a name that the server's certificate has; else check this host's clock, and that `authority` is the file the key server gave; someone may be in between";

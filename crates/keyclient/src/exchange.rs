@@ -152,11 +152,18 @@ pub(crate) fn exchange(
     read(answer, request).map_err(|(kind, detail)| fault(kind, detail, false))
 }
 
+/// How the standard library begins the text of an error of getaddrinfo(3). It has no kind of its
+/// own by which it could be known.
+const LOOKUP_FAILED: &str = "failed to lookup address information";
+
 /// Whether the error says that no program listens at the address, or that there is no such host.
 fn is_nobody(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::HostNotFound => true,
-        ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+        ureq::Error::Io(error) => {
+            error.kind() == std::io::ErrorKind::ConnectionRefused
+                || error.to_string().starts_with(LOOKUP_FAILED)
+        }
         _ => false,
     }
 }

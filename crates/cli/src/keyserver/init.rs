@@ -68,11 +68,6 @@ pub(super) struct InitArgs {
 impl InitArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         names::check(&self.names)?;
-        if self.address.port() == 0 {
-            let detail =
-                "--address: name a port; clients could not know one that the system chooses";
-            return Err(Failure::usage(detail));
-        }
         let (store, config) = self.places()?;
         let etcd = self.etcd()?;
         let root = match (self.root_provider, self.threshold, self.shares) {
@@ -117,6 +112,11 @@ impl InitArgs {
                     written.map_err(|e| Failure::output(&e))?;
                 }
             }
+        }
+        if new.address.port() == 0 {
+            note(
+                "the system chooses the port each time the server starts: write one into `address` of the configuration, and into `servers` of admin.toml",
+            );
         }
         if !made.shares.is_empty() {
             note("the shares are nowhere else: give each to its custodian, and keep none");
