@@ -135,7 +135,17 @@ pub fn shred(
         (Some(token), Some(keys)) => opens_it(&mut volume, token, &mut **keys),
         _ => Ok(()),
     };
-    if let (Some(token), Err(error)) = (&token, &proven) {
+    if let (Some(token), Err(error)) = (&token, &proven)
+        && error.code() == &code::SERVER_DESTROYED
+    {
+        // Whatever the header backup holds, no key of this name opens it any more.
+        record.tell(Fate::Destroyed);
+        let left = format!(
+            "the key {} was erased at the key server before; the header backup there was not touched",
+            token.key_id
+        );
+        record.remains.push(left);
+    } else if let (Some(token), Err(error)) = (&token, &proven) {
         let left = format!(
             "the key {}, which a token on the disk names, and its header backup were not touched: that key was not seen to open this volume ({error})",
             token.key_id
