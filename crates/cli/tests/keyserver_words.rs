@@ -206,6 +206,17 @@ fn what_is_not_there_or_not_an_address_is_told_as_that() {
     admin(&place, &["tokens", "--withdraw", id]).succeeded();
     admin(&place, &["tokens", "--withdraw", id]).failed(2, "SR-8459");
 
+    // Keys, and grants of them, to those who may know what there is.
+    for act in ["disable", "enable", "rotate", "restore"] {
+        let told = admin(&place, &[act, "nokey"]).failed(2, "SR-8454");
+        assert!(told.contains("keyserver create"), "{act}: {told}");
+    }
+    admin(&place, &["destroy", "nokey", "--confirm", "nokey"]).failed(2, "SR-8454");
+    let told = admin(&place, &["ungrant", "admin", "nokey"]).failed(2, "SR-8444");
+    assert!(told.contains("nokey to admin"), "{told}");
+    let told = admin(&place, &["token", "two words"]).failed(2, "SR-2013");
+    assert!(told.contains("two words"), "{told}");
+
     // Addresses.
     let bare = server.url.trim_start_matches("https://");
     let authority = ["--authority", "a/authority.pem"];

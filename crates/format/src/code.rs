@@ -83,7 +83,7 @@ codes! {
     KEY_COMMAND_TIMEOUT = 2010, Key, "the key command did not finish in time and was ended", "make it answer within 30 seconds, or set STRONGROOM_KEY_COMMAND_TIMEOUT (seconds)";
     KEY_MALFORMED = 2011, Key, "the key material is empty, too long, or not in a form that is known", "give 64 hexadecimal digits, `encryptionkey=` and 64 hexadecimal digits, 32 raw bytes, or a passphrase";
     KEY_RETIRED = 2012, Key, "the key is retired and may not seal anything new", "use an active key, or rotate this one: `strongroom key rotate NAME`";
-    KEY_NAME = 2013, Usage, "the key name is not valid", "use 1 to 128 characters of a-z, A-Z, 0-9, '.', '_', '-'";
+    KEY_NAME = 2013, Usage, "the name of a key or of a client is not valid", "use 1 to 128 characters of a-z, A-Z, 0-9, '.', '_', '-'";
     KEY_EXISTS = 2014, Refused, "a key of that name exists already", "choose another name, or `strongroom key rotate NAME` for a new version";
     KEYRING_EXISTS = 2015, Refused, "a keyring exists already at that path", "use it, or name another path; a keyring is never overwritten";
     KEYRING_BUSY = 2016, Io, "the keyring is being changed by another process", "try again when that process has finished";
@@ -439,6 +439,7 @@ codes! {
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
     SERVER_QUOTA = 8443, Refused, "that is more than one node may have at the key server", "see the detail; remove what is no longer needed, or have the limits raised: docs/guides/keyserver.md, \"Configuration\"";
+    SERVER_NO_GRANT = 8444, Usage, "the key server has no grant of that key to that client", "see what is granted: `strongroom keyserver grants NODE`";
     SERVER_FOREIGN = 8450, Refused, "a page in a browser sent this request; nothing is done here for a page, whatever certificate the browser shows", "use the command `strongroom keyserver`, or a program; the fleet page has an address of its own";
     SERVER_MEDIA_TYPE = 8451, Refused, "the request does not say that its body is what this address takes", "send `Content-Type: application/json` with every request that changes something, also without a body";
     SERVER_TOO_SOON = 8452, Refused, "the key server destroys no key as soon as that", "give a later time; the least is `destroy_least_days` of the server's configuration";

@@ -126,7 +126,10 @@ impl AnybodyOptions {
 pub(super) fn named(name: &str) -> Result<&str, Failure> {
     match strongroom_keyclient::key_name_is_valid(name) {
         true => Ok(name),
-        false => Err(Failure::new(&code::KEY_NAME, "")),
+        false => Err(Failure::new(
+            &code::KEY_NAME,
+            crate::failure::printable(name),
+        )),
     }
 }
 
