@@ -239,8 +239,8 @@ impl Service {
     /// One version of a key, or the newest.
     ///
     /// # Errors
-    /// SR-8423 without a grant, whoever asks (SR-8454 for who may know that there is no such key);
-    /// SR-8425, SR-8426 by the key's state.
+    /// SR-8423 without a grant, whoever asks, and whether there is such a key or not; SR-8425,
+    /// SR-8426 by the key's state.
     pub fn deliver(
         &self,
         peer: &Peer,
@@ -248,7 +248,12 @@ impl Service {
         version: Option<u32>,
     ) -> Result<Delivered, Error> {
         self.run(peer, "deliver", name, |client| {
-            let (key, guards, grant) = self.known(client, name)?;
+            let not_granted = |error: Error| match error.code() {
+                code if code == &code::SERVER_NO_KEY => Error::new(&code::SERVER_NO_SUCH, name),
+                _ => error,
+            };
+            let known = self.known(client, name).map_err(not_granted);
+            let (key, guards, grant) = known?;
             if grant.is_none() {
                 return Err(Error::new(&code::SERVER_NO_SUCH, name));
             }
