@@ -209,6 +209,19 @@ pub(crate) fn note(text: &str) {
     to_stderr(&format!("note: {text}\n"));
 }
 
+/// Says what a call to a key server waits for: nobody is to sit before a command that is silent.
+pub(crate) fn waiting(waiting: &strongroom_keyclient::Waiting) {
+    let servers = waiting.servers.join(", ");
+    let why = match waiting.why.as_str() {
+        "" => String::new(),
+        why => format!(" ({})", printable(why)),
+    };
+    let seconds = waiting.total.as_secs();
+    note(&format!(
+        "waiting for the key server at {servers}, for {seconds} s at most{why}"
+    ));
+}
+
 /// `SR-nnnn`.
 pub(crate) fn code_text(code: &Code) -> String {
     format!("SR-{:04}", code.number)

@@ -8,8 +8,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, SealFlags};
+use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyring::{KeySource, Keyring};
+use strongroom_keyring::{KeySource, Keyring, SourceContext};
 
 use crate::args::KeyOptions;
 use crate::failure::Failure;
@@ -42,6 +43,28 @@ pub(crate) fn source(options: KeyOptions) -> Option<KeySource> {
 /// As [`source`], where a key is needed. `for_what` completes "... needs one".
 pub(crate) fn required(options: KeyOptions, for_what: &str) -> Result<KeySource, Failure> {
     source(options).ok_or_else(|| Failure::new(&code::KEY_NONE, format!("{for_what} needs one")))
+}
+
+/// Fetches a passphrase, a share or a token. Where it was to be typed and there is no terminal, the
+/// error says to give `instead`, which names the options that this command has for that.
+pub(crate) fn passphrase(
+    source: &KeySource,
+    about: &SourceContext,
+    instead: &str,
+) -> Result<SecretBytes, Failure> {
+    source
+        .passphrase(about)
+        .map_err(|error| without_terminal(error, instead))
+}
+
+/// As the error says; of a terminal that is missing, with what to give instead.
+pub(crate) fn without_terminal(error: strongroom_keyring::Error, instead: &str) -> Failure {
+    let is_terminal = error.code() == &code::NO_TERMINAL;
+    let failure = Failure::from(error);
+    match is_terminal {
+        true => failure.within(&format!("give {instead}: ")),
+        false => failure,
+    }
 }
 
 /// Paths are made absolute: the program that gets them may stand in another directory.

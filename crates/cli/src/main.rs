@@ -97,6 +97,7 @@ fn main() -> ExitCode {
         strongroom_crypto::forbid_core_dumps();
     }
     strongroom_providers::register();
+    strongroom_keyclient::tell_waiting(failure::waiting);
     if std::env::args_os()
         .nth(1)
         .is_some_and(|first| first == PROVIDER_CHILD)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use strongroom_format::postgres::HEADER_FILE;
 use strongroom_format::{code, header};
-use strongroom_keyring::{Link, open_regular};
+use strongroom_keyring::{Link, is_not_regular, open_regular};
 
 use crate::failure::Failure;
 
@@ -35,12 +35,12 @@ pub(crate) enum Sort {
     Other,
 }
 
-/// Input is there; output is not, and is not the input.
+/// Input is there; output is not, and is not the input; the output's directory is there.
 pub(crate) fn check_copy(input: &Path, output: &Path) -> Result<(), Failure> {
     let source = std::fs::metadata(input).map_err(|e| Failure::open(input, &e))?;
     // symlink_metadata: a dangling link in the way is in the way too.
     let Ok(target) = std::fs::symlink_metadata(output) else {
-        return Ok(());
+        return check_directory_of(output);
     };
     let resolved = std::fs::metadata(output).unwrap_or(target);
     if (source.dev(), source.ino()) == (resolved.dev(), resolved.ino()) {
@@ -49,12 +49,24 @@ pub(crate) fn check_copy(input: &Path, output: &Path) -> Result<(), Failure> {
     Err(Failure::new(&code::EXISTS, output.display().to_string()))
 }
 
-/// Refuses an output that exists.
+/// Refuses an output that exists (SR-1002), or whose directory does not (SR-1006).
 pub(crate) fn check_new(output: &Path) -> Result<(), Failure> {
     if std::fs::symlink_metadata(output).is_ok() {
         return Err(Failure::new(&code::EXISTS, output.display().to_string()));
     }
-    Ok(())
+    check_directory_of(output)
+}
+
+/// SR-1006 where the directory is missing that the output goes into.
+fn check_directory_of(output: &Path) -> Result<(), Failure> {
+    let directory = output.parent().filter(|path| !path.as_os_str().is_empty());
+    match directory {
+        Some(directory) if !directory.exists() => {
+            let detail = format!("the directory {}", directory.display());
+            Err(Failure::new(&code::NOT_FOUND, detail))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Looks at the first bytes of a regular file.
@@ -81,7 +93,10 @@ pub(crate) fn sort_of(first: &[u8]) -> Sort {
 /// Opens a regular file and returns its length in bytes. Opening a pipe would wait for a writer, so it is refused.
 pub(crate) fn open_to_read(path: &Path) -> Result<(File, u64), Failure> {
     let opened = open_regular(path, Link::Followed);
-    let (file, about) = opened.map_err(|error| Failure::open(path, &error))?;
+    let (file, about) = opened.map_err(|error| match is_not_regular(&error) {
+        true => Failure::new(&code::NOT_A_FILE, path.display().to_string()),
+        false => Failure::open(path, &error),
+    })?;
     Ok((file, about.len()))
 }
 
@@ -101,7 +116,17 @@ pub(crate) fn open_any_to_read(path: &Path) -> Result<(File, u64), Failure> {
 
 /// Writes a new file readable by all; never overwrites.
 pub(crate) fn create_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    strongroom_keyring::durable::create_new(path, bytes, 0o644).map_err(|e| {
+    create_with(path, bytes, 0o644)
+}
+
+/// Writes a new file that only this user may read; never overwrites.
+pub(crate) fn create_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    create_with(path, bytes, 0o600)
+}
+
+/// SR-1002 for a file that is there; SR-5001. `mode`: the permissions of the new file.
+pub(crate) fn create_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+    strongroom_keyring::durable::create_new(path, bytes, mode).map_err(|e| {
         if e.kind() == std::io::ErrorKind::AlreadyExists {
             Failure::new(&code::EXISTS, path.display().to_string())
         } else {

@@ -169,7 +169,7 @@ fn rewrap_adds_certificates_and_takes_keys_away() {
     let with = |key: &str| place.run(&[&verify[..], &["--key-id", key]].concat());
     place.run(&verify).failed(3, "SR-2001");
     let rewrap = |more: &[&str]| place.run(&[&["backup", "rewrap", "medium"], more].concat());
-    rewrap(&["--key-id", "app"]).failed(2, "SR-2019");
+    rewrap(&["--key-id", "app"]).failed(2, "SR-1001");
     let add = ["--key-id", "app", "--new-certificate", "escrow", "--add"];
     let run = rewrap(&add);
     assert!(run.err.contains("warning[SR-2033]"), "{}", run.err);

@@ -183,7 +183,7 @@ fn an_export_is_read_by_openssl_and_opens_our_slots() {
         "--key-env",
         "PASS",
     ];
-    with_passphrase(&place, "", &export).failed(3, "SR-2011");
+    with_passphrase(&place, "", &export).failed(3, "SR-2042");
     with_passphrase(
         &place,
         "x",

@@ -335,3 +335,36 @@ fn every_command_has_a_manual_page() {
     }
     place.run(&["man", "--out", "absent"]).failed(5, "SR-5001");
 }
+
+/// What is wrong is told as that, and not as a fault of the disk or as keys that contradict each
+/// other.
+#[test]
+fn mistakes_of_newcomers_are_told_as_what_they_are() {
+    let place = Place::new();
+    place.with_key();
+    place.plain_database("plain.db", 1);
+    fs::create_dir(place.path("directory")).unwrap();
+    let key = ["--key-id", "app"];
+    let run = |arguments: &[&str]| place.run(&[arguments, &key].concat());
+    // A directory that is missing.
+    for arguments in [
+        ["sqlite", "encrypt", "plain.db", "no/sealed.db"],
+        ["cert", "export", "backup", "--out=no/backup.p12"],
+    ] {
+        let told = run(&arguments).failed(2, "SR-1006");
+        assert!(told.contains("the directory no"), "{told}");
+    }
+    // A directory that holds nothing to be verified.
+    let told = run(&["verify", "directory"]).failed(2, "SR-7011");
+    assert!(told.contains("name a file"), "{told}");
+    // An option that is missing.
+    let create = ["volume", "create", "v", "--provider", "keyring"];
+    let size = ["--size", "24M", "--no-recovery"];
+    run(&[&create[..], &size].concat()).succeeded();
+    let told = place.run(&["volume", "backup", "v"]).failed(2, "SR-1001");
+    assert!(told.contains("--out"), "{told}");
+    let told = place.run(&["volume", "restore", "v"]).failed(2, "SR-1001");
+    assert!(told.contains("--from <FILE>|--from-server"), "{told}");
+    let both = ["volume", "restore", "v", "--from", "h", "--from-server"];
+    place.run(&both).failed(2, "SR-1001");
+}

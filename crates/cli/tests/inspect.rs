@@ -285,8 +285,8 @@ fn a_picture_never_overwrites() {
 #[test]
 fn what_is_not_a_regular_file_is_refused_without_waiting() {
     let place = Place::new();
-    place.run(&["inspect", "."]).failed(5, "SR-5001");
-    place.run(&["inspect", "/dev/zero"]).failed(5, "SR-5001");
+    place.run(&["inspect", "."]).failed(2, "SR-1007");
+    place.run(&["inspect", "/dev/zero"]).failed(2, "SR-1007");
 }
 
 /// A data key that has sealed much: `inspect` and `verify` have the number, and whoever opens the

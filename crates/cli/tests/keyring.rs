@@ -147,7 +147,7 @@ fn export_and_import_carry_the_keys() {
     place.write("safe.key", OTHER);
     place
         .run(&["keyring", "export", "--out", "e"])
-        .failed(2, "SR-2041");
+        .failed(2, "SR-2044");
     let out = place
         .run(&["keyring", "export", "--out", "e", "--key-file", "safe.key"])
         .succeeded();
@@ -276,4 +276,54 @@ fn no_secret_is_shown() {
         let shown = format!("{}{}", run.out, run.err);
         assert!(!shown.contains(&common::ROOT[..16]), "{shown}");
     }
+}
+
+#[test]
+fn an_export_that_nobody_could_open_is_not_made() {
+    let place = Place::new();
+    place.with_key();
+    let export = |more: &[&str]| place.run(&[&["keyring", "export", "--out"][..], more].concat());
+    // A key of the keyring would be lost with it.
+    let told = export(&["e", "--key-id", "app"]).failed(2, "SR-2044");
+    assert!(told.contains("--ask"), "{told}");
+    let told = export(&["no/e", "--key-env", "ROOT"]).failed(2, "SR-1006");
+    assert!(told.contains("the directory no"), "{told}");
+    place
+        .run(&["keyring", "import", "e", "--key-id", "app"])
+        .failed(2, "SR-2044");
+    let mut hasty = place.command();
+    hasty.env("STRONGROOM_KEY_COMMAND_TIMEOUT", "abc");
+    hasty.args(["keyring", "export", "--out", "e", "--key-command", "echo x"]);
+    let output = hasty.output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("error[SR-2043]") && told.contains("1 to 3600"));
+    assert!(!place.path("e").exists());
+}
+
+/// A key file counts to its last byte, binary or not, up to 64 KiB; a longer one is refused and
+/// not cut.
+#[test]
+fn a_key_file_counts_whole_or_is_refused() {
+    let place = Place::new();
+    place.with_key();
+    for (length, name) in [(33, "short"), (1025, "beyond"), (64 * 1024, "longest")] {
+        let mut bytes = common::noise(length, 7);
+        place.write("key", &bytes);
+        place
+            .run(&["keyring", "export", "--out", name, "--key-file", "key"])
+            .succeeded();
+        let import = ["keyring", "import", name, "--key-file", "key"];
+        place.run(&import).succeeded();
+        // Another last byte, which is no line end in either.
+        *bytes.last_mut().unwrap() ^= 0x80;
+        assert!(!bytes.ends_with(b"\n"));
+        place.write("key", &bytes);
+        place.run(&import).failed(3, "SR-2002");
+    }
+    place.write("key", common::noise(64 * 1024 + 2, 7));
+    place
+        .run(&["keyring", "export", "--out", "e", "--key-file", "key"])
+        .failed(3, "SR-2011");
+    assert!(!place.path("e").exists());
 }

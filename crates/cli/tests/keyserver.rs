@@ -194,7 +194,7 @@ fn a_token_is_taken_back(place: &Place) {
     );
     admin(place, &["tokens", "--withdraw", id]).succeeded();
     assert_eq!(listed(), serde_json::json!([]));
-    admin(place, &["tokens", "--withdraw", id]).failed(3, "SR-8423");
+    admin(place, &["tokens", "--withdraw", id]).failed(2, "SR-8459");
 }
 
 /// By node, by key, in text and JSON.

@@ -308,7 +308,7 @@ fn who_has_the_shares_gets_back_in_and_everybody_hears_of_it() {
         "a/shares/share-3.txt",
         "b/shares/share-1.txt",
     ];
-    glass("admin", &[one]).failed(3, "SR-8432");
+    glass("admin", &[one]).failed(3, "SR-8410");
     glass("admin", &[one, other]).failed(3, "SR-8432");
     glass("admin", &[one, one]).failed(6, "SR-8441");
     glass("host", &[one, two]).failed(6, "SR-8424");

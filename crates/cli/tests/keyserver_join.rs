@@ -118,7 +118,7 @@ fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
 /// Nothing is used up, and nothing stays, when it cannot be right.
 fn joins_that_cannot_be_right(place: &Place, url: &str) {
     join(place, url, "b/authority.pem", "token", &[]).failed(3, "SR-8403");
-    join(place, "http://127.0.0.1:1", "a/authority.pem", "token", &[]).failed(2, "SR-8400");
+    join(place, "http://127.0.0.1:1", "a/authority.pem", "token", &[]).failed(2, "SR-8408");
     join(place, url, "a/nothing.pem", "token", &[]).failed(2, "SR-1006");
     join(place, url, "token", "token", &[]).failed(3, "SR-8401");
     place.write("wrong", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");

@@ -333,7 +333,7 @@ fn wrong_keys_and_damaged_headers_are_told_apart() {
     open(&["--recovery-file", "wrong"]).failed(3, "SR-2002");
     open(&["--passphrase-file", "wrong"]).failed(3, "SR-2002");
     place.write("short", "cccc");
-    open(&["--recovery-file", "short"]).failed(3, "SR-2011");
+    open(&["--recovery-file", "short"]).failed(3, "SR-8361");
     let other = Place::new();
     other.with_key();
     let mut foreign = place.command();
@@ -511,6 +511,23 @@ fn what_create_lacks_is_named_by_its_own_options() {
 }
 
 #[test]
+fn what_is_no_volume_is_told_as_that() {
+    let place = Place::new();
+    place.write("short", "no volume");
+    place.write("zeros", vec![0; 24 << 20]);
+    fs::create_dir(place.path("directory")).unwrap();
+    for path in ["short", "zeros", "directory"] {
+        for verb in ["status", "repair"] {
+            let told = place.run(&["volume", verb, path]).failed(4, "SR-8322");
+            assert!(!told.contains("os error"), "{verb} {path}: {told}");
+        }
+    }
+    place
+        .run(&["volume", "status", "none"])
+        .failed(2, "SR-1006");
+}
+
+#[test]
 fn shredded_is_noise() {
     let place = made();
     let uuid = place.run(&["volume", "status", "v", "--json"]).json()["uuid"]
@@ -518,7 +535,8 @@ fn shredded_is_noise() {
         .unwrap()
         .to_owned();
     let shred = |uuid: &str| place.run(&["volume", "shred", "v", "--confirm", uuid, "--json"]);
-    shred("x").failed(2, "SR-8330");
+    let told = shred("x").failed(6, "SR-8359");
+    assert!(told.contains(&uuid), "{told}");
     assert!(opens(&place, "v", &[]));
     let run = shred(&uuid);
     let record = run.json();

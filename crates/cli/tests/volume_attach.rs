@@ -191,6 +191,7 @@ fn an_attached_image_is_not_destroyed_and_nothing_hangs_on_it() {
     file.write_all_at(b"a file system", 0).unwrap();
     file.sync_all().unwrap();
     let before = place.read("v.img");
+    let mountpoint = place.path("mnt").canonicalize().unwrap();
     place.write("new.pass", "another passphrase");
     for verb in VERBS {
         let begun = std::time::Instant::now();
@@ -209,6 +210,9 @@ fn an_attached_image_is_not_destroyed_and_nothing_hangs_on_it() {
                 "{verb:?} names it: {}",
                 ended.err
             );
+            // What ends it can be typed as it is shown.
+            let detach = format!("`strongroom volume detach {}`", mountpoint.display());
+            assert!(ended.err.contains(&detach), "{verb:?}: {}", ended.err);
         }
         assert!(place.read("v.img") == before, "{verb:?} changed the image");
     }

@@ -66,9 +66,10 @@ codes! {
     USAGE = 1001, Usage, "the command line is not valid", "see the command's --help";
     EXISTS = 1002, Refused, "the output exists already and would be overwritten", "choose another name, or move the existing file away first";
     SAME_FILE = 1003, Usage, "input and output are the same file", "name a different output";
-    NO_TERMINAL = 1004, Usage, "a passphrase was to be asked for, but there is no terminal", "run it at a terminal, or let the key come from elsewhere: --key-file, --key-env or --key-command where the command has them, a keyring whose root key nobody has to type (`strongroom keyring rotate-root`) everywhere else";
+    NO_TERMINAL = 1004, Usage, "a passphrase was to be asked for, but there is no terminal", "run it at a terminal, or give it in the way that the message names; where it names none, with --key-file, --key-env or --key-command, or from a keyring whose root key nobody has to type (`strongroom keyring rotate-root`)";
     SQL = 1005, Usage, "SQLite refused the statement", "correct the SQL; SQLite's own message is shown with this error";
     NOT_FOUND = 1006, Usage, "the file does not exist", "check the path";
+    NOT_A_FILE = 1007, Usage, "the path is not that of a regular file", "name the file itself; directories, pipes and devices do not serve here";
 
     NO_KEY = 2001, Key, "the object is sealed and no key was given", "give one of --key-id, --key-env, --key-file, --key-command or --ask (URI: key_id, key_env, key_file, key_command)";
     WRONG_KEY = 2002, Key, "no key slot opens with the key that was given", "give the key that the object was sealed with; `strongroom inspect` lists its slots";
@@ -82,7 +83,7 @@ codes! {
     KEY_COMMAND_TIMEOUT = 2010, Key, "the key command did not finish in time and was ended", "make it answer within 30 seconds, or set STRONGROOM_KEY_COMMAND_TIMEOUT (seconds)";
     KEY_MALFORMED = 2011, Key, "the key material is empty, too long, or not in a form that is known", "give 64 hexadecimal digits, `encryptionkey=` and 64 hexadecimal digits, 32 raw bytes, or a passphrase";
     KEY_RETIRED = 2012, Key, "the key is retired and may not seal anything new", "use an active key, or rotate this one: `strongroom key rotate NAME`";
-    KEY_NAME = 2013, Usage, "the key name is not valid", "use 1 to 128 characters of a-z, A-Z, 0-9, '.', '_', '-'";
+    KEY_NAME = 2013, Usage, "the name of a key or of a client is not valid", "use 1 to 128 characters of a-z, A-Z, 0-9, '.', '_', '-'";
     KEY_EXISTS = 2014, Refused, "a key of that name exists already", "choose another name, or `strongroom key rotate NAME` for a new version";
     KEYRING_EXISTS = 2015, Refused, "a keyring exists already at that path", "use it, or name another path; a keyring is never overwritten";
     KEYRING_BUSY = 2016, Io, "the keyring is being changed by another process", "try again when that process has finished";
@@ -111,6 +112,9 @@ codes! {
     KEYRING_OLDER = 2039, Refused, "the keyring is an older copy than the one that was last changed here: versions of keys that were retired since would seal again", "put the newest copy back; if there is none, run `strongroom keyring accept-older`, then `strongroom key rotate` for every key, and retire again what was retired";
     KEYRING_OLDER_USED = 2040, Warning, "the keyring is an older copy than the one that was last changed here: keys that were made since are missing, and ones that were retired since seem active", "put the newest copy back; if there is none, run `strongroom keyring accept-older`, then `strongroom key rotate` for every key, and retire again what was retired";
     KEY_NONE = 2041, Usage, "no key was given", "name one: --key-id for a key of the keyring, --key-file, --key-env, --key-command, or --ask for a passphrase at the terminal";
+    PASSPHRASE_TEXT = 2042, Key, "what was given as a passphrase, a share or a token is empty, too long, or not text", "look at the file or variable that the message names: it holds 1 to 1024 bytes of UTF-8 text; one line end after it does not count";
+    ENVIRONMENT_SECONDS = 2043, Usage, "a time limit in the environment is not a number of seconds that is allowed", "set the variable that the message names to a whole number from 1 to 3600, or unset it";
+    EXPORT_KEY = 2044, Usage, "an export of a keyring is sealed for a key of its own, and none was given", "give --ask for a passphrase at the terminal, or --key-file, --key-env or --key-command; not a key of the keyring: whoever lost the keyring could not open the export";
 
     PROVIDER_ELSEWHERE = 2100, Key, "the keyring's root key comes from a provider that this program does not have", "use the `strongroom` command, built with that provider; or change the provider with `strongroom keyring rotate-root`";
     PROVIDER_UNREACHABLE = 2101, Key, "the provider of the root key could not be reached, or did not answer in time", "check that its server, device or module is there and answers; nothing was changed";
@@ -383,7 +387,7 @@ codes! {
     VOLUME_LOCKED = 8336, Key, "not every volume was unlocked in time", "see the reason given for each; `strongroom volume open` tries again";
     VOLUME_NAME = 8337, Usage, "the name of a mapping or a label is not valid", "use 1 to 47 characters of a-z, A-Z, 0-9, '.', '_', '-'; no mapping may have the name already";
     VOLUME_OPENERS = 8338, Usage, "a volume key can be changed only together with what opens each slot", "give the passphrase or the recovery key of each other slot, replace the recovery key with --new-recovery, or give slots up with --drop";
-    VOLUME_WARNED = 8339, Warning, "what remains after the keys of a volume are destroyed", "destroy every backup of its header, and wait for the key server's delay, before the data counts as gone";
+    VOLUME_WARNED = 8339, Warning, "what remains after the keys of a volume are destroyed", "destroy every backup of its header; a key that waits for its destruction is gone when `strongroom keyserver keys` shows it as destroyed";
     VOLUME_CIPHER = 8340, Refused, "the header names a cipher that does not encrypt, or one that is not opened here", "if nobody changed it on purpose, somebody wrote to the disk: restore the header from its backup, and do not trust what the disk holds";
     VOLUME_OLD_DATA = 8341, Warning, "what the device held before can be read below the volume until it is written over", "make the volume again with --overwrite --wipe, which overwrites all of the device first; on flash memory only its own secure erase reaches every block";
     VOLUME_TPM_STATE = 8350, Key, "the machine is not in the state that the TPM sealed the volume's opener to", "start the system that it was sealed under, or open the volume with its key or --recovery; then `unenroll DEVICE tpm` and `enroll DEVICE tpm`";
@@ -394,14 +398,23 @@ codes! {
     VOLUME_KEPT = 8355, Key, "the passphrase that was kept for a start without key servers cannot be used: its time is over, it was changed, or it is of another volume or key", "start the machine while a key server answers, which keeps it anew, or open the volume with --recovery or a passphrase";
     VOLUME_NOT_KEPT = 8356, Warning, "the volume's passphrase could not be kept for a start without key servers", "see the detail; the machine needs a TPM (/dev/tpmrm0, or `tcti` in the table) and room in /var/lib/strongroom/cache";
     VOLUME_UNSEEN = 8357, Usage, "the recovery key can be shown to nobody: there is no terminal", "give --recovery-out FILE: a new file that only you can read takes it; `strongroom volume create --no-recovery` makes a volume without one";
-    NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "see docs/guides/nodes.md; `strongroom keyserver join` writes it";
+    VOLUME_KEY_REMAINS = 8358, Refused, "the volume is destroyed, but not everything that was to be destroyed at the key server", "see the message for what is still there and why; have an administrator run `strongroom keyserver destroy KEY` (a second one too, where the server wants two); until then, whoever gets the key and a copy of the header can read the data";
+    VOLUME_CONFIRM = 8359, Refused, "the volume is not the one that --confirm names", "nothing was changed; if this is the volume that is to be destroyed, give the UUID that `strongroom volume status DEVICE` shows";
+    VOLUME_WHICH = 8360, Usage, "the device does not say which volume it was", "give --object-id and --key-id: the fleet page of the key server shows them beside the name of the volume, and `strongroom volume create --json` printed them";
+    VOLUME_RECOVERY_KEY = 8361, Key, "that is not a recovery key of a volume", "give all of its 64 letters, which are of cbdefghijklnrtuv, as they were shown or written to the file of --recovery-out; dashes and blanks do not count";
+    NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "name it with --node FILE or STRONGROOM_NODE, an administrator's admin.toml too; `strongroom keyserver join` writes it: docs/guides/nodes.md";
     NODE_FILE = 8401, Key, "a file that the node's configuration names cannot be used", "see the message; the private key must be this user's alone (mode 0600)";
     KEYSERVER_UNREACHABLE = 8402, Key, "no key server gave an answer in the time that was configured", "see what each server came to; another opener of the object still opens it";
-    KEYSERVER_NOT_TRUSTED = 8403, Key, "who answered is not a key server that the configured authority vouches for", "check this host's clock, the server's certificate, and that `authority` is the file the key server gave; someone may be in between";
+    KEYSERVER_NOT_TRUSTED = 8403, Key, "who answered is not a key server that the configured authority vouches for", "see the message: the address must have a name that the server's certificate has; else check this host's clock, and that `authority` is the file the key server gave; someone may be in between";
     KEYSERVER_ANSWER = 8404, Data, "the answer is not that of a key server, or not to what was asked", "check the address of the server, and its version";
     KEYSERVER_UNCERTAIN = 8405, Io, "the connection broke after a change was sent: whether it was made is not known", "look at the key server before you ask for it again";
     KEYSERVER_REFUSED = 8406, Key, "the key server refused", "see what it says; its codes are those of this table";
     KEYSERVER_NOT_ACCEPTED = 8407, Key, "the key server does not accept this node's certificate", "it may have expired, or be another key server's: join again with `strongroom keyserver join`";
+    KEYSERVER_ADDRESS = 8408, Usage, "that is not the address of a key server", "write `https://`, the name or IP address that the certificate of the server has, and the port if it is not 443: https://keys.example.org:8443";
+    KEYSERVER_NOBODY = 8409, Key, "no key server can be reached at that address", "check that the key server runs (on its machine: `strongroom keyserver run`), and the name and port in `servers` of the configuration, or after --server";
+    KEYSERVER_SHARES = 8410, Key, "fewer shares were given than the root key of the key server needs", "give one --share-file for each share, as many as the message says; without --share-file they are asked for on the terminal";
+    KEYSERVER_SECOND = 8411, Refused, "the key is not destroyed, and no time is set for it: the key server wants a second administrator", "have another administrator run `strongroom keyserver destroy NAME` within seven days";
+    SERVER_NAME = 8412, Usage, "that cannot be the name of a key server", "give a DNS name (keys.example.org) or an IP address, without https:// and without a port: clients connect to it, and it goes into the certificate of the server";
     SERVER_CERTIFICATE_NEEDED = 8420, Key, "the key server wants a client certificate, and none was shown", "join the node first: `strongroom keyserver join`";
     SERVER_NOT_ENROLLED = 8421, Key, "the client certificate is not enrolled with the key server, or no longer", "have an administrator make a token, and join again";
     SERVER_ROLE = 8422, Refused, "the key server does not allow this to the role of the client", "use the certificate of a client that may";
@@ -426,6 +439,7 @@ codes! {
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
     SERVER_QUOTA = 8443, Refused, "that is more than one node may have at the key server", "see the detail; remove what is no longer needed, or have the limits raised: docs/guides/keyserver.md, \"Configuration\"";
+    SERVER_NO_GRANT = 8444, Usage, "the key server has no grant of that key to that client", "see what is granted: `strongroom keyserver grants NODE`";
     SERVER_FOREIGN = 8450, Refused, "a page in a browser sent this request; nothing is done here for a page, whatever certificate the browser shows", "use the command `strongroom keyserver`, or a program; the fleet page has an address of its own";
     SERVER_MEDIA_TYPE = 8451, Refused, "the request does not say that its body is what this address takes", "send `Content-Type: application/json` with every request that changes something, also without a body";
     SERVER_TOO_SOON = 8452, Refused, "the key server destroys no key as soon as that", "give a later time; the least is `destroy_least_days` of the server's configuration";
@@ -434,6 +448,7 @@ codes! {
     SERVER_NO_CLIENT = 8455, Usage, "the key server has no client of that name", "see who there is: `strongroom keyserver nodes`; enrol one: `strongroom keyserver token NAME`, then `strongroom keyserver join` on its machine";
     SERVER_ARCHIVE = 8456, Io, "rows of the audit log could not be put into an archive", "see the detail; nothing was removed; rows stay in the store until an archive holds them: docs/guides/keyserver-audit.md";
     SERVER_NO_OBJECT = 8457, Usage, "the key server knows no object of that id", "see the fleet page; an id has 32 hexadecimal digits";
+    SERVER_NO_TOKEN = 8459, Usage, "the key server has no unused token of that id", "see the tokens that were not used: `strongroom keyserver tokens`; a client that was enrolled with a token is ended with `strongroom keyserver revoke NAME`";
     NODE_CERTIFICATE_ENDED = 8470, Key, "this host's certificate of the key server has ended", "check this host's clock; if it is right, have an administrator make a token, and join again: `strongroom keyserver join ... --replace`";
     NODE_RENEWAL_COMMAND = 8471, Io, "the certificate was renewed, but the command that was to run then failed", "mend it and run `strongroom keyserver renew` again: it goes on from there, and the former certificate counts until the new one is used";
     SERVER_BREAK_GLASS = 8472, Warning, "an administrator was made with the root key of the key server", "if nobody of yours did that, somebody has the root key or the custodians' shares: revoke that administrator, and read the audit log";

@@ -20,7 +20,7 @@ impl Address {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let refused = |why: &str| {
             let shown: String = text.chars().filter(|c| !c.is_control()).take(80).collect();
-            Error::new(Kind::Config, format!("server \"{shown}\": {why}"))
+            Error::new(Kind::Address, format!("server \"{shown}\": {why}"))
         };
         if text.len() > ADDRESS_MAX {
             return Err(refused("is too long"));

@@ -53,9 +53,26 @@ pub struct Client {
     pub(crate) tls: Arc<ClientConfig>,
     pub(crate) request_timeout: Duration,
     pub(crate) total_timeout: Duration,
+    /// For how long servers are asked again while nobody is at any of the addresses, if that is
+    /// not the whole time.
+    pub(crate) nobody_timeout: Option<Duration>,
 }
 
+/// For how long a client that does not wait asks again while nobody is at any of the addresses: a
+/// server that is started anew is away for less.
+const NOBODY_TIMEOUT: Duration = Duration::from_secs(1);
+
 impl Client {
+    /// The same client for somebody who waits for its answer: it gives up after a second where
+    /// every connection is refused, or no host is known, since that is a server that does not run
+    /// or an address that is wrong. Any other client asks again until its total time is over,
+    /// because a server may start later than its nodes.
+    #[must_use]
+    pub fn not_waiting(mut self) -> Self {
+        self.nobody_timeout = Some(NOBODY_TIMEOUT);
+        self
+    }
+
     /// The same client with another total time, for a caller with something else to fall back on.
     #[must_use]
     pub fn within(mut self, total: Duration) -> Self {
@@ -295,6 +312,7 @@ impl Client {
             tls: &self.tls,
             request_timeout: self.request_timeout,
             total_timeout: self.total_timeout,
+            nobody_timeout: self.nobody_timeout,
         };
         servers.ask(request)
     }

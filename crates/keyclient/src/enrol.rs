@@ -87,7 +87,10 @@ fn client(server: &Address, authority: &[u8]) -> Result<Client> {
         tls,
         request_timeout: Duration::from_secs(REQUEST_TIMEOUT_S),
         total_timeout: Duration::from_secs(TOTAL_TIMEOUT_S),
-    })
+        nobody_timeout: None,
+    }
+    // Somebody who joins a host sits in front of it.
+    .not_waiting())
 }
 
 /// A private key in PEM, and the request for its certificate.

@@ -16,10 +16,15 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 pub enum Kind {
     /// The configuration cannot be used. Nothing was sent.
     Config,
+    /// A text that was given as the address of a server is not one. Nothing was sent.
+    Address,
     /// A file that the configuration names cannot be used. Nothing was sent.
     NodeFile,
     /// No server answered in the whole of the time.
     Unreachable,
+    /// At every address there is nobody: the connection is refused, or the host is not known. Only
+    /// for a client that does not wait for that to change ([`crate::Client::not_waiting`]).
+    Nobody,
     /// A server does not accept this node's certificate.
     NotAccepted,
     /// A server that was trusted refuses this node.
@@ -55,6 +60,8 @@ impl Kind {
     fn code(self) -> &'static Code {
         match self {
             Self::Config => &code::NODE_CONFIG,
+            Self::Address => &code::KEYSERVER_ADDRESS,
+            Self::Nobody => &code::KEYSERVER_NOBODY,
             Self::NodeFile => &code::NODE_FILE,
             Self::Unreachable | Self::Sealed | Self::Busy => &code::KEYSERVER_UNREACHABLE,
             Self::NotTrusted => &code::KEYSERVER_NOT_TRUSTED,

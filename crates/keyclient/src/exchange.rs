@@ -85,6 +85,8 @@ pub(crate) struct Fault {
     pub(crate) detail: String,
     /// Part of the request may have reached the server.
     pub(crate) sent: bool,
+    /// Nobody is at the address: the connection was refused, or the host is not known.
+    pub(crate) nobody: bool,
 }
 
 /// Asks one server, for at most `time`.
@@ -113,10 +115,11 @@ pub(crate) fn exchange(
         .build();
     let connector = ().chain(TcpConnector::default()).chain(secure);
     let agent = Agent::with_parts(config, connector, DefaultResolver::default());
-    let fault = |kind, detail| Fault {
+    let fault = |kind, detail, nobody| Fault {
         kind,
         detail,
         sent: sent.load(Ordering::Relaxed),
+        nobody,
     };
     let built = http::Request::builder()
         .method(request.method.clone())
@@ -144,9 +147,25 @@ pub(crate) fn exchange(
     };
     let answer = answer.map_err(|error| {
         let (kind, detail) = told(&error);
-        fault(kind, detail)
+        fault(kind, detail, is_nobody(&error))
     })?;
-    read(answer, request).map_err(|(kind, detail)| fault(kind, detail))
+    read(answer, request).map_err(|(kind, detail)| fault(kind, detail, false))
+}
+
+/// How the standard library begins the text of an error of getaddrinfo(3). It has no kind of its
+/// own by which it could be known.
+const LOOKUP_FAILED: &str = "failed to lookup address information";
+
+/// Whether the error says that no program listens at the address, or that there is no such host.
+fn is_nobody(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::HostNotFound => true,
+        ureq::Error::Io(error) => {
+            error.kind() == std::io::ErrorKind::ConnectionRefused
+                || error.to_string().starts_with(LOOKUP_FAILED)
+        }
+        _ => false,
+    }
 }
 
 type Why = (Kind, String);

@@ -24,6 +24,7 @@ mod renew;
 mod rounds;
 mod tls;
 mod transport;
+mod watch;
 mod wire;
 
 pub use address::key_name_is_valid;
@@ -33,6 +34,7 @@ pub use error::{Error, Kind};
 pub use node::{DEFAULT_PATH, Files, Node, VARIABLE, Validity};
 pub use renew::Renewal;
 pub use ureq::http::Method;
+pub use watch::{Waiting, tell_waiting};
 pub use wire::{Ending, KeyRecord, KeyVersion, Report, ServerStatus};
 
 /// Clients are shared between threads; a type that stops being `Send + Sync` fails here.

@@ -134,13 +134,14 @@ impl Node {
             addresses: said.addresses,
             request_timeout: said.request_timeout,
             total_timeout: said.total_timeout,
+            nobody_timeout: None,
         })
     }
 
     /// A client without a certificate of these servers, which have to show one of this authority.
     ///
     /// # Errors
-    /// [`Kind::Config`] for an address; [`Kind::NodeFile`].
+    /// [`Kind::Address`], [`Kind::NodeFile`].
     pub fn client_without_certificate(servers: &[String], authority: &Path) -> Result<Client> {
         Ok(Client {
             tls: tls_without_certificate(authority)?,
@@ -150,6 +151,7 @@ impl Node {
                 .collect::<Result<_>>()?,
             request_timeout: Duration::from_secs(REQUEST_TIMEOUT_S),
             total_timeout: Duration::from_secs(TOTAL_TIMEOUT_S),
+            nobody_timeout: None,
         })
     }
 
@@ -176,6 +178,16 @@ impl Node {
             .map_err(|why| Error::new(Kind::Config, why))
     }
 
+    /// Whether texts that were given one by one are addresses of servers.
+    ///
+    /// # Errors
+    /// [`Kind::Address`] for the first one that is not.
+    pub fn check_servers(servers: &[String]) -> Result<()> {
+        servers
+            .iter()
+            .try_for_each(|server| Address::parse(server).map(drop))
+    }
+
     /// The servers' addresses, in the order in which they are asked.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.addresses.iter().map(Address::text)
@@ -195,6 +207,7 @@ impl Node {
             tls: Arc::clone(&self.tls),
             request_timeout: self.request_timeout,
             total_timeout: self.total_timeout,
+            nobody_timeout: None,
         }
     }
 }

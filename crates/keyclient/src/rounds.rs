@@ -16,6 +16,7 @@ use crate::address::Address;
 use crate::answer::{Refusal, Verdict, judge};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Answer, Fault, Request, exchange};
+use crate::watch::Watch;
 
 /// The pause after the first round.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
@@ -32,12 +33,17 @@ pub(crate) struct Servers<'a> {
     pub(crate) tls: &'a Arc<ClientConfig>,
     pub(crate) request_timeout: Duration,
     pub(crate) total_timeout: Duration,
+    /// For how long servers are asked again while nobody is at any of the addresses, if that is
+    /// not the whole time.
+    pub(crate) nobody_timeout: Option<Duration>,
 }
 
 /// What a round came to, when nothing decided it.
 #[derive(Default)]
 struct Round {
     failures: Vec<Error>,
+    /// How many of the failures say that nobody is at the address.
+    nobody: usize,
     /// Another round may come to something else.
     again: bool,
     /// A server asked to wait this long.
@@ -46,7 +52,9 @@ struct Round {
 
 impl Servers<'_> {
     pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Answer> {
-        let deadline = Instant::now() + self.total_timeout;
+        let began = Instant::now();
+        let deadline = began + self.total_timeout;
+        let watch = Watch::begin(self);
         let mut pause = PAUSE_FIRST;
         let mut last: Option<Error> = None;
         loop {
@@ -56,15 +64,21 @@ impl Servers<'_> {
             }
             // A round that the end of the time cut off before it began tells nothing.
             let (again, wait) = (round.again, round.wait);
+            let nobody = round.nobody == self.addresses.len();
             let error = match (round.failures.is_empty(), last) {
                 (true, Some(last)) => last,
                 _ => round.told(),
             };
             let left = deadline.saturating_duration_since(Instant::now());
             let next = jittered(pause)?.max(wait);
+            let is_over = |limit| began.elapsed() + next >= limit;
+            if nobody && self.nobody_timeout.is_some_and(is_over) {
+                return Err(Error::new(Kind::Nobody, error.detail()));
+            }
             if !again || next >= left {
                 return Err(error);
             }
+            watch.saw(&error);
             last = Some(error);
             std::thread::sleep(next);
             pause = (pause * 2).min(PAUSE_MAX);
@@ -103,8 +117,14 @@ impl Servers<'_> {
                         round.failures.push(at(address, refusal));
                     }
                 },
-                Err(Fault { kind, detail, sent }) => {
+                Err(Fault {
+                    kind,
+                    detail,
+                    sent,
+                    nobody,
+                }) => {
                     broken(request, address, sent, &detail)?;
+                    round.nobody += usize::from(nobody);
                     round.again |= kind == Kind::Unreachable;
                     let code = None;
                     round

@@ -238,6 +238,32 @@ fn silence_and_dripping_end_in_time() {
     assert!(started.elapsed() < LONG);
 }
 
+/// Somebody who waits for the answer is told at once that nobody listens; a unit waits, since a
+/// server may start later than its nodes. One server of several that may yet answer is waited for.
+#[test]
+fn where_nobody_listens_a_person_is_told_and_a_unit_waits() {
+    let place = Place::new();
+    // The first port, at which nothing listens, and a name that no name server is asked for: a part
+    // of it is too long.
+    let dead = [
+        String::from("https://127.0.0.1:1"),
+        format!("https://{}:8443", "a".repeat(64)),
+    ];
+    let started = Instant::now();
+    let person = place.client_of(&dead, "").not_waiting();
+    assert_eq!(fails(&person), Kind::Nobody);
+    assert!(started.elapsed() < Duration::from_secs(40));
+    assert_eq!(
+        fails(&place.client_of(&dead[..1], SHORT)),
+        Kind::Unreachable
+    );
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("https://{}", silent.local_addr().unwrap());
+    let mixed = [dead[0].clone(), silent];
+    let person = place.client_of(&mixed, SHORT).not_waiting();
+    assert_eq!(fails(&person), Kind::Unreachable);
+}
+
 #[test]
 fn a_connection_that_breaks_is_tried_again() {
     let place = Place::new();

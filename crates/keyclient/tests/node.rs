@@ -231,7 +231,7 @@ fn enrolments_that_cannot_be_right_fail() {
     assert_eq!(kind(&url, "nothing", "db-7", &good), Kind::NodeFile);
     assert_eq!(
         kind("https://a/b", &authority.pem, "db-7", &good),
-        Kind::Config
+        Kind::Address
     );
     assert_eq!(server.connections(), 2);
     let seen = server.seen().len();

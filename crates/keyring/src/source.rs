@@ -95,7 +95,7 @@ impl KeySource {
     /// for in it.
     ///
     /// # Errors
-    /// SR-2019 for a key of the keyring; SR-2011 when it is empty or longer than 1 KiB, is not UTF-8, or holds a zero byte;
+    /// SR-2019 for a key of the keyring; SR-2042 when it is empty or longer than 1 KiB, is not UTF-8, or holds a zero byte;
     /// what the source reports.
     pub fn passphrase(&self, context: &SourceContext) -> Result<SecretBytes, Error> {
         let given = match self {
@@ -109,7 +109,11 @@ impl KeySource {
             Self::Ask => terminal::ask(&context.prompt, context.creating)?,
             Self::Given(bytes) => return as_text(bytes),
         };
-        as_text(&given)
+        as_text(&given).map_err(|error| match self {
+            // Which of several sources delivered nonsense.
+            Self::Env(_) | Self::File(_) => error.about(self.describe()),
+            _ => error,
+        })
     }
 
     /// Asks now, when asking is the source: what was typed becomes the source, so that it can be used more than once and
@@ -153,12 +157,14 @@ const TEXT_MAX: usize = 1024;
 
 fn as_text(given: &SecretBytes) -> Result<SecretBytes, Error> {
     let text = without_newline(given.as_slice());
-    let fine = (1..=TEXT_MAX).contains(&text.len())
-        && !text.contains(&0)
-        && std::str::from_utf8(text).is_ok();
-    if !fine {
-        let detail = "a passphrase of 1 to 1024 bytes of text is wanted";
-        return Err(Error::new(&code::KEY_MALFORMED, detail));
+    let wrong = match text {
+        [] => Some("it is empty"),
+        text if text.len() > TEXT_MAX => Some("it is longer than 1024 bytes"),
+        text if text.contains(&0) => Some("there is a zero byte in it"),
+        text => std::str::from_utf8(text).err().map(|_| "it is not UTF-8"),
+    };
+    if let Some(wrong) = wrong {
+        return Err(Error::new(&code::PASSPHRASE_TEXT, wrong));
     }
     let mut copy = SecretBytes::with_capacity(text.len())?;
     copy.as_mut_slice().copy_from_slice(text);

@@ -440,8 +440,9 @@ impl Root {
 /// The text of a configuration with further names; all else in it stays as somebody wrote it.
 ///
 /// # Errors
-/// SR-1006, SR-8434.
+/// SR-1006, SR-8434; SR-8412 for a name that is neither a DNS name nor an address.
 pub fn with_names(path: &Path, more: &[String]) -> Result<String, Error> {
+    crate::names::check(more)?;
     #[derive(Deserialize)]
     struct Named {
         names: toml::Spanned<Vec<String>>,

@@ -18,7 +18,7 @@ use crate::keys::{Keys, ServerId};
 use crate::records::{Identity, Role};
 use crate::server::ROOT_NAME;
 use crate::service::found;
-use crate::{authority, now, shares, store};
+use crate::{authority, names, now, shares, store};
 
 /// Name of the keyring that holds the root key, beside the configuration.
 const KEYRING: &str = "root.keyring";
@@ -96,6 +96,7 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
             return Err(Error::new(&code::EXISTS, file.display().to_string()));
         }
     }
+    names::check(&new.names)?;
     std::fs::create_dir_all(&directory)
         .map_err(|error| Error::io(directory.display().to_string(), error))?;
     let id = random16()?;

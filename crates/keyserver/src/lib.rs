@@ -23,6 +23,7 @@ mod ledger;
 pub mod limits;
 pub mod log;
 pub mod metrics;
+pub mod names;
 mod notify;
 pub mod offline;
 pub mod page;

@@ -34,7 +34,7 @@ impl Offline {
     /// Opens the store of a configuration: with the root key's provider, or with these shares.
     ///
     /// # Errors
-    /// SR-8434; SR-8440 for another user's files; SR-8432, SR-8441 for shares, SR-8437 for the root
+    /// SR-8434; SR-8440 for another user's files; SR-8410, SR-8432, SR-8441 for shares, SR-8437 for the root
     /// key; what provider and store report.
     pub fn open(path: &Path, shares: &[SecretBytes]) -> Result<Self, Error> {
         let config = Config::read(path)?;
@@ -60,8 +60,10 @@ impl Offline {
     /// store. Its files, and when it ends.
     ///
     /// # Errors
-    /// SR-1002 when it has one; what the store reports.
+    /// SR-1002 when it has one; SR-8412 for a name that clients could not use; what the store
+    /// reports.
     pub fn issue(&self) -> Result<(Vec<PathBuf>, u64), Error> {
+        crate::names::check(&self.config.names)?;
         let tls = &self.config.tls;
         let [certificate, key, authority] =
             [&tls.certificate, &tls.key, &tls.authority].map(|path| self.config.path(path));
@@ -178,7 +180,7 @@ fn root_key(config: &Config, shares: &[SecretBytes]) -> Result<(SecretKey, &'sta
         }
     }
     let detail = format!("{} of the {threshold} that are needed", given.count());
-    Err(refused(detail))
+    Err(Error::new(&code::KEYSERVER_SHARES, detail))
 }
 
 fn written(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {

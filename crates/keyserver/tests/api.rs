@@ -270,7 +270,7 @@ fn a_token_that_was_not_used_can_be_taken_back() {
     );
     let one = |info: &Value| format!("/v1/tokens/{}", info["id"].as_str().unwrap());
     assert_eq!(admin.delete(&one(&infos[0])).status, 204);
-    admin.delete(&one(&infos[0])).refused(404, "SR-8423");
+    admin.delete(&one(&infos[0])).refused(404, "SR-8459");
     // One of the two is good still, and only once.
     let used = tokens
         .iter()

@@ -123,14 +123,36 @@ pub fn lock_holder(about: &std::fs::Metadata) -> String {
         let pid = fields.nth(2)?;
         (kind == "FLOCK" && fields.next() == Some(wanted.as_str())).then(|| pid.to_owned())
     });
-    let Some(pid) = found else {
-        return "another process has it attached or open".to_owned();
+    let who = match found {
+        Some(pid) => {
+            let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            format!("process {pid} ({})", command.trim())
+        }
+        None => "another process".to_owned(),
     };
-    let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    format!(
-        "process {pid} ({}) has it attached or open; `strongroom volume detach` ends an attachment",
-        command.trim()
-    )
+    match mountpoint_of(about) {
+        Some(at) => {
+            let at = at.display();
+            format!(
+                "{who} has it attached at {at}; `strongroom volume detach {at}` ends that, and `strongroom inspect` shows the header meanwhile"
+            )
+        }
+        None => format!("{who} has it open"),
+    }
+}
+
+/// Where the file `about` is of is attached, if that can be seen from here.
+fn mountpoint_of(about: &std::fs::Metadata) -> Option<PathBuf> {
+    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mut lines = mounts.split(|&byte| byte == b'\n').rev();
+    lines.find_map(|line| {
+        let (at, kind, source) = mount(line)?;
+        let source = source.strip_prefix(SOURCE.as_bytes())?;
+        let volume = kind
+            .starts_with(b"fuse")
+            .then(|| std::fs::metadata(path_of(source)).ok())??;
+        ((volume.dev(), volume.ino()) == (about.dev(), about.ino())).then_some(at)
+    })
 }
 
 /// The loop device that stands on the file `about` is of.

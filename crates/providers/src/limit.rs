@@ -16,7 +16,7 @@ const VARIABLE: &str = "STRONGROOM_PROVIDER_TIMEOUT";
 /// How long a provider may take whose argument does not say.
 ///
 /// # Errors
-/// SR-2019 when the variable is not a number from 1 to 3600.
+/// SR-2043 when the variable is not a number from 1 to 3600.
 pub(crate) fn limit() -> Result<Duration, Error> {
     let Some(text) = std::env::var_os(VARIABLE) else {
         return Ok(Duration::from_secs(DEFAULT_S));
@@ -25,7 +25,7 @@ pub(crate) fn limit() -> Result<Duration, Error> {
     let fine = seconds.filter(|seconds| (1..=MAX_S).contains(seconds));
     let wrong = || {
         let detail = format!("{VARIABLE} must be 1 to {MAX_S} seconds");
-        Error::new(&code::KEY_OPTION, detail)
+        Error::new(&code::ENVIRONMENT_SECONDS, detail)
     };
     fine.map(Duration::from_secs).ok_or_else(wrong)
 }
@@ -41,7 +41,7 @@ impl Deadline {
     /// From now on.
     ///
     /// # Errors
-    /// SR-2019 when the variable is not a number from 1 to 3600.
+    /// SR-2043 when the variable is not a number from 1 to 3600.
     pub(crate) fn begin() -> Result<Self, Error> {
         let limit = limit()?;
         let end = Instant::now() + limit;

@@ -125,7 +125,14 @@ pub fn open(
 pub fn close(name: &str) -> Result<(), Error> {
     check_name(name)?;
     prepare();
-    let absent = || Error::new(&code::NOT_FOUND, path_of(name).display().to_string());
+    let absent = || {
+        let path = path_of(name);
+        let detail = format!(
+            "{}: nothing is open under that name; `strongroom volume list` shows the names",
+            path.display()
+        );
+        Error::new(&code::NOT_FOUND, detail)
+    };
     let mut device =
         CryptInit::init_by_name_and_header(name, None).map_err(|error| match errno(&error) {
             Some(Errno::NODEV | Errno::NOENT | Errno::NOTSUP) => absent(),

@@ -19,7 +19,7 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::error::{errno, failed, told};
-use crate::ffi::prepare;
+use crate::ffi::{prepare, take_said};
 use crate::header::Metadata;
 use crate::held::{Purpose, check_not_held};
 use crate::token::Token;
@@ -44,6 +44,8 @@ pub enum By {
 
 /// Iterations for a machine's passphrase: the least that LUKS2 allows.
 const MACHINE_ITERATIONS: u32 = 1000;
+/// Length of the shortest copy of a LUKS2 header, in bytes.
+const HEADER_LEN_MIN: u64 = 16 * 1024;
 /// Argon2id for people: 64 MiB, four passes (the least that libcryptsetup allows is four), four lanes.
 const PERSON_KIB: u32 = 64 * 1024;
 const PERSON_PASSES: u32 = 4;
@@ -96,10 +98,21 @@ impl Volume {
 
     fn load(path: &Path, places: Either<&Path, (&Path, &Path)>) -> Result<Self, Error> {
         prepare();
-        if let Err(error) = std::fs::metadata(path)
-            && error.kind() == std::io::ErrorKind::NotFound
-        {
-            return Err(Error::new(&code::NOT_FOUND, path.display().to_string()));
+        let has_own_header = matches!(places, Either::Left(_));
+        match std::fs::metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::new(&code::NOT_FOUND, path.display().to_string()));
+            }
+            // libcryptsetup says of these that the device is not compatible, or that reading failed.
+            Ok(about) if about.is_dir() && has_own_header => {
+                let detail = format!("{} is a directory", path.display());
+                return Err(Error::new(&code::VOLUME_NOT_LUKS, detail));
+            }
+            Ok(about) if about.is_file() && about.len() < HEADER_LEN_MIN && has_own_header => {
+                let detail = format!("{} has {} bytes", path.display(), about.len());
+                return Err(Error::new(&code::VOLUME_NOT_LUKS, detail));
+            }
+            _ => {}
         }
         let what = || path.display().to_string();
         let mut device =
@@ -108,7 +121,15 @@ impl Volume {
             .context_handle()
             .load::<()>(Some(EncryptionFormat::Luks2), None);
         loaded.map_err(|error| match errno(&error) {
-            Some(Errno::INVAL | Errno::NOENT) => told(&code::VOLUME_NOT_LUKS, what(), &error),
+            // The number says only that the header is none.
+            Some(Errno::INVAL | Errno::NOENT) => {
+                let said = take_said();
+                let detail = match said.as_str() {
+                    "" => what(),
+                    said => format!("{}: {said}", what()),
+                };
+                Error::new(&code::VOLUME_NOT_LUKS, detail)
+            }
             _ => failed(what(), &error),
         })?;
         Ok(Self {

@@ -92,12 +92,12 @@ pub fn new_recovery_key() -> Result<SecretBytes, Error> {
 /// anywhere, capital letters count as small ones.
 ///
 /// # Errors
-/// SR-2011 when it is not one.
+/// SR-8361 when it is not one.
 pub fn recovery_key(typed: &SecretBytes) -> Result<SecretBytes, Error> {
     let bad = || {
         Error::new(
-            &code::KEY_MALFORMED,
-            "not a recovery key: 64 of the letters cbdefghijklnrtuv",
+            &code::VOLUME_RECOVERY_KEY,
+            "it does not consist of 64 of these letters",
         )
     };
     let mut text = SecretBytes::with_capacity(RECOVERY_TEXT_LEN)?;
@@ -173,7 +173,7 @@ mod tests {
         ] {
             assert_eq!(
                 recovery_key(&typed(wrong)).err().unwrap().code(),
-                &code::KEY_MALFORMED
+                &code::VOLUME_RECOVERY_KEY
             );
         }
         assert_ne!(new_recovery_key().unwrap().as_slice(), key.as_slice());

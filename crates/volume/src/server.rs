@@ -102,7 +102,9 @@ impl Keys for OfServer {
             },
             state => Destruction {
                 fate: Fate::Kept,
-                left: format!("the key {name} is still at the key server, and {state}"),
+                left: format!(
+                    "the key {name} is still at the key server, and {state}: its destruction was asked for, and somebody else has to ask for it too"
+                ),
             },
         })
     }

@@ -53,6 +53,9 @@ pub struct Record {
     /// the truth about which volume this is.
     #[serde(skip)]
     pub is_proven: bool,
+    /// What was to be destroyed with the volume at the key server and is still there, in words;
+    /// empty where all of it was destroyed, or has a time at which it will be.
+    pub not_done: Vec<String>,
     /// What is left, in words.
     pub remains: Vec<String>,
 }
@@ -64,17 +67,21 @@ impl Record {
             let removed = keys.escrow(&token.object_id, None);
             self.escrow_removed = Some(removed.is_ok());
             if let Err(error) = removed {
-                self.remains
+                self.not_done
                     .push(format!("the header backup at the key server: {error}"));
             }
         }
         match keys.destroy(&token.key_id) {
+            // A keyring destroys no key, which is said; a key server that keeps one has refused.
+            Ok(Destruction { fate, left }) if fate == Fate::Kept && keys.keeps_headers() => {
+                self.not_done.push(left);
+            }
             Ok(Destruction { fate, left }) => {
                 self.tell(fate);
                 self.remains.push(left);
             }
             Err(error) => self
-                .remains
+                .not_done
                 .push(format!("the key {}: {error}", token.key_id)),
         }
     }
@@ -92,7 +99,8 @@ impl Record {
 /// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is whoever has its key, if that is to be destroyed too.
 ///
 /// # Errors
-/// SR-8320, SR-8322, SR-8324, SR-8330 for another UUID, SR-5001. What the key server cannot do is no error; it stands in the record.
+/// SR-8320, SR-8322, SR-8324, SR-8359 for another UUID, SR-5001. What the key server does not do is
+/// no error here; it stands in `not_done` of the record, and the volume is destroyed nevertheless.
 pub fn shred(
     path: &Path,
     confirmed: &str,
@@ -103,8 +111,8 @@ pub fn shred(
     let mut volume = Volume::held(&device, path)?;
     let uuid = volume.uuid()?;
     if !uuid.eq_ignore_ascii_case(confirmed) {
-        let detail = format!("--confirm: the volume's UUID is {uuid}");
-        return Err(Error::new(&code::VOLUME_SLOT, detail));
+        let detail = format!("{}: its UUID is {uuid}", path.display());
+        return Err(Error::new(&code::VOLUME_CONFIRM, detail));
     }
     let metadata = volume.metadata()?;
     let token = metadata.token().ok().flatten().map(|(_, token)| token);
@@ -120,18 +128,29 @@ pub fn shred(
         key_destroyed: false,
         key_destroy_at: None,
         is_proven: false,
+        not_done: Vec::new(),
         remains: Vec::new(),
     };
     let proven = match (&token, keys.as_mut()) {
         (Some(token), Some(keys)) => opens_it(&mut volume, token, &mut **keys),
         _ => Ok(()),
     };
-    if let (Some(token), Err(error)) = (&token, &proven) {
+    if let (Some(token), Err(error)) = (&token, &proven)
+        && error.code() == &code::SERVER_DESTROYED
+    {
+        // Whatever the header backup holds, no key of this name opens it any more.
+        record.tell(Fate::Destroyed);
+        let left = format!(
+            "the key {} was erased at the key server before; the header backup there was not touched",
+            token.key_id
+        );
+        record.remains.push(left);
+    } else if let (Some(token), Err(error)) = (&token, &proven) {
         let left = format!(
             "the key {}, which a token on the disk names, and its header backup were not touched: that key was not seen to open this volume ({error})",
             token.key_id
         );
-        record.remains.push(left);
+        record.not_done.push(left);
     } else if let (Some(token), Some(keys)) = (&token, keys.as_mut()) {
         record.is_proven = true;
         record.end_at_server(token, &mut **keys);
@@ -252,7 +271,7 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         let confirmed = "00000000-0000-4000-8000-000000000000";
         let error = shred(&path, confirmed, None).unwrap_err();
-        assert_eq!(error.code(), &code::VOLUME_SLOT);
+        assert_eq!(error.code(), &code::VOLUME_CONFIRM);
         assert!(std::fs::read(&path).unwrap() == before);
     }
 }

@@ -75,7 +75,7 @@ impl RewrapArgs {
         let new: Vec<&Opener> = new.iter().collect();
         if new.is_empty() {
             let text = "backup rewrap needs --new-certificate or one of --new-key-id, --new-key-env, --new-key-file, --new-key-command, --new-ask";
-            return Err(Failure::new(&code::KEY_OPTION, text));
+            return Err(Failure::usage(text));
         }
         if let Some(position) = self.set {
             rewrap_set(store.as_ref(), position, &old, &new, others)?;
@@ -122,7 +122,7 @@ fn private_keys(keyring: &Path) -> Result<Opener, Failure> {
         }
     }
     let text = "backup rewrap needs one of --key-id, --key-env, --key-file, --key-command, --ask, or a certificate's private key in the keyring";
-    Err(Failure::new(&code::KEY_OPTION, text))
+    Err(Failure::usage(text))
 }
 
 /// What stands in the way of success: heads that cannot be read, and objects of other keys.

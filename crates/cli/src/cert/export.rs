@@ -52,11 +52,13 @@ impl ExportArgs {
             return Err(Failure::new(code, self.name));
         }
         let source = keys::source(self.key).unwrap_or(KeySource::Ask);
-        let passphrase = source.passphrase(&SourceContext {
+        let about = SourceContext {
             keyring: None,
             creating: true,
             prompt: format!("Passphrase for the export of {}", self.name),
-        })?;
+        };
+        let instead = "--key-file, --key-env or --key-command";
+        let passphrase = keys::passphrase(&source, &about, instead)?;
         keyring.export_certificate(&self.name, &self.out, &passphrase)?;
         let line = format!(
             "certificate {} exported to {}, read back and proved to open",

@@ -10,7 +10,7 @@ use strongroom_keyring::{Keyring, SourceContext};
 use crate::args::KeyOptions;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keys, paths};
+use crate::{Context, paths};
 
 /// Write every key and certificate to a new file, sealed for another key.
 #[derive(Args)]
@@ -25,7 +25,7 @@ pub(super) struct ExportArgs {
 
 impl ExportArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let key = keys::required(self.key, "an export")?;
+        let key = super::export_key(self.key)?;
         paths::check_new(&self.out)?;
         let mut keyring = Keyring::open(&super::path(context))?;
         let opener = key.opener(&SourceContext {

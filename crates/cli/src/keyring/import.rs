@@ -10,7 +10,7 @@ use strongroom_keyring::{Keyring, SourceContext};
 use crate::args::KeyOptions;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keys, paths};
+use crate::{Context, paths};
 
 /// Add the keys of an export.
 #[derive(Args)]
@@ -25,7 +25,7 @@ pub(super) struct ImportArgs {
 
 impl ImportArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let key = keys::required(self.key, "an import")?;
+        let key = super::export_key(self.key)?;
         paths::sort(&self.file)?;
         let mut keyring = Keyring::open(&super::path(context))?;
         let opener = key.opener(&SourceContext {

@@ -5,9 +5,9 @@
 use clap::Args;
 use strongroom_keyring::{Keyring, Provider};
 
-use crate::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::{Context, keys};
 
 /// Make an empty keyring.
 #[derive(Args)]
@@ -25,7 +25,8 @@ impl InitArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = super::path(context);
         let provider = Provider::parse(&self.provider)?;
-        Keyring::init(&path, &provider)?;
+        let instead = "another --provider, as env:VAR, file:PATH or command:CMD";
+        Keyring::init(&path, &provider).map_err(|error| keys::without_terminal(error, instead))?;
         context.output.line(&format!("keyring {}", path.display()))
     }
 }

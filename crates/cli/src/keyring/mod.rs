@@ -12,11 +12,13 @@ pub(crate) mod status;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use strongroom_keyring::Keyring;
+use strongroom_format::code;
+use strongroom_keyring::{KeySource, Keyring};
 
-use crate::Context;
+use crate::args::KeyOptions;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::{Context, keys};
 
 /// Make, show, rotate, export and import a keyring.
 #[derive(Args)]
@@ -34,6 +36,18 @@ enum Verb {
     Export(export::ExportArgs),
     Import(import::ImportArgs),
     AcceptOlder(accept_older::AcceptOlderArgs),
+}
+
+/// What an export is sealed for: whatever is no key of the keyring. SR-2044 when there is none.
+fn export_key(options: KeyOptions) -> Result<KeySource, Failure> {
+    match keys::source(options) {
+        Some(KeySource::KeyId { id }) => {
+            let detail = format!("--key-id {id} names a key of the keyring");
+            Err(Failure::new(&code::EXPORT_KEY, detail))
+        }
+        Some(source) => Ok(source),
+        None => Err(Failure::new(&code::EXPORT_KEY, "")),
+    }
 }
 
 impl KeyringArgs {

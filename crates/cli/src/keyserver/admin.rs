@@ -28,7 +28,8 @@ pub(super) struct ServerOptions {
 impl ServerOptions {
     /// A client with this configuration.
     pub(super) fn client(&self) -> Result<Client, Failure> {
-        Ok(Node::load(&Node::path(self.node.as_deref()))?.client())
+        let node = Node::load(&Node::path(self.node.as_deref()))?;
+        Ok(node.client().not_waiting())
     }
 
     /// Reads something.
@@ -113,10 +114,11 @@ pub(super) struct AnybodyOptions {
 impl AnybodyOptions {
     /// A client: with the certificate that the configuration names, if it names one.
     pub(super) fn client(&self) -> Result<Client, Failure> {
-        Ok(match &self.authority {
+        let client = match &self.authority {
             Some(authority) => Node::client_without_certificate(&self.servers, authority)?,
             None => Node::client_without_need(&Node::path(self.server.node.as_deref()))?,
-        })
+        };
+        Ok(client.not_waiting())
     }
 }
 
@@ -124,7 +126,10 @@ impl AnybodyOptions {
 pub(super) fn named(name: &str) -> Result<&str, Failure> {
     match strongroom_keyclient::key_name_is_valid(name) {
         true => Ok(name),
-        false => Err(Failure::new(&code::KEY_NAME, "")),
+        false => Err(Failure::new(
+            &code::KEY_NAME,
+            crate::failure::printable(name),
+        )),
     }
 }
 

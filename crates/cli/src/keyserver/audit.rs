@@ -228,10 +228,27 @@ impl ArchiveArgs {
 
 impl VerifyArgs {
     fn run(self, context: &mut Context) -> Result<(), Failure> {
+        for archive in &self.archives {
+            // Before anything else is looked for, which may be missing for the same reason.
+            let about = archive.metadata().map_err(|e| Failure::open(archive, &e))?;
+            if about.is_dir() {
+                let archive = archive.display();
+                let detail = format!(
+                    "{archive} is a directory: name the archives in it, as {archive}/audit-*.jsonl"
+                );
+                return Err(Failure::usage(&detail));
+            }
+        }
         let node = Node::path(self.server.node.as_deref());
         let authority = match &self.authority {
             Some(path) => path.clone(),
-            None => Files::load(&node)?.authority,
+            None => {
+                let files = Files::load(&node).map_err(|error| {
+                    let instead = "give --authority FILE, or --node FILE: ";
+                    Failure::from(error).within(instead)
+                })?;
+                files.authority
+            }
         };
         let authority =
             std::fs::read(&authority).map_err(|error| Failure::open(&authority, &error))?;

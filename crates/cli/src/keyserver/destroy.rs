@@ -18,7 +18,8 @@ use crate::help::tail;
 /// Have a key destroyed. Until its time comes, `restore` brings it back.
 ///
 /// What needs the key is shown first, as far as nodes have reported it, and the key's name is asked
-/// for once more. Where the server wants two administrators, this is the wish of one.
+/// for once more. Where the server wants two administrators, this is the wish of one: until the
+/// second one has the same wish, the command fails with SR-8411.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver destroy --node admin.toml db-7 --confirm db-7 --after-days 30"))]
 pub(super) struct DestroyArgs {
@@ -46,12 +47,11 @@ impl DestroyArgs {
         let answer = self.server.change(&Method::POST, &path, Some(&body))?;
         let (state, at) = (plain(&answer["state"]), time(&answer["destroy_at"]));
         let name = &self.name;
-        context
-            .output
-            .line(&match answer["destroy_asked_by"].as_str() {
-                Some(_) => format!("{name} {state}: another administrator has to want it too"),
-                None => format!("{name} {state} {at}"),
-            })
+        if answer["destroy_asked_by"].is_string() {
+            let detail = format!("{name} is {state}; this was the wish of the first one");
+            return Err(Failure::new(&code::KEYSERVER_SECOND, detail));
+        }
+        context.output.line(&format!("{name} {state} {at}"))
     }
 
     fn confirmed(&self) -> Result<(), Failure> {

@@ -3,18 +3,19 @@
 //! Must not: overwrite anything; keep the shares.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyring::{Provider, durable};
+use strongroom_keyring::Provider;
 use strongroom_keyserver::config::Etcd;
 use strongroom_keyserver::init::{NewServer, RootWay, init_with};
+use strongroom_keyserver::names;
 
-use crate::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
+use crate::{Context, paths};
 
 /// Make a key server.
 ///
@@ -66,6 +67,7 @@ pub(super) struct InitArgs {
 
 impl InitArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        names::check(&self.names)?;
         let (store, config) = self.places()?;
         let etcd = self.etcd()?;
         let root = match (self.root_provider, self.threshold, self.shares) {
@@ -79,6 +81,10 @@ impl InitArgs {
         };
         if let Some(directory) = &self.shares_out {
             std::fs::create_dir_all(directory).map_err(|e| Failure::io(directory, &e))?;
+            // A share that could not be written when the server is made would be lost.
+            for number in 1..=self.shares.unwrap_or_default() {
+                paths::check_new(&share_file(directory, number))?;
+            }
         }
         let new = NewServer {
             config,
@@ -92,10 +98,9 @@ impl InitArgs {
         for (number, share) in (1..).zip(&made.shares) {
             match &self.shares_out {
                 Some(directory) => {
-                    let path = directory.join(format!("share-{number}.txt"));
+                    let path = share_file(directory, number);
                     let bytes = with_line_end(share)?;
-                    durable::create_new(&path, bytes.as_slice(), 0o600)
-                        .map_err(|e| Failure::io(&path, &e))?;
+                    paths::create_private(&path, bytes.as_slice())?;
                     context
                         .output
                         .line(&format!("share {number}: {}", path.display()))?;
@@ -107,6 +112,11 @@ impl InitArgs {
                     written.map_err(|e| Failure::output(&e))?;
                 }
             }
+        }
+        if new.address.port() == 0 {
+            note(
+                "the system chooses the port each time the server starts: write one into `address` of the configuration, and into `servers` of admin.toml",
+            );
         }
         if !made.shares.is_empty() {
             note("the shares are nowhere else: give each to its custodian, and keep none");
@@ -153,6 +163,11 @@ impl InitArgs {
         let text = text.ok_or_else(|| Failure::usage("the store's path is not UTF-8"))?;
         Ok((text, config))
     }
+}
+
+/// Where a share is written.
+fn share_file(directory: &Path, number: u8) -> PathBuf {
+    directory.join(format!("share-{number}.txt"))
 }
 
 /// A share as a line, in memory that is wiped.

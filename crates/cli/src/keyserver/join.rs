@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyclient::{Enrolment, Files as FormerFiles, Node, enrol};
+use strongroom_keyclient::{DEFAULT_PATH, Enrolment, Files as FormerFiles, Node, VARIABLE, enrol};
 use strongroom_keyring::pair::remove_key;
 use strongroom_keyring::{KeySource, SourceContext, durable};
 
-use crate::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::time::rfc3339;
+use crate::{Context, keys, paths};
 
 /// Files of this many joins can stand in one directory.
 const JOINS_MAX: usize = 1000;
@@ -61,6 +61,7 @@ impl JoinArgs {
         if config.symlink_metadata().is_ok() && !self.replace {
             return Err(Failure::new(&code::EXISTS, config.display().to_string()));
         }
+        Node::check_servers(&self.servers)?;
         let authority = std::fs::read(&self.authority)
             .map_err(|error| Failure::open(&self.authority, &error))?;
         let token = self.token(context)?;
@@ -77,7 +78,7 @@ impl JoinArgs {
         Node::check(&text)?;
         let mut kept = false;
         let enrolled = enrol::<Failure>(&enrolment, |key| {
-            new_file(&files.key, key.as_slice(), 0o600)?;
+            paths::create_with(&files.key, key.as_slice(), 0o600)?;
             kept = true;
             Ok(())
         });
@@ -92,8 +93,8 @@ impl JoinArgs {
                 return Err(failure);
             }
         };
-        new_file(&files.certificate, enrolled.certificate.as_bytes(), 0o644)?;
-        new_file(&files.authority, &authority, 0o644)?;
+        paths::create_with(&files.certificate, enrolled.certificate.as_bytes(), 0o644)?;
+        paths::create_with(&files.authority, &authority, 0o644)?;
         let former = FormerFiles::load(&config).ok();
         durable::replace(&config, text.as_bytes(), 0o644)
             .map_err(|error| Failure::io(&config, &error))?;
@@ -102,10 +103,7 @@ impl JoinArgs {
         if let Some(former) = former {
             forget(&config, &former)?;
         }
-        note(&format!(
-            "its certificate ends at {}; `systemctl enable --now strongroom-renew.timer` has it renewed in time",
-            rfc3339(ends)
-        ));
+        note(&renewal(&config, ends));
         let (node, role) = (&self.node, enrolled.role);
         context
             .output
@@ -118,11 +116,27 @@ impl JoinArgs {
             (None, Some(variable)) => KeySource::Env(variable.clone()),
             (None, None) => KeySource::Ask,
         };
-        Ok(source.passphrase(&SourceContext {
+        let about = SourceContext {
             keyring: context.keyring.clone(),
             creating: false,
             prompt: "One-time token".to_owned(),
-        })?)
+        };
+        keys::passphrase(&source, &about, "--token-file FILE or --token-env VAR")
+    }
+}
+
+/// When the certificate ends, and what has it renewed before. The timer that is installed renews
+/// that of the usual configuration only.
+fn renewal(config: &Path, ends: u64) -> String {
+    let ends = rfc3339(ends);
+    match config == Path::new(DEFAULT_PATH) {
+        true => format!(
+            "its certificate ends at {ends}; `systemctl enable --now strongroom-renew.timer` has it renewed in time"
+        ),
+        false => format!(
+            "its certificate ends at {ends}; strongroom-renew.timer looks at {DEFAULT_PATH} only: have `strongroom keyserver renew --if-due --node {}` run every day, and give other commands the same --node, or set {VARIABLE}",
+            config.display()
+        ),
     }
 }
 
@@ -215,11 +229,4 @@ fn configuration(servers: &[String], files: &Files) -> String {
 /// A TOML string. What would need an escape is refused when the text is checked.
 fn quoted(text: &str) -> String {
     format!("\"{text}\"")
-}
-
-fn new_file(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
-    durable::create_new(path, bytes, mode).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Failure::new(&code::EXISTS, path.display().to_string()),
-        _ => Failure::io(path, &error),
-    })
 }

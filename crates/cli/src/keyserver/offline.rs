@@ -4,20 +4,21 @@
 //! Must not: take a share from the command line; overwrite a file but the pair that is to be
 //! replaced.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
+use strongroom_keyclient::Node;
 use strongroom_keyring::{KeySource, SourceContext, durable};
 use strongroom_keyserver::config::{Config, with_names};
 use strongroom_keyserver::offline::Offline;
 
 use super::admin::named;
-use crate::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::time::rfc3339;
+use crate::{Context, keys, paths};
 
 /// Which server, and with what its root key comes.
 #[derive(Args)]
@@ -49,12 +50,14 @@ impl RootOptions {
         let shares = sources
             .into_iter()
             .map(|(source, prompt)| {
-                source.passphrase(&SourceContext {
+                let about = SourceContext {
                     prompt,
                     ..SourceContext::default()
-                })
+                };
+                let instead = format!("--share-file FILE {needed} times");
+                keys::passphrase(&source, &about, &instead)
             })
-            .collect::<Result<Vec<SecretBytes>, _>>()?;
+            .collect::<Result<Vec<SecretBytes>, Failure>>()?;
         Ok(Offline::open(&self.config, &shares)?)
     }
 }
@@ -186,6 +189,7 @@ impl BreakGlassArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let name = named(&self.name)?;
         let config = Config::read(&self.root.config)?;
+        Node::check_servers(&self.servers)?;
         let file = |end: &str| self.out.join(format!("{name}.{end}"));
         let files = ["toml", "pem", "key", "authority.pem"].map(file);
         for path in &files {
@@ -208,10 +212,10 @@ impl BreakGlassArgs {
             name,
         );
         let [toml, certificate, key, own_authority] = &files;
-        written(key, issued.key.as_bytes(), 0o600)?;
-        written(certificate, issued.certificate.as_bytes(), 0o644)?;
-        written(own_authority, &authority, 0o644)?;
-        written(toml, text.as_bytes(), 0o644)?;
+        paths::create_with(key, issued.key.as_bytes(), 0o600)?;
+        paths::create_with(certificate, issued.certificate.as_bytes(), 0o644)?;
+        paths::create_with(own_authority, &authority, 0o644)?;
+        paths::create_with(toml, text.as_bytes(), 0o644)?;
         warn(&code::SERVER_BREAK_GLASS, name);
         let ends = rfc3339(issued.expires);
         let toml = toml.display();
@@ -219,8 +223,4 @@ impl BreakGlassArgs {
             .output
             .line(&format!("administrator {name} until {ends}: {toml}"))
     }
-}
-
-fn written(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
-    durable::create_new(path, bytes, mode).map_err(|error| Failure::io(path, &error))
 }

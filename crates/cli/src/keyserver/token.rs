@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use strongroom_keyclient::Method;
-use strongroom_keyring::durable;
 
 use super::admin::{ServerOptions, malformed, named};
-use crate::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::{Context, paths};
 
 /// Make a token for a client.
 ///
@@ -71,6 +70,10 @@ impl TokenArgs {
             body["may_create"] = self.may_create.into();
             body["may_destroy"] = self.may_destroy.into();
         }
+        // A token that could not be written would stay valid, with nobody who has it.
+        if let Some(path) = &self.out {
+            paths::check_new(path)?;
+        }
         let answer = self
             .server
             .change(&Method::POST, "/v1/tokens", Some(&body))?;
@@ -79,7 +82,7 @@ impl TokenArgs {
             None => context.output.line(token),
             Some(path) => {
                 let line = format!("{token}\n");
-                durable::create_new(path, line.as_bytes(), 0o600).map_err(|e| Failure::io(path, &e))
+                paths::create_private(path, line.as_bytes())
             }
         }
     }

@@ -4,11 +4,12 @@
 
 use clap::Args;
 use serde_json::json;
+use strongroom_format::code;
 use strongroom_keyclient::Method;
 
-use super::admin::{ServerOptions, named, plain, time};
+use super::admin::{ServerOptions, plain, time};
 use crate::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, printable};
 use crate::help::tail;
 use crate::output::columns;
 
@@ -29,7 +30,12 @@ pub(super) struct TokensArgs {
 impl TokensArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         if let Some(id) = &self.withdraw {
-            let path = format!("/v1/tokens/{}", named(id)?);
+            let is_id = id.len() == 64 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
+            if !is_id {
+                let detail = format!("{}: an id has 64 hexadecimal digits", printable(id));
+                return Err(Failure::new(&code::SERVER_NO_TOKEN, detail));
+            }
+            let path = format!("/v1/tokens/{}", id.to_ascii_lowercase());
             self.server.change(&Method::DELETE, &path, None)?;
             return context.output.line(&format!("taken back: {id}"));
         }

@@ -12,9 +12,9 @@ use strongroom_keyring::{KeySource, SourceContext};
 
 use super::admin::AnybodyOptions;
 use super::status::in_words;
-use crate::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::{Context, keys};
 
 /// Give a share of the root key. With the last one that is needed, the server opens.
 ///
@@ -36,10 +36,11 @@ impl UnsealArgs {
             .share_file
             .clone()
             .map_or(KeySource::Ask, KeySource::File);
-        let share = source.passphrase(&SourceContext {
+        let about = SourceContext {
             prompt: "Share".to_owned(),
             ..SourceContext::default()
-        })?;
+        };
+        let share = keys::passphrase(&source, &about, "--share-file FILE")?;
         let text = std::str::from_utf8(share.as_slice())
             .map_err(|_| Failure::new(&code::SERVER_SHARE, "not text"))?;
         let body = json!({"share": text});

@@ -46,6 +46,11 @@ pub(crate) fn verify(
     context: &Context,
 ) -> Result<(Verified, Option<Failure>), Failure> {
     let directory = Directory::at(path)?;
+    let is_instance = directory.major().is_some() || directory.is_sealed();
+    if !is_instance && !directory.is_converting() {
+        let detail = "a directory, and no data directory of PostgreSQL's: name a file";
+        return Err(directory.failure(&code::PG_NOT_INSTANCE, detail));
+    }
     directory.check_sealed()?;
     let chosen = Chosen::required(key, context, &directory)?;
     let object = chosen.open(&directory)?;

@@ -38,7 +38,7 @@ impl BackupArgs {
         let mut keys = self.provider.keys(context, Some(token.provider))?;
         if !keys.keeps_headers() {
             let detail = "a keyring keeps no header backups: name a file with --out";
-            return Err(Failure::new(&code::KEY_OPTION, detail));
+            return Err(Failure::usage(detail));
         }
         Ok(sealed::leave(&mut volume, keys.as_mut())?)
     }

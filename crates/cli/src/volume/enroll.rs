@@ -130,8 +130,7 @@ impl EnrollArgs {
         let before = before.map(|(_, token)| token);
         let named = before.as_ref().map(|token| token.key_id.clone());
         let key_id = self.key_id.clone().or(named);
-        let key_id =
-            key_id.ok_or_else(|| Failure::new(&code::KEY_OPTION, "name the key: --key-id"))?;
+        let key_id = key_id.ok_or_else(|| Failure::usage("name the key: --key-id NAME"))?;
         let material = keys.fetch_or_create(&key_id)?;
         let object_id = match before {
             Some(token) => token.object_id,

@@ -11,11 +11,11 @@ use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyring::durable;
 use strongroom_volume::secret::new_recovery_key;
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
+use crate::paths;
 
 const TERMINAL: &str = "/dev/tty";
 
@@ -37,7 +37,7 @@ impl RecoveryOptions {
     /// Finds the place; fails early when there is none.
     pub(super) fn place(&self) -> Result<Shown, Failure> {
         if let Some(path) = &self.recovery_out {
-            crate::paths::check_new(path)?;
+            paths::check_new(path)?;
             return Ok(Shown::File(path.clone()));
         }
         let terminal = OpenOptions::new().read(true).write(true).open(TERMINAL);
@@ -54,13 +54,7 @@ impl Shown {
         match self {
             Self::File(path) => {
                 // Without an end of line: `cryptsetup --key-file` would take it for a part of the key.
-                durable::create_new(path, key.as_slice(), 0o600).map_err(|error| {
-                    if error.kind() == std::io::ErrorKind::AlreadyExists {
-                        Failure::new(&code::EXISTS, path.display().to_string())
-                    } else {
-                        Failure::io(path, &error)
-                    }
-                })?;
+                paths::create_private(path, key.as_slice())?;
             }
             Self::Terminal => on_terminal(&key, of)?,
         }

@@ -27,15 +27,16 @@ use crate::help::tail;
 /// volume key, is given up only when --confirm names it.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume restore /dev/vdb --from vdb.header --recovery-file db-7.recovery"))]
+#[command(group = clap::ArgGroup::new("backup").required(true).args(["from", "from_server"]))]
 pub(super) struct RestoreArgs {
     /// The device, or the file
     #[arg(value_name = "DEVICE")]
     path: PathBuf,
     /// What `strongroom volume backup --out` or `cryptsetup luksHeaderBackup` wrote
-    #[arg(long, value_name = "FILE", conflicts_with = "from_server")]
+    #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     /// What was left at the key server
-    #[arg(long, required_unless_present = "from", conflicts_with_all = ["passphrase", "passphrase_file", "recovery", "recovery_file", "tpm"])]
+    #[arg(long, conflicts_with_all = ["passphrase", "passphrase_file", "recovery", "recovery_file", "tpm"])]
     from_server: bool,
     /// The volume's object id, where its header does not tell it any more: `create --json` and the fleet page do
     #[arg(long, value_name = "HEX", requires_all = ["from_server", "key_id"])]
@@ -161,10 +162,8 @@ impl RestoreArgs {
         // Not by libcryptsetup, which would write to a header with one damaged copy.
         let found = strongroom_luks::read(&file).ok();
         let token = found.and_then(|found| token_of(&found.header.metadata).cloned());
-        let token = token.ok_or_else(|| {
-            let detail = "the device does not say which volume it was: give --object-id and --key-id, which the fleet page shows";
-            Failure::new(&code::KEY_OPTION, detail)
-        })?;
+        let token = token
+            .ok_or_else(|| Failure::new(&code::VOLUME_WHICH, self.path.display().to_string()))?;
         Ok((token.object_id, token.key_id))
     }
 }

@@ -14,8 +14,8 @@ use strongroom_volume::{Volume, keys::Keys, tpm};
 
 use super::material::ProviderOptions;
 use super::tpm::TpmPlace;
-use crate::Context;
 use crate::failure::Failure;
+use crate::{Context, keys};
 
 /// What opens it, instead of the key that the volume's token names. At most one.
 #[derive(Args, Clone, Default)]
@@ -96,7 +96,11 @@ impl SecretOptions {
                 prompt: format!("{prompt} of {}", path.display()),
                 ..SourceContext::default()
             };
-            source.passphrase(&about)
+            let instead = match self.recovery {
+                true => "--recovery-file FILE",
+                false => "--passphrase-file FILE",
+            };
+            keys::passphrase(&source, &about, instead)
         };
         let secret = match (&self.passphrase_file, &self.recovery_file) {
             (Some(file), _) => typed(KeySource::File(file.clone()), "")?,
@@ -123,5 +127,5 @@ pub(super) fn new_passphrase(file: Option<&PathBuf>) -> Result<SecretBytes, Fail
         ..SourceContext::default()
     };
     let source = file.map_or(KeySource::Ask, |file| KeySource::File(file.clone()));
-    Ok(source.passphrase(&about)?)
+    keys::passphrase(&source, &about, "--new-passphrase-file FILE")
 }

@@ -5,21 +5,24 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 use strongroom_format::code;
+use strongroom_volume::Volume;
 use strongroom_volume::keys::Keys;
-use strongroom_volume::{Volume, shred};
+use strongroom_volume::shred::{self, Record};
 
 use super::material::ProviderOptions;
 use super::{cache, fleet};
 use crate::Context;
-use crate::failure::{Failure, warn};
+use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;
 use crate::time::rfc3339;
 
 /// Destroy a volume: its key slots, its header, and the key at the key server. Says what remains.
 ///
 /// The key server erases a key after a delay only, seven days unless its configuration says
-/// otherwise: until then the record says `destroy-pending`.
+/// otherwise: until then the record says `destroy-pending`. When the key server refuses, or cannot
+/// be asked, the volume is destroyed nevertheless, and the command fails with SR-8358.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume shred /dev/vdb --confirm 5f1c9d1e-4c43-4b0e-9f2c-6b1f3f0d8a11 --json > shredded.json"))]
 pub(super) struct ShredArgs {
@@ -44,8 +47,8 @@ impl ShredArgs {
         let mut volume = Volume::open_to_change(&self.path)?;
         let uuid = volume.uuid()?;
         if !uuid.eq_ignore_ascii_case(&self.confirm) {
-            let detail = format!("--confirm: the volume's UUID is {uuid}");
-            return Err(Failure::new(&code::VOLUME_SLOT, detail));
+            let detail = format!("{}: its UUID is {uuid}", self.path.display());
+            return Err(Failure::new(&code::VOLUME_CONFIRM, detail));
         }
         let metadata = volume.metadata()?;
         let token = metadata.token().ok().flatten();
@@ -66,8 +69,11 @@ impl ShredArgs {
         if let (true, Some((_, token)), Some(keys)) = (record.is_proven, &token, keys.as_mut()) {
             fleet::tell_shredded(&self.path, keys.as_mut(), token, &cipher);
         }
+        let failure = not_done(&record);
         if self.json {
-            return context.output.json(&record);
+            let error = failure.as_ref().map(Failure::json);
+            context.output.json(&Written { record, error })?;
+            return failure.map_or(Ok(()), |failure| Err(failure.told_in_json()));
         }
         let line = format!(
             "volume {}: {} key slots destroyed, {} bytes overwritten",
@@ -86,6 +92,21 @@ impl ShredArgs {
         for left in &record.remains {
             warn(&code::VOLUME_WARNED, left);
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
+}
+
+/// The record, with what went wrong.
+#[derive(Serialize)]
+struct Written {
+    #[serde(flatten)]
+    record: Record,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorJson>,
+}
+
+/// SR-8358, where the key server did not destroy all that it was to destroy.
+fn not_done(record: &Record) -> Option<Failure> {
+    let detail = record.not_done.join("; ");
+    (!record.not_done.is_empty()).then(|| Failure::new(&code::VOLUME_KEY_REMAINS, detail))
 }

@@ -73,6 +73,13 @@ impl Server {
         Some(child)
     }
 
+    /// Ends it, and runs it again with what its configuration says now.
+    pub(crate) fn restart(&mut self, place: &Place, name: &str) {
+        self.stop();
+        let address = self.url.trim_start_matches("https://").to_owned();
+        self.child = Self::run(place, name, &address).unwrap();
+    }
+
     /// Ends it.
     pub(crate) fn stop(&mut self) {
         drop(self.child.kill());

@@ -395,7 +395,7 @@ fn root_rotation_export_and_import_carry_certificates() {
     let by_certificate = keyring.recipient("a").unwrap();
     assert_eq!(
         code(keyring.export(&home.root("e2"), &by_certificate)),
-        2019
+        2044
     );
 
     let mut restored = other.init();

@@ -117,7 +117,7 @@ fn what_an_export_and_an_import_refuse() {
     let mut keyring = home.init();
     keyring.create_key("a").unwrap();
     let own_key = home.source("a", true).unwrap();
-    assert_eq!(code(keyring.export(&home.root("export"), &own_key)), 2019);
+    assert_eq!(code(keyring.export(&home.root("export"), &own_key)), 2044);
     assert!(!home.root("export").exists() && keyring.unexported());
     let file = home.root("export");
     keyring.export(&file, &raw(9)).unwrap();

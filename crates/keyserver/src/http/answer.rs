@@ -56,7 +56,7 @@ impl Refusal {
             8420 => StatusCode::UNAUTHORIZED,
             8421 | 8422 | 8431 | 8443 | 8450 | 8452 => StatusCode::FORBIDDEN,
             8451 => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            8423 | 8454 | 8455 | 8457 => StatusCode::NOT_FOUND,
+            8423 | 8444 | 8454 | 8455 | 8457 | 8459 => StatusCode::NOT_FOUND,
             8433 if self.error.detail() == METHOD => StatusCode::METHOD_NOT_ALLOWED,
             8433 => StatusCode::NOT_FOUND,
             8438 => StatusCode::REQUEST_TIMEOUT,

@@ -242,13 +242,13 @@ impl Service {
     /// Takes a token back that was not used.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8423; SR-8429.
+    /// SR-8422 unless administrator; SR-8459; SR-8429.
     pub fn withdraw_token(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_name(id)?;
         self.run(peer, "withdraw", id, |client| {
             client.must_be(&[Role::Admin])?;
             let path = format!("{TOKENS}{id}");
-            let (token, guard) = self.read::<Token>(&path)?.there(id)?;
+            let (token, guard) = self.read::<Token>(&path)?.or(&code::SERVER_NO_TOKEN, id)?;
             let mut event = client.event("withdraw", &token.node);
             event.detail = token.role.name().to_owned();
             Ok(Plan {
@@ -580,14 +580,17 @@ impl Service {
     /// Takes a grant back.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8423.
+    /// SR-8422 unless administrator; SR-8444.
     pub fn ungrant(&self, peer: &Peer, node: &str, key: &str) -> Result<(), Error> {
         check_name(node)?;
         check_name(key)?;
         self.run(peer, "ungrant", key, |client| {
             client.must_be(&[Role::Admin])?;
             let path = grant_path(node, key);
-            let (_, guard) = self.read::<Grant>(&path)?.there(key)?;
+            let detail = format!("{key} to {node}");
+            let (_, guard) = self
+                .read::<Grant>(&path)?
+                .or(&code::SERVER_NO_GRANT, &detail)?;
             let mut event = client.event("ungrant", key);
             event.detail = node.to_owned();
             let changes = vec![Change::Delete { path }];

@@ -213,7 +213,9 @@ impl Service {
         Ok(version)
     }
 
-    /// The key, if the client may know of it: administrators and viewers know all.
+    /// The key, if the client may know of it: administrators and viewers know all, and are told
+    /// SR-8454 of what is not there; nodes are told SR-8423 of what is not granted to them, there or
+    /// not.
     pub(super) fn known(
         &self,
         client: &Client,
@@ -225,14 +227,20 @@ impl Service {
         if client.identity.role == Role::Node && grant.record.is_none() {
             return Err(Error::new(&code::SERVER_NO_SUCH, name));
         }
-        let (key, guard) = key.there(name)?;
+        let missing = match client.identity.role {
+            Role::Node => &code::SERVER_NO_SUCH,
+            // Who may know of every key may know that there is none.
+            Role::Admin | Role::Viewer => &code::SERVER_NO_KEY,
+        };
+        let (key, guard) = key.or(missing, name)?;
         Ok((key, vec![guard, grant.guard], grant.record))
     }
 
     /// One version of a key, or the newest.
     ///
     /// # Errors
-    /// SR-8423 without a grant, whoever asks; SR-8425, SR-8426 by the key's state.
+    /// SR-8423 without a grant, whoever asks, and whether there is such a key or not; SR-8425,
+    /// SR-8426 by the key's state.
     pub fn deliver(
         &self,
         peer: &Peer,
@@ -240,7 +248,12 @@ impl Service {
         version: Option<u32>,
     ) -> Result<Delivered, Error> {
         self.run(peer, "deliver", name, |client| {
-            let (key, guards, grant) = self.known(client, name)?;
+            let not_granted = |error: Error| match error.code() {
+                code if code == &code::SERVER_NO_KEY => Error::new(&code::SERVER_NO_SUCH, name),
+                _ => error,
+            };
+            let known = self.known(client, name).map_err(not_granted);
+            let (key, guards, grant) = known?;
             if grant.is_none() {
                 return Err(Error::new(&code::SERVER_NO_SUCH, name));
             }
