@@ -239,7 +239,7 @@ fn status_says_whether_data_checksums_are_on_and_warns_when_they_are_off() {
     );
     let zeros = line_of(&shown, "zeros in transaction status");
     assert!(zeros.ends_with("found when they are read"), "{shown}");
-    let exchanged = line_of(&shown, "small files put for others");
+    let exchanged = line_of(&shown, "exchanged small files");
     assert!(exchanged.ends_with("found when they are read"), "{shown}");
     checksums(&place, "--disable");
     let shown = status(&place, &[]);
@@ -288,6 +288,20 @@ fn what_makes_a_sealed_instance_warns_when_data_checksums_are_off() {
         line_of(&shown, "data checksums").ends_with(expected),
         "{shown}"
     );
+}
+
+#[test]
+fn a_key_command_runs_once_when_an_instance_is_sealed() {
+    let place = Place::with_instance();
+    let opened = ["pg", "decrypt", "-D", "data", "--key-file", "key"];
+    place.strongroom(&opened).succeeded();
+    let (key, runs) = (place.path("key"), place.path("runs"));
+    std::fs::write(&runs, "").unwrap();
+    instance::give(&runs);
+    let command = format!("echo >> {}; cat {}", runs.display(), key.display());
+    let sealed = ["pg", "encrypt", "-D", "data", "--key-command", &command];
+    place.strongroom(&sealed).succeeded();
+    assert_eq!(std::fs::read_to_string(&runs).unwrap(), "\n");
 }
 
 /// The line of a table that begins with `name`.

@@ -72,7 +72,7 @@ pub fn name(first: u64, last: u64) -> String {
     format!("{}{last:020}.jsonl", begin_of_name(first))
 }
 
-/// How the names of files begin whose first row has this number.
+/// The beginning of the name of an archived file; `first` is the number of the file's first row.
 #[must_use]
 pub fn begin_of_name(first: u64) -> String {
     format!("audit-{first:020}-")

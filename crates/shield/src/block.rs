@@ -247,17 +247,26 @@ fn read_unit(
     read_at(real, fd, file, unit, at)
 }
 
-fn write_all(
+/// Writes all of `from` at `offset`, in as many writes as the kernel wants.
+///
+/// # Errors
+/// The kernel's; ENOSPC when it takes nothing and does not say why.
+pub(crate) fn write_all(
     real: &Real,
     fd: RawFd,
     file: &File<'_>,
     from: &[u8],
     offset: u64,
 ) -> Result<(), Errno> {
-    match write_at(real, fd, file, from, offset)? {
-        count if count == from.len() => Ok(()),
-        _ => Err(Errno(libc::ENOSPC)),
+    let mut written = 0_usize;
+    while let Some(rest) = from.get(written..).filter(|rest| !rest.is_empty()) {
+        let at = offset.saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+        match write_at(real, fd, file, rest, at)? {
+            0 => return Err(Errno(libc::ENOSPC)),
+            count => written = written.saturating_add(count),
+        }
     }
+    Ok(())
 }
 
 /// Decrypts what was read from the start of block `first_block` on.

@@ -13,9 +13,9 @@
 //! - **F3** Writers exclude one another by a lock on the open file description, far behind any byte. Readers take it
 //!   only after a chunk did not open, to tell a write under way from damage.
 //! - **F4** Emptying a file takes its identity away; the next write draws a new one.
-//! - **F5** Where the instance's header says that names are bound, every chunk is sealed for the name of its
-//!   file ([`crate::name`]), and a container whose header says otherwise is damage. Elsewhere none
-//!   is.
+//! - **F5** Where the instance's header says that names are bound, every chunk is sealed for the
+//!   name of its file ([`crate::name`]); in an instance without that bit, no chunk is. A container
+//!   whose own header says otherwise than the instance's is damage.
 //!
 //! What a power cut can do: the chunks of an unsynced write may be lost or torn, and with them the older bytes of the
 //! one chunk that an append shares with what was there. Such a chunk does not open: reading it is EIO, as it is a
@@ -38,8 +38,8 @@ use std::os::fd::RawFd;
 
 use strongroom_crypto::nonce12;
 use strongroom_format::postgres::container::{
-    CONTAINER_CHUNK, CONTAINER_HEADER, CONTAINER_OVERHEAD, CONTAINER_SEALED, ContainerHeader,
-    container_fits, container_logical, container_physical,
+    CONTAINER_CHUNK, CONTAINER_HEADER, CONTAINER_OVERHEAD, CONTAINER_SEALED, ChunkAad,
+    ContainerHeader, container_fits, container_logical, container_physical,
 };
 
 use self::image::{
@@ -498,6 +498,11 @@ impl Target<'_> {
             .ok_or(Fault::Damaged)
     }
 
+    /// The associated data of a chunk of this file.
+    fn place(&self, header: &ContainerHeader, index: u64) -> ChunkAad {
+        header.chunk(index, &self.file.tweak)
+    }
+
     /// Opens a chunk in place and returns its data.
     fn open<'unit>(
         &self,
@@ -507,8 +512,7 @@ impl Target<'_> {
     ) -> Result<&'unit [u8], Fault> {
         let (nonce, data, tag) = parts(unit)?;
         let key = self.file.instance.keys.container();
-        let place = header.chunk(index, &self.file.tweak);
-        key.open(nonce, place.as_bytes(), data, tag)
+        key.open(nonce, self.place(header, index).as_bytes(), data, tag)
             .map_err(|_| Fault::Damaged)?;
         Ok(data)
     }
@@ -518,9 +522,8 @@ impl Target<'_> {
         let (nonce, data, tag) = parts(unit)?;
         *nonce = nonce12().map_err(|_| Fault::Os(Errno(libc::EIO)))?;
         let key = self.file.instance.keys.container();
-        let place = header.chunk(index, &self.file.tweak);
         *tag = key
-            .seal(nonce, place.as_bytes(), data)
+            .seal(nonce, self.place(header, index).as_bytes(), data)
             .map_err(|_| Fault::Os(Errno(libc::EIO)))?;
         Ok(())
     }

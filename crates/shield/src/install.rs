@@ -2,12 +2,14 @@
 //!
 //! A sealed block belongs to its address, and the address comes from the name. Log segments keep
 //! their bytes when they are recycled: PostgreSQL takes what it cannot read there for the end of
-//! the log. `xlogtemp.<pid>` is the one file whose contents must follow its name: it becomes a
-//! segment, or a timeline's history, which is stored in clear. A container belongs to its name too,
-//! where names are bound. PostgreSQL's renames do not change that name ([`crate::name`]), but for
-//! that of `temp.summary`, which is sealed for its new name first. Any other rename that would is
-//! refused: a copy under the new name is sealed for it, and to make one here would leave whoever
-//! has the file open with a file that has no name any more.
+//! the log. `xlogtemp.<pid>` is the one block file whose contents must follow its name: it becomes a
+//! segment, or a timeline's history, which is stored in clear.
+//!
+//! Where the instance binds containers to their names, a container belongs to its name too. The
+//! renames of PostgreSQL leave the name that counts as it is ([`crate::name`]), with one exception:
+//! `temp.summary` is sealed for its new name before it is renamed. Every other rename that would
+//! change a container's name is refused. It could not be done by making a copy under the new name
+//! either: a process that has the old file open would go on writing to a file without a name.
 //!
 //! Invariants: a conversion is on the disk before the rename begins; one that is interrupted leaves
 //! an `xlogtemp` file, which PostgreSQL removes when it starts, or a `temp.summary`, which it
@@ -26,13 +28,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::body::{Body, File, Memory};
+use crate::body::{Body, Memory};
 use crate::classify::Class;
 use crate::place::{Ruling, Seal};
 use crate::real::{Errno, Real};
 use crate::roots;
 use crate::scratch::{self, LEN};
-use crate::{block, container};
+use crate::{block, container, name};
 
 /// What a rename needs first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +74,10 @@ pub fn step(from: &Ruling, to: &Ruling) -> Step {
             Step::Refuse(Errno(libc::EXDEV))
         }
         (Ruling::Plain(from), Ruling::Plain(to))
-            if from.slot.is_some() && to.slot.is_some() && from.slot != to.slot =>
+            if roots::names_are_bound(from.root)
+                && from.slot.is_some()
+                && to.slot.is_some()
+                && from.slot != to.slot =>
         {
             Step::SameNameOnly
         }
@@ -120,9 +125,13 @@ fn between(from: &Seal, to: &Seal) -> Step {
             }
         }
         (Body::Stream | Body::TemporaryStream, _) if from.body == to.body => Step::Nothing,
-        (Body::Container, Body::Container) if from.tweak == to.tweak => Step::Nothing,
         (Body::Container, Body::Container)
-            if (from.class, to.class) == (Class::WalSummary, Class::WalSummary) =>
+            if from.tweak == to.tweak || !roots::names_are_bound(from.root) =>
+        {
+            Step::Nothing
+        }
+        (Body::Container, Body::Container)
+            if name::is_temporary_summary(from) && to.class == Class::WalSummary =>
         {
             Step::Rebind(*from, *to)
         }
@@ -149,10 +158,10 @@ pub fn convert(real: &Real, path: &CStr, from: &Seal, to: Option<&Seal>) -> Resu
     if to.is_some() && is_own(path) && !WRITTEN.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let fd = real.open(path, libc::O_RDWR | libc::O_CLOEXEC, 0)?;
-    let converted = convert_open(real, fd, from, to).and_then(|()| real.fsync(fd));
-    let closed = real.close(fd);
-    converted.and(closed)?;
+    real.with_open(path, libc::O_RDWR | libc::O_CLOEXEC, |fd| {
+        convert_open(real, fd, from, to)?;
+        real.fsync(fd)
+    })?;
     WRITTEN.store(false, Ordering::Relaxed);
     Ok(())
 }
@@ -163,11 +172,12 @@ pub fn convert(real: &Real, path: &CStr, from: &Seal, to: Option<&Seal>) -> Resu
 /// The kernel's; EIO when it does not open under the name of `from`.
 pub fn rebind(real: &Real, path: &CStr, from: &Seal, to: &Seal) -> Result<(), Errno> {
     let memory: Memory = [const { AtomicU64::new(0) }; 4];
-    let fd = real.open(path, libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW, 0)?;
-    let sealed = container::rebind(real, fd, &from.file(&memory)?, &to.file(&memory)?)
-        .and_then(|()| real.fsync(fd));
-    let closed = real.close(fd);
-    sealed.and(closed)
+    let (source, target) = (from.file(&memory)?, to.file(&memory)?);
+    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    real.with_open(path, flags, |fd| {
+        container::rebind(real, fd, &source, &target)?;
+        real.fsync(fd)
+    })
 }
 
 /// Whether this process made the file: its number is in the name.
@@ -190,7 +200,7 @@ fn convert_open(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> Resul
             };
             match &target {
                 _ if bytes.iter().all(|byte| *byte == 0) => {}
-                Some(target) => write_all(real, fd, target, bytes, at)?,
+                Some(target) => block::write_all(real, fd, target, bytes, at)?,
                 None => real.pwrite_full(fd, bytes, at)?,
             }
             at = at
@@ -202,19 +212,6 @@ fn convert_open(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> Resul
         }
     })
     .map_err(|_| Errno(libc::ENOMEM))?
-}
-
-fn write_all(
-    real: &Real,
-    fd: RawFd,
-    target: &File<'_>,
-    bytes: &[u8],
-    at: u64,
-) -> Result<(), Errno> {
-    match block::write_at(real, fd, target, bytes, at)? {
-        count if count == bytes.len() => Ok(()),
-        _ => Err(Errno(libc::ENOSPC)),
-    }
 }
 
 /// EXDEV, as between file systems, unless the file has no contents that a name could belong to. A directory with

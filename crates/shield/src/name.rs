@@ -21,6 +21,7 @@ use strongroom_format::postgres::container::CONTAINER_NAME;
 
 use crate::classify::Class;
 use crate::path::file_name;
+use crate::place::Seal;
 use crate::scan::split;
 
 /// What stands for a name in the associated data: the first bytes of its SHA-256 digest.
@@ -34,8 +35,9 @@ const SLOTS: &[u8] = b"pg_replslot/";
 /// The end of temporary names.
 const TEMPORARY: &[u8] = b".tmp";
 
-/// The one container that is sealed for its new name before it is renamed. After a kill between the
-/// two it opens under neither name; PostgreSQL empties it before it writes one, and reads none.
+/// The temporary file of PostgreSQL's WAL summarizer: the one container that is sealed for its new
+/// name before it is renamed. After a kill between the two it opens under neither name. PostgreSQL
+/// empties it before it writes one, and reads none.
 pub const TEMPORARY_SUMMARY: &[u8] = b"pg_wal/summaries/temp.summary";
 
 /// What stands for the name of the container at `relative`, which has this class.
@@ -44,8 +46,16 @@ pub fn digest(class: Class, relative: &[u8]) -> Digest {
     of(&parts(class, relative))
 }
 
-/// What stands for the name of the state in a slot's directory, when `relative` is one: it changes
-/// when the directory is renamed to that of another slot.
+/// Whether this is the WAL summarizer's temporary file ([`TEMPORARY_SUMMARY`]).
+#[must_use]
+pub fn is_temporary_summary(seal: &Seal) -> bool {
+    seal.class == Class::WalSummary && seal.tweak == digest(seal.class, TEMPORARY_SUMMARY)
+}
+
+/// The digest of the name of the file `state` in the directory `relative`, if that is the directory
+/// of a replication slot (`pg_replslot/NAME` or `NAME.tmp`, which give the same digest). A rename of
+/// a slot's directory under which the digest changes would take the state to another name than the
+/// one it is sealed for, and is refused.
 #[must_use]
 pub fn of_slot_directory(relative: &[u8]) -> Option<Digest> {
     let slot = relative.strip_prefix(SLOTS)?;

@@ -48,7 +48,7 @@ pub struct Clear {
     pub class: Class,
     /// The database whose relations lie in this directory.
     pub database: Option<u32>,
-    /// What stands for the name of the slot's state in this directory, where names are bound.
+    /// The digest of the name of the slot's state in this directory ([`name::of_slot_directory`]).
     pub slot: Option<name::Digest>,
 }
 
@@ -63,8 +63,8 @@ pub struct Seal {
     pub body: Body,
     /// The XTS key of a block file.
     pub key: BlockKey,
-    /// The tweak of its first block; of a container, what stands for its name, and zeros where
-    /// names are not bound.
+    /// The tweak of its first block; of a container, the digest of its name, also where names are
+    /// not bound.
     pub tweak: [u8; 16],
 }
 
@@ -150,26 +150,16 @@ fn below(normal: &[u8]) -> Result<Ruling, Errno> {
 /// What is done with a path relative to an instance's directory.
 fn ruling(root: u8, relative: &[u8]) -> Ruling {
     let placed = classify(relative);
-    let names_are_bound = || {
-        let instance = roots::instance(usize::from(root));
-        instance.is_some_and(|instance| instance.keys.names_are_bound())
-    };
     match treatment(placed.class) {
         Treatment::Plain | Treatment::Untouched => Ruling::Plain(Clear {
             root,
             class: placed.class,
             database: database_of(placed.class, relative),
-            slot: slot_of(placed.class, relative).filter(|_| names_are_bound()),
+            slot: slot_of(placed.class, relative),
         }),
         Treatment::Hidden => Ruling::Hidden,
         Treatment::Refuse => Ruling::Refused(placed.class),
         sealed => match seal(root, placed, sealed, relative) {
-            Some(seal) if seal.body == Body::Container && !names_are_bound() => {
-                Ruling::Sealed(Seal {
-                    tweak: [0; 16],
-                    ..seal
-                })
-            }
             Some(seal) => Ruling::Sealed(seal),
             // An address that no tweak can be made of: not a file of PostgreSQL's.
             None => Ruling::Refused(placed.class),

@@ -115,6 +115,24 @@ impl Real {
         if fd < 0 { Err(Errno::last()) } else { Ok(fd) }
     }
 
+    /// Opens an existing file for `work` and closes it after that.
+    ///
+    /// # Errors
+    /// The error of `work`; otherwise the kernel's, of opening or closing.
+    pub fn with_open<T, E: From<Errno>>(
+        &self,
+        path: &CStr,
+        flags: c_int,
+        work: impl FnOnce(RawFd) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let fd = self.open(path, flags, 0)?;
+        let outcome = work(fd);
+        let closed = self.close(fd);
+        let value = outcome?;
+        closed?;
+        Ok(value)
+    }
+
     /// close(2).
     ///
     /// # Errors

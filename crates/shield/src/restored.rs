@@ -107,7 +107,7 @@ pub fn admit(real: &Real, path: &CStr, to: &Seal, in_clear: InClear) -> Result<A
     let memory: Memory = [const { AtomicU64::new(0) }; 4];
     let file = to.file(&memory)?;
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let (opened, raw) = with_open(real, path, flags, |fd| heads(real, fd, &file))?;
+    let (opened, raw) = real.with_open(path, flags, |fd| heads(real, fd, &file))?;
     // Zeros say for themselves that they are none.
     if opened == [0; HEAD] || begins_segment(&opened, &to.tweak) {
         return Ok(Admitted::AsItWas);
@@ -122,24 +122,10 @@ pub fn admit(real: &Real, path: &CStr, to: &Seal, in_clear: InClear) -> Result<A
         return Err(Refusal::InClear);
     }
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    match with_open(real, path, flags, |fd| seal(real, fd, &file, &raw)) {
+    match real.with_open(path, flags, |fd| seal(real, fd, &file, &raw)) {
         Err(Refusal::Kernel(Errno(libc::ELOOP))) => Err(Refusal::Linked),
         outcome => outcome.map(|()| Admitted::WasInClear),
     }
-}
-
-fn with_open<T>(
-    real: &Real,
-    path: &CStr,
-    flags: i32,
-    work: impl FnOnce(RawFd) -> Result<T, Refusal>,
-) -> Result<T, Refusal> {
-    let fd = real.open(path, flags, 0)?;
-    let outcome = work(fd);
-    let closed = real.close(fd);
-    let outcome = outcome?;
-    closed?;
-    Ok(outcome)
 }
 
 /// The first bytes as they are under the key, and as they lie there.
@@ -176,35 +162,15 @@ fn seal(real: &Real, fd: RawFd, file: &File<'_>, head: &Head) -> Result<(), Refu
                 return Ok(());
             }
             let start = at.saturating_add(u64::try_from(skip).unwrap_or(0));
-            write_all(real, fd, file, bytes, start)?;
+            block::write_all(real, fd, file, bytes, start)?;
             skip = 0;
             let count = u64::try_from(count).unwrap_or(u64::MAX);
             at = at.checked_add(count).ok_or(Errno(libc::EFBIG))?;
         }
     });
     sealed.map_err(|_| Errno(libc::ENOMEM))??;
-    write_all(real, fd, file, head, 0)?;
+    block::write_all(real, fd, file, head, 0)?;
     Ok(real.fsync(fd)?)
-}
-
-/// Writes all of `bytes` at `at` of a block file, in as many writes as the kernel wants. ENOSPC
-/// when it takes nothing.
-pub(crate) fn write_all(
-    real: &Real,
-    fd: RawFd,
-    file: &File<'_>,
-    bytes: &[u8],
-    at: u64,
-) -> Result<(), Errno> {
-    let mut done = 0_usize;
-    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-        let at = at.saturating_add(u64::try_from(done).unwrap_or(u64::MAX));
-        match block::write_at(real, fd, file, rest, at)? {
-            0 => return Err(Errno(libc::ENOSPC)),
-            count => done = done.saturating_add(count),
-        }
-    }
-    Ok(())
 }
 
 /// The header of a segment's first page (`XLogLongPageHeaderData` in PostgreSQL's `access/xlog_internal.h`).
@@ -288,11 +254,12 @@ fn system_identifier(real: &Real, root: u8) -> Result<[u8; 8], Errno> {
     let memory: Memory = [const { AtomicU64::new(0) }; 4];
     let file = control.file(&memory)?;
     let mut number = [0; 8];
-    let fd = real.open(&path, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
-    let read = block::read_at(real, fd, &file, &mut number, 0);
-    let closed = real.close(fd);
-    closed.and(read).and_then(|count| match count {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let read = real.with_open(&path, flags, |fd| {
+        block::read_at(real, fd, &file, &mut number, 0)
+    });
+    match read? {
         8 => Ok(number),
         _ => Err(Errno(libc::EIO)),
-    })
+    }
 }

@@ -55,6 +55,12 @@ pub fn all() -> impl Iterator<Item = (u8, &'static Instance)> {
         .map_while(|(number, root)| Some((number, root.get()?)))
 }
 
+/// Whether containers of this instance are bound to their names.
+#[must_use]
+pub fn names_are_bound(number: u8) -> bool {
+    instance(usize::from(number)).is_some_and(|instance| instance.keys.names_are_bound())
+}
+
 /// Whether two instances have the same keys, so that a file of one can become one of the other as it is.
 #[must_use]
 pub fn share_keys(one: u8, other: u8) -> bool {

@@ -24,7 +24,6 @@ use crate::block;
 use crate::body::File;
 use crate::fault::Held;
 use crate::real::{Errno, LockKind, Real};
-use crate::restored;
 
 /// Bytes of zeros that are sealed at a time: a page.
 const PAGE: usize = 8192;
@@ -80,7 +79,7 @@ fn fill(real: &Real, fd: RawFd, file: &File<'_>, end: u64) -> Result<(), Errno> 
         let len = usize::try_from(end.saturating_sub(at)).map_or(PAGE, |left| left.min(PAGE));
         let zeros = [0_u8; PAGE];
         let zeros = zeros.get(..len).ok_or(Errno(libc::EINVAL))?;
-        restored::write_all(real, fd, file, zeros, at)?;
+        block::write_all(real, fd, file, zeros, at)?;
         at = at.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
     }
     Ok(())

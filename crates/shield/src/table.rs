@@ -22,7 +22,8 @@ pub enum Treatment {
     BootStream,
     /// A header, then a keystream by offset, under the instance's key.
     Stream,
-    /// A header, then authenticated chunks; the file carries its own identity.
+    /// A header with a random identity of the file, then authenticated chunks, which are bound to
+    /// that identity and, where the instance binds names, to the file's name.
     Container,
     /// Not sealed.
     Plain,

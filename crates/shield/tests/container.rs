@@ -8,13 +8,21 @@ mod sealed;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sealed::{Dice, Handle, instance, model_write, put};
+use sealed::{Dice, Handle, instance, model_write, of_vector, put};
 use strongroom_format::postgres::container::{chunk_offset, container_physical};
 use strongroom_shield::body::Body;
 use strongroom_shield::instance::Instance;
 use strongroom_shield::real::Errno;
 
 const EIO: Errno = Errno(libc::EIO);
+
+/// Instances whose containers are of each version: bound to their names, and not.
+fn of_each_version() -> [Instance; 2] {
+    let instances = [instance(), of_vector("postgres-unbound-names")];
+    let bound = instances.each_ref().map(|it| it.keys.names_are_bound());
+    assert_eq!(bound, [true, false]);
+    instances
+}
 
 fn open<'a>(instance: &'a Instance, path: &Path) -> Handle<'a> {
     Handle::create(instance, Body::Container, path)
@@ -191,19 +199,24 @@ fn assert_damaged(instance: &Instance, path: &Path, plain: &[u8], what: &str) {
 
 #[test]
 fn a_changed_bit_is_found() {
-    let instance = instance();
+    for instance in of_each_version() {
+        change_bits(&instance);
+    }
+}
+
+fn change_bits(instance: &Instance) {
     let directory = sealed::directory();
     let path = directory.path().join("f");
     let all = Dice(9).bytes(9000);
     for len in [1, 700, 4095, 4096, 4097, 8192, 9000] {
-        let whole = sealed_with(&instance, &path, &all[..len]);
+        let whole = sealed_with(instance, &path, &all[..len]);
         let near = |at: usize| at < 130 || whole.len() - at < 90 || (4100..4260).contains(&at);
         for at in (0..whole.len()).filter(|at| near(*at) || at % 61 == 0) {
             let mut changed = whole.clone();
             changed[at] ^= 1 << (at % 8);
             put(&path, &changed);
             assert_damaged(
-                &instance,
+                instance,
                 &path,
                 &all[..len],
                 &format!("{len} bytes, byte {at}"),
@@ -214,15 +227,20 @@ fn a_changed_bit_is_found() {
 
 #[test]
 fn a_cut_is_found_at_every_length() {
-    let instance = instance();
+    for instance in of_each_version() {
+        cut_everywhere(&instance);
+    }
+}
+
+fn cut_everywhere(instance: &Instance) {
     let directory = sealed::directory();
     let path = directory.path().join("f");
     let all = Dice(10).bytes(9000);
     for len in [100, 4096, 8192, 9000] {
-        let whole = sealed_with(&instance, &path, &all[..len]);
+        let whole = sealed_with(instance, &path, &all[..len]);
         for cut in 1..whole.len() {
             put(&path, &whole[..cut]);
-            let handle = open(&instance, &path);
+            let handle = open(instance, &path);
             assert_eq!(handle.read_all(), Err(EIO), "{len} bytes cut to {cut}");
             assert!(handle.size() <= len as u64);
             // Neither does an append make it look whole.
@@ -240,8 +258,8 @@ fn a_cut_is_found_at_every_length() {
             let mut cut = whole[..whole.len().min(64 + 4124)].to_vec();
             cut.extend(std::iter::repeat_n(0x5a, forged));
             put(&path, &cut);
-            assert_damaged(&instance, &path, &all[..len], "forged end");
-            let handle = open(&instance, &path);
+            assert_damaged(instance, &path, &all[..len], "forged end");
+            let handle = open(instance, &path);
             assert_eq!(handle.append(b"x"), Err(EIO));
             let mut into = [0; 4096];
             assert_eq!(handle.read_at(&mut into[..4095], 0).is_ok(), len >= 4096);
@@ -252,12 +270,17 @@ fn a_cut_is_found_at_every_length() {
 
 #[test]
 fn chunks_belong_to_their_file_and_place() {
-    let instance = instance();
+    for instance in of_each_version() {
+        move_chunks(&instance);
+    }
+}
+
+fn move_chunks(instance: &Instance) {
     let directory = sealed::directory();
     let path = directory.path().join("f");
     let all = Dice(11).bytes(12_288 + 100);
-    let whole = sealed_with(&instance, &path, &all);
-    let other = sealed_with(&instance, &directory.path().join("g"), &all);
+    let whole = sealed_with(instance, &path, &all);
+    let other = sealed_with(instance, &directory.path().join("g"), &all);
     let chunk = |index: u64| {
         let start = usize::try_from(chunk_offset(index).unwrap()).unwrap();
         start..(start + 4124).min(whole.len())
@@ -266,26 +289,26 @@ fn chunks_belong_to_their_file_and_place() {
     swapped[chunk(0)].copy_from_slice(&whole[chunk(1)]);
     swapped[chunk(1)].copy_from_slice(&whole[chunk(0)]);
     put(&path, &swapped);
-    assert_damaged(&instance, &path, &all, "two chunks swapped");
+    assert_damaged(instance, &path, &all, "two chunks swapped");
     for index in 0..4 {
         let mut foreign = whole.clone();
         foreign[chunk(index)].copy_from_slice(&other[chunk(index)]);
         put(&path, &foreign);
-        assert_damaged(&instance, &path, &all, "another file's chunk");
+        assert_damaged(instance, &path, &all, "another file's chunk");
     }
     let mut headed = whole.clone();
     headed[..64].copy_from_slice(&other[..64]);
     put(&path, &headed);
-    assert_damaged(&instance, &path, &all, "another file's header");
+    assert_damaged(instance, &path, &all, "another file's header");
     let mut shorter = whole.clone();
     shorter.drain(chunk(1));
     put(&path, &shorter);
-    assert_damaged(&instance, &path, &all, "a chunk taken out");
+    assert_damaged(instance, &path, &all, "a chunk taken out");
     put(&path, &whole);
     let stranger = sealed::instance();
     assert_eq!(open(&stranger, &path).read_all(), Err(EIO), "another key");
     assert_eq!(
-        open(&instance, &path).read_all().unwrap(),
+        open(instance, &path).read_all().unwrap(),
         all,
         "and nothing was written"
     );

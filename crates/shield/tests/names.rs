@@ -18,15 +18,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use sealed::{Handle, directory, instance};
-use strongroom_crypto::SecretKey;
-use strongroom_format::header::ObjectKind;
-use strongroom_keyring::{Object, Opener};
+use sealed::{Handle, directory, instance, of_vector};
 use strongroom_shield::body::Body;
 use strongroom_shield::classify::classify;
 use strongroom_shield::container;
 use strongroom_shield::instance::Instance;
-use strongroom_shield::keys::Keys;
 use strongroom_shield::name;
 use strongroom_shield::real::{Errno, Real};
 
@@ -51,24 +47,6 @@ const PAIRS: [(&str, &str); 10] = [
     ("pg_twophase/0000030A", "pg_replslot/a/state"),
     ("pg_stat/pgstat.stat", "an_extension/its.file"),
 ];
-
-/// The instance of this known-answer vector.
-fn of_vector(name: &str) -> Instance {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testing/vectors/header");
-    let text = fs::read_to_string(format!("{directory}/{name}.json")).unwrap();
-    let field = |name: &str| -> Vec<u8> {
-        let (_, rest) = text.split_once(&format!("\"{name}\": \"")).unwrap();
-        let (digits, _) = rest.split_once('"').unwrap();
-        let pairs = digits.as_bytes().chunks(2);
-        pairs
-            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-            .collect()
-    };
-    let key = SecretKey::take(&mut field("key").try_into().unwrap()).unwrap();
-    let header = field("header");
-    let object = Object::open(&header, ObjectKind::Postgres, &Opener::raw(key)).unwrap();
-    Instance::of_keys(Keys::open(&object, 1).unwrap())
-}
 
 /// The file that stands for `path` of an instance.
 fn at(directory: &Path, path: &str) -> PathBuf {

@@ -3,6 +3,8 @@
 //! Method: the step that a rename needs, for pairs of paths of one instance.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+mod sealed;
+
 use std::os::unix::ffi::OsStrExt;
 
 use strongroom_crypto::SecretKey;
@@ -13,25 +15,31 @@ use strongroom_shield::instance::Instance;
 use strongroom_shield::place::rule;
 use strongroom_shield::real::Errno;
 use strongroom_shield::roots;
+use tempfile::TempDir;
 
 const SEGMENT: &str = "pg_wal/000000010000000000000001";
 const SUMMARY: &str = "pg_wal/summaries/0000000100000000010000280000000001000100.summary";
+const TEMPORARY_SUMMARY: &str = "pg_wal/summaries/temp.summary";
+const OTHER_SUMMARY: &str = "pg_wal/summaries/0000000100000000010001000000000001000200.summary";
 const NEXT: &str = "pg_wal/000000010000000000000005";
 
-/// The directory of an instance that is open in this process.
-fn instance() -> tempfile::TempDir {
-    let place = tempfile::tempdir().unwrap();
-    let opener = Opener::raw(SecretKey::generate().unwrap());
-    let object = Object::create(&NewObject::instance(Cipher::Aes128Xts), &opener).unwrap();
-    std::fs::File::create(place.path().join("strongroom.header"))
-        .and_then(|mut file| std::io::Write::write_all(&mut file, &object.initial_bytes()))
-        .unwrap();
-    assert!(roots::add(Instance::open(place.path(), &[], &opener).unwrap()).is_ok());
+/// The directory of an instance with this header, which is open in this process from now on.
+fn opened(header: &[u8], opener: &Opener) -> TempDir {
+    let place = sealed::directory();
+    sealed::put(&place.path().join("strongroom.header"), header);
+    assert!(roots::add(Instance::open(place.path(), &[], opener).unwrap()).is_ok());
     place
 }
 
+/// The directory of a new instance.
+fn instance() -> TempDir {
+    let opener = Opener::raw(SecretKey::generate().unwrap());
+    let object = Object::create(&NewObject::instance(Cipher::Aes128Xts), &opener).unwrap();
+    opened(&object.initial_bytes(), &opener)
+}
+
 /// The step that a rename in the instance needs.
-fn step_of(place: &tempfile::TempDir, from: &str, to: &str) -> Step {
+fn step_of(place: &TempDir, from: &str, to: &str) -> Step {
     let canonical = place.path().canonicalize().unwrap();
     let ruling = |path: &str| rule(canonical.as_os_str().as_bytes(), path.as_bytes()).unwrap();
     step(&ruling(from), &ruling(to))
@@ -125,10 +133,7 @@ fn a_container_keeps_the_name_that_it_is_bound_to() {
     ] {
         assert_eq!(of(from, to), Step::Nothing, "{from} -> {to}");
     }
-    assert!(matches!(
-        of("pg_wal/summaries/temp.summary", SUMMARY),
-        Step::Rebind(..)
-    ));
+    assert!(matches!(of(TEMPORARY_SUMMARY, SUMMARY), Step::Rebind(..)));
     for (from, to) in [
         ("pg_replslot/a/state", "pg_replslot/b/state"),
         ("pg_replslot/a", "pg_replslot/b"),
@@ -143,7 +148,37 @@ fn a_container_keeps_the_name_that_it_is_bound_to() {
         ("pg_stat/one.stat", "pg_stat/two.stat"),
         ("extension.new", "pg_stat/extension.stat"),
         ("pg_stat/extension.stat", "extension.old"),
+        // The summarizer's temporary file is the only one that is sealed for another name.
+        (SUMMARY, OTHER_SUMMARY),
+        (SUMMARY, TEMPORARY_SUMMARY),
+        (TEMPORARY_SUMMARY, "pg_stat/extension.stat"),
     ] {
         assert_eq!(of(from, to), Step::SameNameOnly, "{from} -> {to}");
+    }
+}
+
+/// In an instance from before names were bound, nothing about a container belongs to its name.
+#[test]
+fn where_names_are_not_bound_containers_and_slots_change_theirs() {
+    let (header, opener) = sealed::vector("postgres-unbound-names");
+    let place = opened(&header, &opener);
+    for (from, to) in [
+        ("pg_replslot/a/state", "pg_replslot/b/state"),
+        ("pg_replslot/a", "pg_replslot/b"),
+        ("pg_twophase/0000030A", "pg_replslot/a/state"),
+        ("pg_stat/extension.stat", "extension.old"),
+        (SUMMARY, OTHER_SUMMARY),
+        (SUMMARY, TEMPORARY_SUMMARY),
+        (TEMPORARY_SUMMARY, SUMMARY),
+    ] {
+        assert_eq!(step_of(&place, from, to), Step::Nothing, "{from} -> {to}");
+    }
+    // What else a rename must not do is refused as in every instance.
+    for (from, to) in [
+        ("base/5/1", "base/5/2"),
+        ("pg_stat/extension.stat", "postgresql.conf"),
+    ] {
+        let step = step_of(&place, from, to);
+        assert_eq!(step, Step::SameTreatmentOnly, "{from} -> {to}");
     }
 }

@@ -11,6 +11,8 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+mod sealed;
+
 use std::ffi::CString;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -18,45 +20,18 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use strongroom_crypto::SecretKey;
-use strongroom_format::header::{Cipher, ObjectKind};
-use strongroom_keyring::{NewObject, Object, Opener};
+use sealed::instance;
 use strongroom_shield::body::{self, BlockKey, Body, File, Memory};
 use strongroom_shield::instance::Instance;
-use strongroom_shield::keys::Keys;
 use strongroom_shield::real::{Errno, Real};
 
 const PAGE: usize = 8192;
 const EIO: Errno = Errno(libc::EIO);
 const EFBIG: Errno = Errno(libc::EFBIG);
 
-fn instance() -> Instance {
-    let opener = Opener::raw(SecretKey::generate().unwrap());
-    let object = Object::create(&NewObject::instance(Cipher::Aes256Xts), &opener).unwrap();
-    assert!(object.header().sealed_zeros);
-    Instance::of_keys(Keys::open(&object, 1).unwrap())
-}
-
-/// An instance whose header was made before zeros were sealed: of the known-answer vectors.
+/// An instance whose header was made before zeros were sealed.
 fn older_instance() -> Instance {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../testing/vectors/header/postgres-stored-zeros.json"
-    );
-    let text = std::fs::read_to_string(path).unwrap();
-    let field = |name: &str| -> Vec<u8> {
-        let (_, rest) = text.split_once(&format!("\"{name}\": \"")).unwrap();
-        let (digits, _) = rest.split_once('"').unwrap();
-        let pairs = digits.as_bytes().chunks(2);
-        pairs
-            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-            .collect()
-    };
-    let key = SecretKey::take(&mut field("key").try_into().unwrap()).unwrap();
-    let opener = Opener::raw(key);
-    let object = Object::open(&field("header"), ObjectKind::Postgres, &opener).unwrap();
-    assert!(!object.header().sealed_zeros);
-    Instance::of_keys(Keys::open(&object, 1).unwrap())
+    sealed::of_vector("postgres-stored-zeros")
 }
 
 /// One open descriptor of a file.

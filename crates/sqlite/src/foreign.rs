@@ -19,6 +19,45 @@ const SAMPLE_MIN: usize = 1024;
 /// Chi-square over 256 values, 255 degrees of freedom: one random sample in 10^7 is above.
 const NOISE: f64 = 400.0;
 
+/// How files of other formats begin whose contents are noise: compressed, or encrypted by other
+/// products. Where the bytes stand, and which they are.
+const OTHER_FORMATS: [(usize, &[u8]); 34] = [
+    (0, b"PK\x03\x04"),            // zip, and what is made of it
+    (0, b"PK\x05\x06"),            // an empty one
+    (0, b"PK\x07\x08"),            // one in parts
+    (0, b"\x1f\x8b\x08"),          // gzip
+    (0, b"BZh"),                   // bzip2
+    (0, b"\xfd7zXZ\0"),            // xz
+    (0, b"\x28\xb5\x2f\xfd"),      // zstd
+    (0, b"\x04\x22\x4d\x18"),      // lz4
+    (0, b"7z\xbc\xaf\x27\x1c"),    // 7-Zip
+    (0, b"Rar!\x1a\x07"),          // RAR
+    (0, b"!<arch>\n"),             // ar, Debian's packages
+    (0, b"\xed\xab\xee\xdb"),      // RPM
+    (257, b"ustar"),               // tar
+    (0, b"\x89PNG\r\n\x1a\n"),     // PNG
+    (0, b"\xff\xd8\xff"),          // JPEG
+    (0, b"GIF8"),                  // GIF
+    (0, b"RIFF"),                  // WebP, WAV, AVI
+    (0, b"OggS"),                  // Ogg
+    (0, b"fLaC"),                  // FLAC
+    (0, b"ID3"),                   // MP3
+    (0, b"\x1a\x45\xdf\xa3"),      // Matroska, WebM
+    (4, b"ftyp"),                  // MP4, HEIC, AVIF
+    (0, b"%PDF-"),                 // PDF
+    (0, b"\x7fELF"),               // ELF
+    (0, b"MZ"),                    // programs of Windows
+    (0, b"LUKS\xba\xbe"),          // LUKS
+    (0, b"age-encryption.org/v1"), // age
+    (0, b"-----BEGIN "),           // PEM, and OpenPGP as text
+    (0, b"Salted__"),              // openssl enc
+    (0, b"\x8c\x0d\x04"),          // gpg --symmetric
+    (0, b"\x85\x01\x0c\x03"),      // gpg --encrypt, RSA of 2048 bits
+    (0, b"\x85\x01\x8c\x03"),      // and of 3072 bits
+    (0, b"\x85\x02\x0c\x03"),      // and of 4096 bits
+    (0, b"\x84\x5e\x03"),          // and Curve25519
+];
+
 /// What a file may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign {
@@ -38,15 +77,16 @@ impl Foreign {
         match self.certain {
             true => format!("a database encrypted by {product}, pages of {size} bytes"),
             false => format!(
-                "likely a database encrypted by {product}: noise from the first byte on, and a length that fits pages of {size} bytes"
+                "possibly a database encrypted by {product}, which is a guess: random bytes from the \
+                 first on, no other format that is known, and a length that fits pages of {size} bytes"
             ),
         }
     }
 }
 
 /// Looks at the beginning of a file of `size` bytes: its first [`SAMPLE`] bytes, or all. `None` for
-/// what is not recognised, and for plain databases. The caller has made sure that it is no other
-/// format that is known.
+/// what is not recognised, for plain databases and for other formats that are known by their first
+/// bytes. The caller has made sure that it is none of Strongroom's own formats.
 #[must_use]
 pub fn recognise(head: &[u8], size: u64) -> Option<Foreign> {
     let head = head.get(..SAMPLE).unwrap_or(head);
@@ -78,7 +118,7 @@ pub fn recognise(head: &[u8], size: u64) -> Option<Foreign> {
     let page_size = fits
         .into_iter()
         .find(|page| size > 0 && size.is_multiple_of(u64::from(*page)))?;
-    is_noise(head).then_some(Foreign {
+    (!is_other_format(head) && is_noise(head)).then_some(Foreign {
         product: "SQLCipher or SQLite3 Multiple Ciphers",
         page_size,
         certain: false,
@@ -92,6 +132,15 @@ fn page_size(bytes: &[u8]) -> Option<u32> {
         number => number,
     };
     (number.is_power_of_two() && (512..=65_536).contains(&number)).then_some(number)
+}
+
+/// Whether the file begins as one of another format does. An encrypted database begins with random
+/// bytes, so that one in ten thousand is taken for a file of another format.
+fn is_other_format(head: &[u8]) -> bool {
+    OTHER_FORMATS.iter().any(|(at, magic)| {
+        head.get(*at..)
+            .is_some_and(|bytes| bytes.starts_with(magic))
+    })
 }
 
 fn is_noise(head: &[u8]) -> bool {
@@ -140,6 +189,17 @@ mod tests {
         // An encrypted one whose header is in clear in part is no plain one.
         plain[24..100].copy_from_slice(&noise(76));
         assert!(recognise(&plain, 8192).unwrap().certain);
+    }
+
+    #[test]
+    fn other_formats_are_known_by_their_first_bytes() {
+        for (at, magic) in OTHER_FORMATS {
+            let mut other = noise(8192);
+            other[at..at + magic.len()].copy_from_slice(magic);
+            assert_eq!(recognise(&other, 8192), None, "{}", magic.escape_ascii());
+            other[at] ^= 0x80;
+            assert!(recognise(&other, 8192).is_some());
+        }
     }
 
     #[test]

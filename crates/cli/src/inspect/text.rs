@@ -161,12 +161,20 @@ fn foreign_lines(lines: &mut Lines, foreign: &ForeignReport) {
     let text = match foreign.certain {
         true => format!("{product}; pages of {size} bytes"),
         false => format!(
-            "likely a database of {product}: noise from the first byte on, and its length fits pages of {size} bytes"
+            "possibly, a guess: random bytes, no format that is known, and a length that fits pages of {size} bytes"
         ),
     };
     lines.put("encrypted", &text);
     let way = "decrypt it with that product, then `strongroom sqlite encrypt` the plain copy";
-    lines.put("", way);
+    match foreign.certain {
+        true => lines.put("", way),
+        false => {
+            let may_be =
+                format!("it may be a database of {product}, or any other encrypted or random file");
+            lines.put("", &may_be);
+            lines.put("", &format!("if it is such a database, {way}"));
+        }
+    }
 }
 
 fn luks_lines(lines: &mut Lines, luks: &LuksReport) {

@@ -28,8 +28,7 @@ pub(super) struct ForgetArgs {
 impl ForgetArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         for id in &self.ids {
-            let is_id = id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
-            if !is_id {
+            if id.len() != 32 || !id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
                 return Err(Failure::new(&code::SERVER_NO_OBJECT, printable(id)));
             }
             let path = format!("/v1/objects/{}", id.to_ascii_lowercase());

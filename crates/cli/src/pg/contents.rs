@@ -19,7 +19,7 @@ use strongroom_shield::real::{Errno, Real};
 use strongroom_shield::table::treatment;
 
 use super::directory::Directory;
-use crate::failure::{Failure, warn};
+use crate::failure::Failure;
 use crate::paths::open_to_read;
 
 /// Where the control file says its version (`ControlFileData`, `pg_control.h`).
@@ -109,17 +109,6 @@ pub(super) fn has_data_checksums(
     };
     let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
     convert::has_data_checksums(&content).map_err(about)
-}
-
-/// Warns (SR-7030) when data checksums are off.
-pub(super) fn warn_without_checksums(
-    directory: &Directory,
-    instance: &Instance,
-) -> Result<(), Failure> {
-    if !has_data_checksums(directory, Some(instance))? {
-        warn(&code::PG_NO_CHECKSUMS, &directory.shown());
-    }
-    Ok(())
 }
 
 /// Whether this is the beginning of a control file in PostgreSQL's own format.

@@ -11,7 +11,6 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use clap::Args;
 use strongroom_format::code;
@@ -108,12 +107,9 @@ impl StartArgs {
             return Err(directory.failure(&code::PG_RUNNING, &format!("process {pid}")));
         }
         let configuration = self.begin.configuration(&directory)?;
-        let arguments = |command: &mut Command| {
-            self.begin
-                .arguments(&directory, configuration.as_deref(), command);
-        };
+        let more = self.begin.arguments(&directory, configuration.as_deref());
         self.server
-            .pg_ctl("start", &directory, self.key, arguments, context)
+            .pg_ctl("start", &directory, self.key, &more, context)
     }
 }
 
@@ -137,12 +133,9 @@ impl RestartArgs {
         refuse_root()?;
         let directory = self.server.directory.sealed()?;
         let configuration = self.configuration(&directory)?;
-        let arguments = |command: &mut Command| {
-            self.begin
-                .arguments(&directory, configuration.as_deref(), command);
-        };
+        let more = self.begin.arguments(&directory, configuration.as_deref());
         self.server
-            .pg_ctl("restart", &directory, self.key, arguments, context)
+            .pg_ctl("restart", &directory, self.key, &more, context)
     }
 
     /// As for a start, unless `pg_ctl` knows it: it takes the options of the last start, if it is
@@ -164,7 +157,7 @@ impl PromoteArgs {
         let directory = self.server.directory.sealed()?;
         check_runs(&directory)?;
         self.server
-            .pg_ctl("promote", &directory, self.key, |_| (), context)
+            .pg_ctl("promote", &directory, self.key, &[], context)
     }
 
     pub(super) fn directory(&self) -> &DirectoryOption {
@@ -191,14 +184,17 @@ impl BeginArgs {
         clusters::configuration_of(directory, self.config_file.as_deref())
     }
 
-    /// Adds the log, and where the configuration lies.
-    fn arguments(&self, directory: &Directory, configuration: Option<&Path>, to: &mut Command) {
+    /// The arguments of `pg_ctl` that name the log and the configuration's file.
+    fn arguments(&self, directory: &Directory, configuration: Option<&Path>) -> Vec<OsString> {
+        let mut arguments = Vec::new();
         if let Some(log) = &self.log {
-            to.arg("-l").arg(log);
+            arguments.extend([OsString::from("-l"), log.into()]);
         }
         if let Some(file) = configuration {
-            to.arg("-o").arg(clusters::options(&directory.path, file));
+            let options = clusters::options(&directory.path, file);
+            arguments.extend([OsString::from("-o"), options]);
         }
+        arguments
     }
 }
 
@@ -222,21 +218,20 @@ impl ServerArgs {
         Shielded::new(bindir.join("pg_ctl"), &[directory], Some(&chosen))
     }
 
-    /// Runs `pg_ctl VERB` under the shield, with what `more` adds and the options for `pg_ctl`
-    /// itself.
+    /// Runs `pg_ctl VERB` under the shield, with these arguments and then the options that the user
+    /// gave for `pg_ctl` itself.
     fn pg_ctl(
         &self,
         verb: &str,
         directory: &Directory,
         key: KeyOptions,
-        more: impl FnOnce(&mut Command),
+        arguments: &[OsString],
         context: &mut Context,
     ) -> Result<(), Failure> {
         let mut shielded = self.shielded(directory, key, context)?;
         let command = shielded.command();
         command.arg(verb).arg("-D").arg(&directory.path);
-        more(command);
-        command.args(&self.options);
+        command.args(arguments).args(&self.options);
         shielded.run()
     }
 }

@@ -12,7 +12,7 @@ use strongroom_shield::convert::{self, Action};
 use strongroom_shield::instance::Instance;
 
 use super::chosen::{Chosen, configure};
-use super::contents::warn_without_checksums;
+use super::contents::has_data_checksums;
 use super::convert::{Bars, ThreadsOption, amount, remarks};
 use super::directory::DirectoryOption;
 use super::facts::Facts;
@@ -67,7 +67,7 @@ impl EncryptArgs {
             drop(std::fs::remove_file(directory.path.join(CONFIG_FILE)));
         }
         let report = done?;
-        let facts = Facts::of(chosen.open(&directory)?.header());
+        let facts = Facts::read(&directory)?;
         context.output.line(&format!(
             "sealed {}: {}, {}, {}, fingerprint {}",
             directory.shown(),
@@ -85,6 +85,9 @@ impl EncryptArgs {
         }
         let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
         let instance = Instance::open(&directory.path, &[], &opener).map_err(about)?;
-        warn_without_checksums(&directory, &instance)
+        if !has_data_checksums(&directory, Some(&instance))? {
+            warn(&code::PG_NO_CHECKSUMS, &directory.shown());
+        }
+        Ok(())
     }
 }

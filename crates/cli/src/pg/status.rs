@@ -61,16 +61,14 @@ struct Status {
 impl StatusArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.existing()?;
-        let (header, problem) = match directory.is_sealed().then(|| Facts::read(&directory)) {
-            None => (None, None),
-            Some(Ok(facts)) => (Some(facts), None),
-            Some(Err(failure)) => (None, Some(failure)),
+        let facts = directory.is_sealed().then(|| Facts::read(&directory));
+        let (header, problem) = match facts.transpose() {
+            Ok(facts) => (facts, None),
+            Err(failure) => (None, Some(failure)),
         };
         let found = self.plaintext.then(|| plaintext::find(&directory.path));
-        let (in_clear, unknown) = match found.transpose()? {
-            Some(found) => (Some(found.in_clear), Some(found.unknown)),
-            None => (None, None),
-        };
+        let found = found.transpose()?;
+        let (in_clear, unknown) = found.map(|found| (found.in_clear, found.unknown)).unzip();
         let data_checksums = data_checksums(self.key, context, &directory)?;
         let status = Status {
             path: directory.path.display().to_string(),
@@ -152,46 +150,36 @@ const NOT_LOOKED_AT: &str = "\nNot looked at: what lies outside the data directo
 
 fn text(status: &Status) -> String {
     let mut rows: Vec<[String; 2]> = Vec::new();
-    let mut row = |name: &str, value: String| rows.push([String::from(name), printable(&value)]);
-    row("data directory", status.path.clone());
+    let mut row = |name: &str, value: &str| rows.push([String::from(name), printable(value)]);
+    row("data directory", &status.path);
     let version = status.postgresql.map(|major| major.to_string());
-    row(
-        "PostgreSQL",
-        version.unwrap_or_else(|| String::from("not made yet")),
-    );
+    row("PostgreSQL", version.as_deref().unwrap_or("not made yet"));
     let server = status.pid.map(|pid| format!("running, process {pid}"));
-    row(
-        "server",
-        server.unwrap_or_else(|| String::from("not running")),
-    );
-    row(
-        "sealed",
-        String::from(if status.sealed { "yes" } else { "no" }),
-    );
+    row("server", server.as_deref().unwrap_or("not running"));
+    row("sealed", if status.sealed { "yes" } else { "no" });
     if let Some(facts) = &status.header {
-        row("cipher", String::from(facts.cipher));
-        row("opened by", facts.openers_text());
-        row("fingerprint", facts.fingerprint.clone());
+        row("cipher", facts.cipher);
+        row("opened by", &facts.openers_text());
+        row("fingerprint", &facts.fingerprint);
         let zeros = if facts.sealed_zeros {
             "found when they are read"
         } else {
             "read as zeros (sealed by an older version)"
         };
-        row("zeros in transaction status", String::from(zeros));
+        row("zeros in transaction status", zeros);
         let exchanged = if facts.bound_names {
             "found when they are read"
         } else {
             "not found (sealed by an older version)"
         };
-        row("small files put for others", String::from(exchanged));
+        row("exchanged small files", exchanged);
         if facts.rotation_under_way {
-            row("rotation", String::from("begun and not finished"));
+            row("rotation", "begun and not finished");
         }
     }
     if status.sealed {
-        let source = status.key_source.clone();
-        let none = || format!("{CONFIG_FILE} names none");
-        row("key source", source.unwrap_or_else(none));
+        let none = format!("{CONFIG_FILE} names none");
+        row("key source", status.key_source.as_ref().unwrap_or(&none));
     }
     if status.postgresql.is_some() && !status.conversion_under_way {
         let checksums = match status.data_checksums {
@@ -199,13 +187,11 @@ fn text(status: &Status) -> String {
             Some(false) => "off",
             None => "not known without the key",
         };
-        row("data checksums", String::from(checksums));
+        row("data checksums", checksums);
     }
     if status.conversion_under_way {
-        row(
-            "conversion",
-            format!("begun and not finished ({CONVERT_FILE})"),
-        );
+        let begun = format!("begun and not finished ({CONVERT_FILE})");
+        row("conversion", &begun);
     }
     let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
     let mut out = columns(&rows);

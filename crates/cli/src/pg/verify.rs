@@ -6,16 +6,14 @@
 //!
 //! Must not: change a file, or need PostgreSQL.
 
-use std::ffi::OsStr;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::{Header, ObjectKind};
 use strongroom_shield::body::{BlockKey, Body};
 use strongroom_shield::instance::Instance;
-use strongroom_shield::name::TEMPORARY_SUMMARY;
+use strongroom_shield::name;
 use strongroom_shield::place::Seal;
 use strongroom_shield::real::Errno;
 use strongroom_shield::scratch;
@@ -163,10 +161,7 @@ fn code_of(kind: &str) -> &'static Code {
 /// Transaction status files that PostgreSQL does not keep through a restart may hold zeros after a
 /// power cut; they are made anew. So is the one container that a kill leaves between two names.
 fn checked_as(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)> {
-    if relative == Path::new(OsStr::from_bytes(TEMPORARY_SUMMARY)) {
-        return None;
-    }
-    let seal = seal_of(relative)?;
+    let seal = seal_of(relative).filter(|seal| !name::is_temporary_summary(seal))?;
     let lasts = LASTING_STATUS.iter().any(|name| relative.starts_with(name));
     match (seal.body, seal.key) {
         (Body::Container, _) => Some((seal, CONTAINER)),

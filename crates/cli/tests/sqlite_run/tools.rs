@@ -64,6 +64,59 @@ fn what_new_databases_are_like_can_be_said() {
     assert!(verified.succeeded().contains("holds"));
 }
 
+/// The backup API copies pages as they are, so that the pages of a database in memory need the bytes
+/// that a sealed one reserves.
+#[test]
+fn a_database_in_memory_is_backed_up_into_a_sealed_one() {
+    let place = place();
+    let rows = format!(
+        "create table t(a); with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000) \
+         insert into t select i || '{NEEDLE}' from n"
+    );
+    let count = "select count(*) from t";
+    let larger = [&APP[..], &["--page-size", "8192"]].concat();
+    for (options, main, name) in [
+        (&APP[..], ":memory:", "memory.db"),
+        (&APP[..], "", "temporary.db"),
+        (&larger[..], ":memory:", "larger.db"),
+    ] {
+        let saved = format!(".backup {name}");
+        run(&place, options, &[SHELL, main, &rows, &saved]).succeeded();
+        is_sealed(&place, name);
+        assert_eq!(
+            run(&place, &APP, &[SHELL, name, count]).succeeded(),
+            "3000\n"
+        );
+        let checked = run(&place, &APP, &[SHELL, name, "pragma integrity_check"]);
+        assert_eq!(checked.succeeded(), "ok\n");
+        // And back, into what has the other page size too.
+        for options in [&APP[..], &larger] {
+            let restored = format!(".restore {name}");
+            let read = run(&place, options, &[SHELL, ":memory:", &restored, count]);
+            assert_eq!(read.succeeded(), "3000\n");
+        }
+    }
+    let code = format!(
+        "import sqlite3\n\
+         c = sqlite3.connect(':memory:')\n\
+         c.executescript(\"create table t(a); insert into t values('{NEEDLE}')\")\n\
+         c.backup(sqlite3.connect('python.db'))\n"
+    );
+    run(&place, &APP, &[PYTHON, "-c", &code]).succeeded();
+    is_sealed(&place, "python.db");
+    // Where plain databases are opened too, a copy into one of them goes on being possible.
+    place.plain_database("plain.db", 10);
+    let plain = [&APP[..], &["--existing-plain"]].concat();
+    run(
+        &place,
+        &plain,
+        &[SHELL, ":memory:", &rows, ".backup plain.db"],
+    )
+    .succeeded();
+    let read = run(&place, &plain, &[SHELL, "plain.db", count]);
+    assert_eq!(read.succeeded(), "3000\n");
+}
+
 #[test]
 fn python_needs_no_line_of_code_and_no_extensions() {
     let place = place();

@@ -18,7 +18,7 @@ use std::process::{Child, Command};
 use std::sync::atomic::AtomicU64;
 
 use strongroom_crypto::SecretKey;
-use strongroom_format::header::{Cipher, ObjectKind};
+use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind};
 use strongroom_keyring::{NewObject, Object, Opener};
 use strongroom_shield::body::{self, BlockKey, Body, File, Memory};
 use strongroom_shield::instance::Instance;
@@ -49,6 +49,31 @@ pub(crate) fn found(directory: &Path) {
 pub(crate) fn instance_of(directory: &Path) -> Instance {
     let header = std::fs::read(directory.join("header")).unwrap();
     of(&Object::open(&header, ObjectKind::Postgres, &opener()).unwrap())
+}
+
+/// The header of an instance of the known-answer vectors, and what opens it. An instance's anchors,
+/// which the vectors leave out at the end of the header, are zeros here.
+pub(crate) fn vector(name: &str) -> (Vec<u8>, Opener) {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testing/vectors/header");
+    let text = std::fs::read_to_string(format!("{directory}/{name}.json")).unwrap();
+    let field = |name: &str| -> Vec<u8> {
+        let (_, rest) = text.split_once(&format!("\"{name}\": \"")).unwrap();
+        let (digits, _) = rest.split_once('"').unwrap();
+        let pairs = digits.as_bytes().chunks(2);
+        pairs
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
+    };
+    let key = SecretKey::take(&mut field("key").try_into().unwrap()).unwrap();
+    let mut header = field("header");
+    header.resize(HEADER_LEN, 0);
+    (header, Opener::raw(key))
+}
+
+/// The instance of this known-answer vector.
+pub(crate) fn of_vector(name: &str) -> Instance {
+    let (header, opener) = vector(name);
+    of(&Object::open(&header, ObjectKind::Postgres, &opener).unwrap())
 }
 
 /// A directory for one test; in memory where there is such a place: the tests make files again and again, and nothing

@@ -20,11 +20,12 @@ use strongroom_format::sqlite::PAGE_RESERVE;
 use strongroom_keyring::Error;
 
 use crate::api::{Api, api};
+use crate::defaults;
 use crate::ffi::{
     SQLITE_ERROR, SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_RESERVE_BYTES, SQLITE_FCNTL_VFS_POINTER,
     SQLITE_NOMEM, SQLITE_OK, SQLITE_ROW, sqlite3, sqlite3_file, sqlite3_stmt, sqlite3_vfs,
 };
-use crate::handle::{is_ours, with};
+use crate::handle::{is_closed, is_ours, with};
 use crate::report::{refused, report, take_last};
 use crate::statement::{Attach, attach_key, vacuum_into};
 use crate::vfs;
@@ -274,9 +275,16 @@ pub(crate) fn reserve(connection: *mut sqlite3, schema: &str) -> Option<()> {
 /// # Errors
 /// SR-5002 without memory; SR-6001 when SQLite does not reserve the bytes.
 pub(crate) fn lay_out(connection: *mut sqlite3) -> Result<(), Error> {
-    let Some(file) = file_of_schema(connection, "main").filter(|file| is_ours(*file)) else {
+    let Some(file) = file_of_schema(connection, "main") else {
         return Ok(());
     };
+    if is_closed(file) {
+        lay_out_in_memory(connection);
+        return Ok(());
+    }
+    if !is_ours(file) {
+        return Ok(());
+    }
     let page_size = with(file, |open| {
         let main = open.body.as_main().filter(|main| !main.is_on_disk());
         Ok(main.map(|main| main.page_size()))
@@ -291,6 +299,25 @@ pub(crate) fn lay_out(connection: *mut sqlite3) -> Result<(), Error> {
     };
     set.map_err(|(rc, _)| failed(rc))?;
     reserve(connection, "main").ok_or_else(|| failed(SQLITE_ERROR))
+}
+
+/// In a program whose new databases are sealed by default, a database in memory, or a temporary one,
+/// is laid out as those are: the backup API copies pages as they are, into a sealed file too. Not
+/// where existing plain databases are opened: they do not take a copy with the reserved bytes. A
+/// database in memory that cannot be laid out, because a shared one has pages already, stays as it
+/// is, and such a copy of it is refused.
+fn lay_out_in_memory(connection: *mut sqlite3) {
+    let Ok(Some(defaults)) = defaults::get() else {
+        return;
+    };
+    if defaults.open_existing_plain() {
+        return;
+    }
+    let page_size = defaults.parameters().page_size.unwrap_or(4096);
+    let set = execute(connection, &format!("PRAGMA main.page_size={page_size}"));
+    if set.is_ok() {
+        let _ = reserve(connection, "main");
+    }
 }
 
 /// Whether a transaction was begun on the connection and is not ended.

@@ -82,6 +82,15 @@ pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
     are_ours(methods)
 }
 
+/// Whether `file`, which SQLite has given, was not opened: that of a database in memory, or of a
+/// temporary one that has fitted into memory until now.
+#[must_use]
+pub(crate) fn is_closed(file: *mut sqlite3_file) -> bool {
+    // SAFETY: SQLite only hands out files that it has allocated; `pMethods` is their first field, and
+    // null unless the file is open.
+    !file.is_null() && unsafe { (*file).methods }.is_null()
+}
+
 /// Runs `call` on the file's state; H2. For files of ours only.
 pub(crate) fn with<T>(
     file: *mut sqlite3_file,
