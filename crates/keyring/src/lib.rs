@@ -63,7 +63,7 @@ pub use object::{NewObject, Object, inspect_checksum};
 pub use opener::{Opener, passphrase_cost, take_text_as_raw_key_warning};
 pub use provider::{Provider, RootProvider};
 pub use purpose::Purpose;
-pub use regular::{Link, is_not_regular, open_regular};
+pub use regular::{Link, is_not_regular, open_regular, read_text};
 pub use source::{KeySource, SourceContext};
 pub use strongroom_crypto::{Argon2Params, Certificate, Identity};
 pub use transfer::ImportReport;

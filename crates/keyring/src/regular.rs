@@ -5,7 +5,7 @@
 //! opened here.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -57,6 +57,22 @@ pub fn open_regular(path: &Path, link: Link) -> io::Result<(File, Metadata)> {
     Ok((file, about))
 }
 
+/// The text of the regular file at `path`, of at most `limit` bytes; a link is followed.
+///
+/// # Errors
+/// As [`open_regular`]; `FileTooLarge`; `InvalidData` when it is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let (file, _) = open_regular(path, Link::Followed)?;
+    let mut text = String::new();
+    let read = file
+        .take(limit.saturating_add(1))
+        .read_to_string(&mut text)?;
+    match read as u64 > limit {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(text),
+    }
+}
+
 /// Whether [`open_regular`] found something else than a regular file.
 #[must_use]
 pub fn is_not_regular(error: &io::Error) -> bool {
@@ -92,6 +108,9 @@ mod tests {
         for name in ["file", "link"] {
             let (_, about) = open_regular(&at(name), Link::Followed).unwrap();
             assert_eq!(about.len(), 4);
+            assert_eq!(read_text(&at(name), 4).unwrap(), "text");
+            let cut = read_text(&at(name), 3).unwrap_err();
+            assert_eq!(cut.kind(), io::ErrorKind::FileTooLarge);
         }
         for name in ["directory", "socket", "pipe"] {
             let error = open_regular(&at(name), Link::Followed).unwrap_err();

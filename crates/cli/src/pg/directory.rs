@@ -8,9 +8,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE, HEADER_FILE};
+use strongroom_keyring::read_text;
 use strongroom_shield::instance;
 
 use crate::failure::Failure;
+
+/// Longest `PG_VERSION` and `postmaster.pid` that are read, in bytes; PostgreSQL writes far less.
+const SMALL_MAX: u64 = 64 << 10;
 
 /// `-D`, as PostgreSQL's own programs have it.
 #[derive(Args)]
@@ -106,14 +110,14 @@ impl Directory {
 
     /// PostgreSQL's major version, from `PG_VERSION`.
     pub(super) fn major(&self) -> Option<u32> {
-        let text = std::fs::read_to_string(self.path.join("PG_VERSION")).ok()?;
+        let text = read_text(&self.path.join("PG_VERSION"), SMALL_MAX).ok()?;
         text.trim().split('.').next()?.parse().ok()
     }
 
     /// The process id of the server that runs on it. Like `pg_ctl`: the first line of `postmaster.pid`, if that process is
     /// there. A process that the directory's owner may not signal is somebody else's, whose number it is now.
     pub(super) fn server(&self) -> Option<u32> {
-        let text = std::fs::read_to_string(self.path.join("postmaster.pid")).ok()?;
+        let text = read_text(&self.path.join("postmaster.pid"), SMALL_MAX).ok()?;
         // A single-user server writes its number negated.
         let number: i32 = text.lines().next()?.trim().parse().ok()?;
         let pid = rustix::process::Pid::from_raw(number.checked_abs()?)?;

@@ -2,14 +2,17 @@
 //!
 //! Must not: write to the instance.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::{Pid, test_kill_process};
 use strongroom_format::code;
 use strongroom_format::postgres::MAJORS;
-use strongroom_keyring::Error;
+use strongroom_keyring::{Error, read_text};
+
+/// Longest `PG_VERSION` and `postmaster.pid` that are read, in bytes; PostgreSQL writes far less.
+const SMALL_MAX: u64 = 64 << 10;
 
 /// Who owns a data directory, and so Strongroom's files in it. The command converts as that user; a
 /// program that links this crate may do so as root.
@@ -52,7 +55,7 @@ impl Owner {
 pub(super) fn major(directory: &Path) -> Result<u32, Error> {
     let path = directory.join("PG_VERSION");
     let refused = |detail: String| Error::new(&code::PG_NOT_INSTANCE, detail);
-    let text = fs::read_to_string(&path)
+    let text = read_text(&path, SMALL_MAX)
         .map_err(|error| refused(format!("{}: {error}", path.display())))?;
     match text.trim().parse() {
         Ok(major) if MAJORS.contains(&major) => Ok(major),
@@ -66,7 +69,7 @@ pub(super) fn major(directory: &Path) -> Result<u32, Error> {
 /// SR-7008.
 pub(super) fn no_server(directory: &Path) -> Result<(), Error> {
     let path = directory.join("postmaster.pid");
-    let text = match fs::read_to_string(&path) {
+    let text = match read_text(&path, SMALL_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Error::io(path.display().to_string(), error)),
