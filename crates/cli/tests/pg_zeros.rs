@@ -296,12 +296,12 @@ fn a_key_command_runs_once_when_an_instance_is_sealed() {
     let opened = ["pg", "decrypt", "-D", "data", "--key-file", "key"];
     place.strongroom(&opened).succeeded();
     let (key, runs) = (place.path("key"), place.path("runs"));
-    std::fs::write(&runs, "").unwrap();
+    fs::write(&runs, "").unwrap();
     instance::give(&runs);
     let command = format!("echo >> {}; cat {}", runs.display(), key.display());
     let sealed = ["pg", "encrypt", "-D", "data", "--key-command", &command];
     place.strongroom(&sealed).succeeded();
-    assert_eq!(std::fs::read_to_string(&runs).unwrap(), "\n");
+    assert_eq!(fs::read_to_string(&runs).unwrap(), "\n");
 }
 
 /// The line of a table that begins with `name`.
