@@ -157,7 +157,8 @@ fn run(cli: Cli) -> ExitCode {
     if strongroom_keyring::take_older_keyring_warning() {
         failure::warn(&code::KEYRING_OLDER_USED, "");
     }
-    if let Some((code, detail)) = strongroom_sqlite::take_seals_warning() {
+    // The guard has taken what the keyring said while a database was opened, with its path.
+    for (code, detail) in strongroom_sqlite::take_warnings() {
         failure::warn(code, &detail);
     }
     match result {

@@ -327,3 +327,27 @@ fn a_key_file_counts_whole_or_is_refused() {
         .failed(3, "SR-2011");
     assert!(!place.path("e").exists());
 }
+
+/// The guard asks the keyring while it opens a database, and the user does not see SQLite's log.
+#[test]
+fn an_older_keyring_is_told_of_by_commands_that_open_databases() {
+    let place = Place::new();
+    place.with_key();
+    let older = place.read("keyring");
+    place.plain_database("plain.db", 10);
+    let key = ["--key-id", "app"];
+    let encrypt = ["sqlite", "encrypt", "plain.db", "sealed.db"];
+    place.run(&[&encrypt, &key[..]].concat()).succeeded();
+    place.run(&["key", "create", "another"]).succeeded();
+    place.write("keyring", &older);
+    for command in [
+        &["sqlite", "shell", "sealed.db", "-c", "select 1"][..],
+        &["verify", "sealed.db"],
+        &["sqlite", "decrypt", "sealed.db", "opened.db"],
+    ] {
+        let done = place.run(&[command, &key[..]].concat());
+        assert_eq!(done.code, 0, "{command:?}: {}", done.err);
+        let said = done.err.matches("SR-2040").count();
+        assert_eq!(said, 1, "{command:?}: {}", done.err);
+    }
+}

@@ -32,4 +32,4 @@ pub use strongroom_format::header::Cipher;
 pub use strongroom_keyring::{Error, KeySource};
 #[cfg(feature = "http")]
 pub use strongroom_sqlite_http::Options as RemoteOptions;
-pub use strongroom_sqlite_vfs::take_seals_warning;
+pub use strongroom_sqlite_vfs::{forget_seals_warnings, take_warnings};

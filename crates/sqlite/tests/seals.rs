@@ -22,7 +22,7 @@ use strongroom_format::header::{
     Anchor, HEADER_LEN, ObjectKind, SEALS_LIMIT, SEALS_STEP, SEALS_WARN,
 };
 use strongroom_keyring::{Object, Opener};
-use strongroom_sqlite::{Cipher, KeySource, OpenOptions, explain, open, ops, take_seals_warning};
+use strongroom_sqlite::{Cipher, KeySource, OpenOptions, explain, open, ops, take_warnings};
 
 /// The raw key of every database here.
 const KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
@@ -38,7 +38,7 @@ const CHILD: &str = "STRONGROOM_TEST_SEALS";
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    drop(take_seals_warning());
+    drop(take_warnings());
     turn
 }
 
@@ -158,7 +158,7 @@ fn pretend(path: &Path, seals: u64) {
 
 /// The code of the warning that was given since it was last asked for.
 fn warned() -> Option<u16> {
-    take_seals_warning().map(|(code, _)| code.number)
+    take_warnings().last().map(|(code, _)| code.number)
 }
 
 /// Verifies the database, and gives what that says of its seals.
@@ -281,7 +281,7 @@ fn it_is_kept_by_whatever_is_done_and_begins_anew_with_the_data_key() {
         drop(connection);
         assert_eq!(seals(&connect(&path)), Some(least), "{mode}: opened again");
         assert_eq!(verified(&path), Some(least), "{mode}");
-        drop(take_seals_warning());
+        drop(take_warnings());
         // A new data key has sealed the pages of the database, some hundred, and no more.
         let same = options().key;
         ops::rekey(&path, &options(), same.as_ref(), true, &mut |_, _| {}).unwrap();
@@ -289,7 +289,7 @@ fn it_is_kept_by_whatever_is_done_and_begins_anew_with_the_data_key() {
         ops::rekey(&path, &options(), None, false, &mut |_, _| {}).unwrap();
         let anew = verified(&path).unwrap();
         assert!(anew <= 10 * SEALS_STEP, "{mode}: {anew}");
-        drop(take_seals_warning());
+        drop(take_warnings());
         drop(connect(&path));
         assert_eq!(warned(), None, "{mode}: nothing to tell of");
     }

@@ -37,7 +37,7 @@ impl RekeyArgs {
         let report = guard::rekey(&self.sealed, &options, new_key.as_ref(), self.slots_only)?;
         if !self.slots_only {
             // The count of the old data key no longer matters.
-            drop(strongroom_sqlite::take_seals_warning());
+            strongroom_sqlite::forget_seals_warnings();
         }
         let sealed = self.sealed.display();
         let line = if self.slots_only {

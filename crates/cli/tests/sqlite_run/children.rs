@@ -166,6 +166,64 @@ fn a_child_with_an_sqlite_of_its_own_is_told_or_not_started() {
     assert_eq!(quiet.err, "/dev/null\n");
 }
 
+/// A program that is named by a descriptor, or relative to one; and one in `PATH` behind a directory
+/// of the same name, or without a `PATH`.
+#[test]
+fn a_child_is_looked_at_however_it_is_named() {
+    let place = place();
+    let mut bytes = std::fs::read("/bin/true").unwrap();
+    bytes.extend_from_slice(b"SQLite format 3\0");
+    let own = place.write("own", &bytes);
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir_all(place.path("first/own")).unwrap();
+    std::fs::create_dir_all(place.path("below")).unwrap();
+    let source = format!(
+        "#define _GNU_SOURCE\n\
+         #include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+         #include <sys/wait.h>\n#include <unistd.h>\n\
+         int main(int count, char **given) {{\n\
+         char *args[] = {{\"own\", NULL}};\n\
+         int file = open(\"own\", O_RDONLY), directory = open(\"below\", O_RDONLY | O_DIRECTORY);\n\
+         switch (atoi(given[1])) {{\n\
+         case 0: fexecve(file, args, environ); break;\n\
+         case 1: execveat(file, \"\", args, environ, AT_EMPTY_PATH); break;\n\
+         case 2: execveat(directory, \"../own\", args, environ, 0); break;\n\
+         case 3: execveat(AT_FDCWD, \"own\", args, environ, 0); break;\n\
+         case 4: execveat(-1, \"{}\", args, environ, 0); break;\n\
+         case 5: setenv(\"PATH\", \"first:.\", 1); execvp(\"own\", args); break;\n\
+         case 6: execveat(-1, \"own\", args, environ, 0); break;\n\
+         case 7: execveat(file, \"\", args, environ, 0); break;\n\
+         }}\n\
+         perror(\"exec\"); return 9; }}\n",
+        own.display()
+    );
+    let source = place.write("starts.c", source);
+    let mut cc = Command::new("cc");
+    cc.arg("-o").arg(place.path("starts")).arg(source);
+    assert!(cc.status().unwrap().success());
+    for case in 0..8 {
+        let told = run(&place, &APP, &["./starts", &case.to_string()]);
+        // The last two do not name a program, and the kernel says so.
+        let starts = case < 6;
+        assert_eq!(
+            told.code,
+            if starts { 0 } else { 9 },
+            "{case}: {}",
+            told.err
+        );
+        assert_eq!(told.err.contains("SR-2287"), starts, "{case}: {}", told.err);
+        let mut command = place.command();
+        command
+            .env("STRONGROOM_SQLITE_NEVER_PLAIN", "1")
+            .args(["sqlite", "run", "--key-id", "app", "--"])
+            .args(["./starts", &case.to_string()]);
+        let refused = command.output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(9), "{case}: {said}");
+        assert_eq!(said.contains("SR-2285"), starts, "{case}: {said}");
+    }
+}
+
 #[test]
 fn what_is_meant_to_be_outside_stays_there() {
     let place = place();

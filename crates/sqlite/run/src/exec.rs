@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 use crate::environment::{own_environment, put_back, with_guard};
 use crate::guard::function;
 use crate::objects::Library;
-use crate::started::{may_start, may_start_named, path_of, text};
+use crate::started::{may_start, may_start_named, path_at, path_of, text};
 
 /// A list of texts that ends with a null pointer.
 type List = *const *const c_char;
@@ -195,8 +195,14 @@ unsafe extern "C" fn execveat(
     };
     // SAFETY: the caller's own arguments.
     let call = |environment| unsafe { function(directory, path, arguments, environment, flags) };
-    // SAFETY: as above. The file of a path that another directory counts for is not looked at.
-    unsafe { start(std::ptr::null(), may_start, environment, call) }.unwrap_or_else(failed)
+    let mut buffer = [0; libc::PATH_MAX as usize];
+    // SAFETY: as above.
+    let named = unsafe { text(path) };
+    // A path that is too long is none to the kernel either.
+    let file = named.and_then(|name| path_at(&mut buffer, directory, name, flags));
+    let file = file.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: as above.
+    unsafe { start(file, may_start, environment, call) }.unwrap_or_else(failed)
 }
 
 macro_rules! spawn {

@@ -11,6 +11,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
@@ -25,6 +26,9 @@ use crate::guard::say;
 
 /// Bytes that are looked at together; they lie on the stack of who starts a program.
 const PIECE: usize = 32 * 1024;
+
+/// Where the C library looks for a program when `PATH` is not set (`CS_PATH` of glibc's confstr).
+const PATH_UNSET: &CStr = c"/bin:/usr/bin";
 
 /// Whether the program at `path` may be started. It was told why not.
 pub(crate) fn may_start(path: &CStr) -> bool {
@@ -52,23 +56,35 @@ pub(crate) fn may_start_named(name: &CStr) -> bool {
     if name.to_bytes().contains(&b'/') {
         return may_start(name);
     }
-    // SAFETY: a text that ends with a zero byte.
-    let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
-    if path.is_null() || name.is_empty() {
+    if name.is_empty() {
         return true;
     }
-    // SAFETY: a text of the environment.
-    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    // SAFETY: a text that ends with a zero byte; what is found is null or such a text.
+    let path = unsafe { text(libc::getenv(c"PATH".as_ptr())) };
+    let path = path.unwrap_or(PATH_UNSET).to_bytes();
     let mut buffer = [0_u8; libc::PATH_MAX as usize];
     for directory in path.split(|byte| *byte == b':') {
         let candidate = joined(&mut buffer, directory, name.to_bytes());
         let Some(candidate) = candidate else { continue };
-        // SAFETY: a text that ends with a zero byte.
-        if unsafe { libc::access(candidate.as_ptr(), libc::X_OK) } == 0 {
+        if is_executable(candidate) {
             return may_start(candidate);
         }
     }
     true
+}
+
+/// Whether the C library takes this file for the program: it passes over what it may not execute,
+/// such as a directory.
+fn is_executable(path: &CStr) -> bool {
+    let mut about = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a text that ends with a zero byte, and a place for what is known of the file; zeros are
+    // valid in each of its fields.
+    let about = unsafe {
+        let found = libc::stat(path.as_ptr(), about.as_mut_ptr()) == 0
+            && libc::access(path.as_ptr(), libc::X_OK) == 0;
+        found.then(|| about.assume_init())
+    };
+    about.is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
 /// `directory/name`, in `buffer`; an empty directory is the working one.
@@ -157,6 +173,31 @@ fn holds_magic(file: &File, piece: &mut [u8; PIECE]) -> bool {
 pub(crate) fn path_of(buffer: &mut [u8; 32], descriptor: c_int) -> Option<&CStr> {
     write!(&mut buffer[..], "/proc/self/fd/{descriptor}\0").ok()?;
     CStr::from_bytes_until_nul(buffer).ok()
+}
+
+/// The path by which the program can be opened that `execveat` starts, in `buffer`. `None`: it is
+/// longer than any path may be.
+pub(crate) fn path_at<'a>(
+    buffer: &'a mut [u8; libc::PATH_MAX as usize],
+    directory: c_int,
+    path: &'a CStr,
+    flags: c_int,
+) -> Option<&'a CStr> {
+    if path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
+        return None;
+    }
+    if directory == libc::AT_FDCWD || path.to_bytes().starts_with(b"/") {
+        return Some(path);
+    }
+    let mut descriptor = [0; 32];
+    let descriptor = path_of(&mut descriptor, directory)?.to_bytes();
+    if path.is_empty() {
+        buffer
+            .get_mut(..descriptor.len())?
+            .copy_from_slice(descriptor);
+        return CStr::from_bytes_until_nul(buffer).ok();
+    }
+    joined(buffer, descriptor, path.to_bytes())
 }
 
 /// # Safety

@@ -36,6 +36,7 @@ mod methods;
 mod others;
 mod past;
 mod peek;
+mod pending;
 mod plain;
 mod pragma;
 mod query;
@@ -67,9 +68,9 @@ pub use keys::{
     keyring_from_environment, register as register_key, unregister as forget_key, valid_page_size,
 };
 pub use peek::head;
+pub use pending::{forget_seals_warnings, take_warnings};
 pub use rekey::{RekeyReport, rekey, rewrap};
 pub use remote::{RemoteClient, RemoteFile, asked_by_application, set_client};
 pub use report::{last_text, line, take_last, take_last_for, to_stderr, warn};
-pub use seals::take_seals_warning;
 pub use verify::{Bad, UnitKind, VerifyReport, freshness_of, verify};
 pub use vfs::{NAME, absolute};

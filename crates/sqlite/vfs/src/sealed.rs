@@ -27,8 +27,9 @@ use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 use crate::ffi::SQLITE_SYNC_NORMAL;
 use crate::freshness::{Sum, Tail};
 use crate::lower::{Lower, Rc, RcResult};
+use crate::pending::warn;
 use crate::remote::is_remote;
-use crate::report::{report, report_error, warn};
+use crate::report::{report, report_error};
 use crate::seal::{PageCipher, UnitKey, parse_tail, unit_key, unit_key_from};
 use crate::seals;
 

@@ -14,7 +14,7 @@
 //! Must not: decide by an estimate whether a page is sealed.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::{
@@ -23,7 +23,7 @@ use strongroom_format::header::{
 use strongroom_format::layout::{bytes, u64_at};
 use strongroom_keyring::Object;
 
-use crate::report::warn;
+use crate::pending::warn;
 
 /// Whether a page that is sealed under this nonce stands for others: so does one in 65536.
 #[inline]
@@ -93,23 +93,6 @@ pub(crate) fn tell(path: &str, object: &Object, anchor: &Anchor) {
     drop(told);
     let detail = format!("{path}: about {seals} of {SEALS_LIMIT}");
     warn(code, &detail);
-    *last() = Some((code, detail));
-}
-
-/// A warning's code and what it is about.
-type Warning = (&'static Code, String);
-
-fn last() -> MutexGuard<'static, Option<Warning>> {
-    static LAST: Mutex<Option<Warning>> = Mutex::new(None);
-    // It is replaced at once, so a panic leaves it whole.
-    LAST.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The last warning about the number of a data key's seals in this process (SR-6012, SR-6013), and
-/// forgets it: for programs that show warnings elsewhere than in SQLite's log.
-#[must_use]
-pub fn take_seals_warning() -> Option<Warning> {
-    last().take()
 }
 
 #[cfg(all(test, not(feature = "count-often")))]
