@@ -296,7 +296,7 @@ fn a_key_command_runs_once_when_an_instance_is_sealed() {
     let opened = ["pg", "decrypt", "-D", "data", "--key-file", "key"];
     place.strongroom(&opened).succeeded();
     let (key, runs) = (place.path("key"), place.path("runs"));
-    fs::write(&runs, "").unwrap();
+    fs::File::create(&runs).unwrap();
     instance::give(&runs);
     let command = format!("echo >> {}; cat {}", runs.display(), key.display());
     let sealed = ["pg", "encrypt", "-D", "data", "--key-command", &command];
