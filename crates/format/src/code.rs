@@ -434,6 +434,7 @@ codes! {
     SERVER_NO_CLIENT = 8455, Usage, "the key server has no client of that name", "see who there is: `strongroom keyserver nodes`; enrol one: `strongroom keyserver token NAME`, then `strongroom keyserver join` on its machine";
     SERVER_ARCHIVE = 8456, Io, "rows of the audit log could not be put into an archive", "see the detail; nothing was removed; rows stay in the store until an archive holds them: docs/guides/keyserver-audit.md";
     SERVER_NO_OBJECT = 8457, Usage, "the key server knows no object of that id", "see the fleet page; an id has 32 hexadecimal digits";
+    SERVER_ASKED_OTHERWISE = 8458, Refused, "another administrator asked for the key's destruction at another time", "look at it: `strongroom keyserver keys`; agree with the same time or without one, or take it back: `strongroom keyserver destroy NAME --withdraw`";
     NODE_CERTIFICATE_ENDED = 8470, Key, "this host's certificate of the key server has ended", "check this host's clock; if it is right, have an administrator make a token, and join again: `strongroom keyserver join ... --replace`";
     NODE_RENEWAL_COMMAND = 8471, Io, "the certificate was renewed, but the command that was to run then failed", "mend it and run `strongroom keyserver renew` again: it goes on from there, and the former certificate counts until the new one is used";
     SERVER_BREAK_GLASS = 8472, Warning, "an administrator was made with the root key of the key server", "if nobody of yours did that, somebody has the root key or the custodians' shares: revoke that administrator, and read the audit log";

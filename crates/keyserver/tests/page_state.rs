@@ -31,6 +31,7 @@ fn shredded_objects_have_a_heading_of_their_own_and_nothing_is_asked_of_them() {
         state,
         versions: vec![(1, NOW - 3600)],
         nodes: Vec::new(),
+        destroy_asked: None,
     };
     let pending = KeyState::Pending {
         at: NOW + 6 * DAY_S,

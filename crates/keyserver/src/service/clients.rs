@@ -332,6 +332,7 @@ impl Service {
                 may_destroy,
                 enrolled: now(),
                 expires: 0,
+                since: None,
                 unused: false,
                 certificate: None,
             };

@@ -71,6 +71,7 @@ impl Service {
                 may_destroy: false,
                 enrolled: now(),
                 expires: issued.expires,
+                since: None,
                 unused: false,
                 certificate: Some(issued.fingerprint.clone()),
             };
