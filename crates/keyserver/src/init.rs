@@ -115,7 +115,7 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
         may_destroy: false,
         enrolled: now(),
         expires: admin.expires,
-        since: None,
+        enrolment: Some(hex(&random16()?)),
         unused: false,
         certificate: Some(admin.fingerprint.clone()),
     };

@@ -51,10 +51,11 @@ pub struct Identity {
     pub enrolled: u64,
     /// When its certificate ends.
     pub expires: u64,
-    /// When the client got its name, where that was before `enrolled`: a renewal changes `enrolled`
-    /// and keeps this. Seconds since the Unix epoch.
+    /// 16 random bytes in hexadecimal digits, made with each enrolment and kept by renewals. It
+    /// tells a client from an earlier one of the same name that was revoked or replaced. Older
+    /// builds did not write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<u64>,
+    pub enrolment: Option<String>,
     /// Whether it was never used: the certificate that it renews counts until it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unused: bool,
@@ -62,15 +63,6 @@ pub struct Identity {
     /// the certificate decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
-}
-
-impl Identity {
-    /// When the client got its name, by a token or by the root key, in seconds since the Unix
-    /// epoch. It tells a client from an earlier one of the same name that was revoked or replaced.
-    #[must_use]
-    pub fn since(&self) -> u64 {
-        self.since.unwrap_or(self.enrolled)
-    }
 }
 
 /// Whose a public key is, for ever: at `certified/{SHA-256 of the public key}`.
@@ -161,9 +153,9 @@ pub struct Asked {
     /// builds did not write it, and their requests do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_seconds: Option<u64>,
-    /// [`Identity::since`] of the administrator who asked.
+    /// [`Identity::enrolment`] of the administrator who asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<u64>,
+    pub enrolment: Option<String>,
 }
 
 /// One version of a kept key.

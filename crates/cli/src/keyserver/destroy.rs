@@ -96,7 +96,8 @@ pub(super) fn request(key: &Value) -> Option<String> {
         _ => format!("{after} seconds"),
     };
     Some(format!(
-        "asked for by {by} at {at}, to be destroyed {after} after the second one agrees, until {until}"
+        "asked for by {by} at {at}, \
+         to be destroyed {after} after the second one agrees, until {until}"
     ))
 }
 

@@ -272,11 +272,11 @@ impl Service {
 }
 
 /// Whether a request still counts. `identity` is the one that its administrator's name has now.
-pub(super) fn counts(asked: &Asked, identity: Option<&Identity>) -> bool {
+fn counts(asked: &Asked, identity: Option<&Identity>) -> bool {
     let is_fresh = asked.after_seconds.is_some() && until(asked) > now();
     let is_the_same = identity.is_some_and(|identity| {
         let is_admin = identity.role == Role::Admin && identity.expires > now();
-        is_admin && asked.since == Some(identity.since())
+        is_admin && asked.enrolment == identity.enrolment
     });
     is_fresh && is_the_same
 }
@@ -289,8 +289,8 @@ fn until(asked: &Asked) -> u64 {
 /// Changes the key as the client asks for, or, where two administrators have to agree, puts down
 /// the first one's request. Returns the detail of the row of the audit log.
 ///
-/// What needs two is a destruction, and one that is to come sooner than was agreed on. To put it off
-/// needs one, as `restore` does.
+/// What needs two is a destruction, and one that is to come sooner than was agreed on. To put it
+/// off needs one, as `restore` does.
 fn order(client: &Client, key: &mut Key, after: u64, by_two: bool) -> Result<String, Error> {
     let pending = key.destroy_at;
     let pending = pending.filter(|_| key.state == State::DestroyPending);
@@ -315,7 +315,7 @@ fn order(client: &Client, key: &mut Key, after: u64, by_two: bool) -> Result<Str
                 by: client.identity.name.clone(),
                 at: now(),
                 after_seconds: Some(after),
-                since: Some(client.identity.since()),
+                enrolment: client.identity.enrolment.clone(),
             };
             let until = until(&asked);
             key.destroy_asked = Some(asked);

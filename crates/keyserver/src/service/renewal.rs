@@ -28,7 +28,6 @@ impl Service {
     pub fn renew(&self, peer: &Peer, request: &str) -> Result<Enrolled, Error> {
         self.run(peer, "renew", "", |client| {
             let mut identity = client.identity.clone();
-            identity.since = Some(identity.since());
             identity.enrolled = now();
             identity.unused = true;
             let name = identity.name.clone();
