@@ -413,7 +413,7 @@ codes! {
     KEYSERVER_ADDRESS = 8408, Usage, "that is not the address of a key server", "write `https://`, the name or IP address that the certificate of the server has, and the port if it is not 443: https://keys.example.org:8443";
     KEYSERVER_NOBODY = 8409, Key, "no key server can be reached at that address", "check that the key server runs (on its machine: `strongroom keyserver run`), and the name and port in `servers` of the configuration, or after --server";
     KEYSERVER_SHARES = 8410, Key, "fewer shares were given than the root key of the key server needs", "give one --share-file for each share, as many as the message says; without --share-file they are asked for on the terminal";
-    KEYSERVER_SECOND = 8411, Refused, "the key is not destroyed, and no time is set for it: the key server wants a second administrator", "have another administrator run `strongroom keyserver destroy NAME` within seven days";
+    KEYSERVER_SECOND = 8411, Refused, "nothing has changed yet: the key server wants a second administrator to agree to the destruction of the key", "have another administrator run `strongroom keyserver destroy NAME` within seven days";
     SERVER_NAME = 8412, Usage, "that cannot be the name of a key server", "give a DNS name (keys.example.org) or an IP address, without https:// and without a port: clients connect to it, and it goes into the certificate of the server";
     SERVER_CERTIFICATE_NEEDED = 8420, Key, "the key server wants a client certificate, and none was shown", "join the node first: `strongroom keyserver join`";
     SERVER_NOT_ENROLLED = 8421, Key, "the client certificate is not enrolled with the key server, or no longer", "have an administrator make a token, and join again";
@@ -448,6 +448,7 @@ codes! {
     SERVER_NO_CLIENT = 8455, Usage, "the key server has no client of that name", "see who there is: `strongroom keyserver nodes`; enrol one: `strongroom keyserver token NAME`, then `strongroom keyserver join` on its machine";
     SERVER_ARCHIVE = 8456, Io, "rows of the audit log could not be put into an archive", "see the detail; nothing was removed; rows stay in the store until an archive holds them: docs/guides/keyserver-audit.md";
     SERVER_NO_OBJECT = 8457, Usage, "the key server knows no object of that id", "see the fleet page; an id has 32 hexadecimal digits";
+    SERVER_ASKED_OTHERWISE = 8458, Refused, "another administrator asked for the key's destruction at another time", "look at it: `strongroom keyserver keys`; agree with the same time or without one, or take it back: `strongroom keyserver destroy NAME --withdraw`";
     SERVER_NO_TOKEN = 8459, Usage, "the key server has no unused token of that id", "see the tokens that were not used: `strongroom keyserver tokens`; a client that was enrolled with a token is ended with `strongroom keyserver revoke NAME`";
     NODE_CERTIFICATE_ENDED = 8470, Key, "this host's certificate of the key server has ended", "check this host's clock; if it is right, have an administrator make a token, and join again: `strongroom keyserver join ... --replace`";
     NODE_RENEWAL_COMMAND = 8471, Io, "the certificate was renewed, but the command that was to run then failed", "mend it and run `strongroom keyserver renew` again: it goes on from there, and the former certificate counts until the new one is used";

@@ -116,6 +116,7 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
         may_destroy: false,
         enrolled: now(),
         expires: admin.expires,
+        enrolment: Some(hex(&random16()?)),
         unused: false,
         certificate: Some(admin.fingerprint.clone()),
     };

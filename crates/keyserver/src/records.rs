@@ -51,6 +51,11 @@ pub struct Identity {
     pub enrolled: u64,
     /// When its certificate ends.
     pub expires: u64,
+    /// 16 random bytes in hexadecimal digits, made with each enrolment and kept by renewals. It
+    /// tells a client from an earlier one of the same name that was revoked or replaced. Older
+    /// builds did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enrolment: Option<String>,
     /// Whether it was never used: the certificate that it renews counts until it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unused: bool,
@@ -123,7 +128,8 @@ pub struct Key {
     /// When it will be destroyed, or was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroy_at: Option<u64>,
-    /// Who asked for its destruction, where an administrator has to want it too.
+    /// The request for its destruction that waits for a second administrator. It may have ended:
+    /// see [`Asked`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroy_asked: Option<Asked>,
     /// Who made it.
@@ -135,13 +141,21 @@ pub struct Key {
     pub object: Option<BTreeMap<String, String>>,
 }
 
-/// That somebody asked for the destruction of a key.
+/// That an administrator asked for the destruction of a key, where two of them have to. Whether it
+/// still counts is decided in `service/destroy.rs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// The client's name.
+    /// The administrator's name.
     pub by: String,
     /// When, in seconds since the Unix epoch.
     pub at: u64,
+    /// How many seconds after the second administrator's request the key is to be destroyed. Older
+    /// builds did not write it, and their requests do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_seconds: Option<u64>,
+    /// [`Identity::enrolment`] of the administrator who asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enrolment: Option<String>,
 }
 
 /// One version of a kept key.

@@ -207,6 +207,7 @@ fn state_and_version_of_the_key_are_found() {
             state,
             versions: versions.to_vec(),
             nodes: vec![],
+            destroy_asked: None,
         };
         let fleet = fixture::of(vec![record], vec![key]);
         let findings = &fleet.objects[0].findings;
@@ -424,6 +425,7 @@ fn long_lists_of_keys_and_nodes_are_paged() {
         state: KeyState::Active,
         versions: vec![(1, NOW)],
         nodes: vec![],
+        destroy_asked: None,
     };
     let fleet = fixture::of(vec![], (0..250).map(key).collect());
     let mut seen = BTreeSet::new();

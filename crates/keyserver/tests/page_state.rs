@@ -13,9 +13,11 @@
 mod fixture;
 
 use fixture::{NOW, of, one_object};
-use strongroom_keyserver::page::overview;
 use strongroom_keyserver::page::query::Query;
-use strongroom_keyserver::page::records::{DAY_S, KeyRecord, KeyState, Kind, ObjectRecord};
+use strongroom_keyserver::page::records::{
+    DAY_S, DestroyAsked, KeyRecord, KeyState, Kind, ObjectRecord,
+};
+use strongroom_keyserver::page::{detail, overview};
 
 #[test]
 fn shredded_objects_have_a_heading_of_their_own_and_nothing_is_asked_of_them() {
@@ -31,6 +33,7 @@ fn shredded_objects_have_a_heading_of_their_own_and_nothing_is_asked_of_them() {
         state,
         versions: vec![(1, NOW - 3600)],
         nodes: Vec::new(),
+        destroy_asked: None,
     };
     let pending = KeyState::Pending {
         at: NOW + 6 * DAY_S,
@@ -49,6 +52,16 @@ fn shredded_objects_have_a_heading_of_their_own_and_nothing_is_asked_of_them() {
         assert!(page.contains(part), "{part}: {page}");
     }
     assert!(fleet.object(&gone.id).is_some(), "its page is still there");
+    let mut waiting = key(KeyState::Active);
+    waiting.destroy_asked = Some(DestroyAsked {
+        by: "boss".to_owned(),
+        after_s: 30 * DAY_S,
+        until: NOW + 6 * DAY_S,
+    });
+    let fleet_of_one = of(Vec::new(), vec![waiting]);
+    let page = detail::key(&fleet_of_one, &fleet_of_one.keys[0]).into_string();
+    let text = "boss asked for its destruction 30 d after a second administrator agrees";
+    assert!(page.contains(text), "{page}");
     let fleet = of(vec![gone], vec![key(KeyState::Destroyed)]);
     let page = overview::overview(&fleet, &Query::default()).into_string();
     assert!(

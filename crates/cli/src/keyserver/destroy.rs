@@ -18,19 +18,24 @@ use crate::help::tail;
 /// Have a key destroyed. Until its time comes, `restore` brings it back.
 ///
 /// What needs the key is shown first, as far as nodes have reported it, and the key's name is asked
-/// for once more. Where the server wants two administrators, this is the wish of one: until the
-/// second one has the same wish, the command fails with SR-8411.
+/// for once more. Where two administrators have to agree, the first one's request waits for the
+/// second one's, and the command fails with SR-8411; the request is shown to the second one, who
+/// agrees with the time that was asked for.
 #[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver destroy --node admin.toml db-7 --confirm db-7 --after-days 30"))]
+#[command(after_help = tail!("  strongroom keyserver destroy --node admin.toml db-7 --confirm db-7 --after-days 30\n  strongroom keyserver destroy --node admin.toml db-7 --withdraw"))]
 pub(super) struct DestroyArgs {
     /// The key's name
     name: String,
     /// The key's name once more; asked for on the terminal unless given
     #[arg(long, value_name = "NAME")]
     confirm: Option<String>,
-    /// After so many days, not fewer than the server allows [default: as the server's policy says]
+    /// After so many days, not fewer than the server allows [default: as another administrator
+    /// asked for, else as the server's policy says]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(..=366))]
     after_days: Option<u64>,
+    /// Take back a request that waits for a second administrator; the key stays as it is
+    #[arg(long, conflicts_with_all = ["confirm", "after_days"])]
+    withdraw: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -38,17 +43,32 @@ pub(super) struct DestroyArgs {
 impl DestroyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = format!("/v1/keys/{}", named(&self.name)?);
+        let address = format!("{path}/destroy");
+        let name = &self.name;
+        if self.withdraw {
+            let answer = self.server.change(&Method::DELETE, &address, None)?;
+            let state = plain(&answer["state"]);
+            return context
+                .output
+                .line(&format!("{name} {state}: the request was taken back"));
+        }
         for line in needed(&self.server.get(&format!("{path}/needs"))?) {
             note(&line);
         }
+        let key = self.server.get(&path)?;
+        if let Some(asked) = request(&key) {
+            note(&format!("{asked}: who gives no other time agrees with it"));
+        }
         self.confirmed()?;
-        let body = json!({"after_seconds": self.after_days.map(|days| days * 86_400)});
-        let path = format!("{path}/destroy");
-        let answer = self.server.change(&Method::POST, &path, Some(&body))?;
+        // The time that was shown, and not one that was asked for in its place meanwhile.
+        let shown = key["destroy_asked_after_seconds"].as_u64();
+        let after = self.after_days.map(|days| days * 86_400).or(shown);
+        let body = json!({"after_seconds": after});
+        let answer = self.server.change(&Method::POST, &address, Some(&body))?;
         let (state, at) = (plain(&answer["state"]), time(&answer["destroy_at"]));
         let name = &self.name;
-        if answer["destroy_asked_by"].is_string() {
-            let detail = format!("{name} is {state}; this was the wish of the first one");
+        if let Some(asked) = request(&answer) {
+            let detail = format!("{name} is {state}; {asked}");
             return Err(Failure::new(&code::KEYSERVER_SECOND, detail));
         }
         context.output.line(&format!("{name} {state} {at}"))
@@ -64,6 +84,21 @@ impl DestroyArgs {
             false => Err(Failure::new(&code::KEYSERVER_NOT_CONFIRMED, &self.name)),
         }
     }
+}
+
+/// What a key's record says of a request that waits for a second administrator.
+pub(super) fn request(key: &Value) -> Option<String> {
+    let by = plain(key.get("destroy_asked_by")?);
+    let after = key["destroy_asked_after_seconds"].as_u64()?;
+    let [at, until] = ["at", "until"].map(|end| time(&key[format!("destroy_asked_{end}")]));
+    let after = match after % 86_400 {
+        0 => format!("{} days", after / 86_400),
+        _ => format!("{after} seconds"),
+    };
+    Some(format!(
+        "asked for by {by} at {at}, \
+         to be destroyed {after} after the second one agrees, until {until}"
+    ))
 }
 
 /// The name that somebody types. Nothing, where nobody is.

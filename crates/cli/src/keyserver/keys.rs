@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::admin::{ServerOptions, plain, time};
+use super::destroy;
 use crate::Context;
 use crate::failure::Failure;
 use crate::help::tail;
@@ -45,6 +46,13 @@ impl KeysArgs {
                 time(&key["destroy_at"]),
             ]
         }));
-        context.output.text(&columns(&rows))
+        let mut text = columns(&rows);
+        for key in &keys {
+            if let Some(asked) = destroy::request(key) {
+                let name = plain(&key["name"]);
+                text += &format!("{name} waits for a second administrator: {asked}\n");
+            }
+        }
+        context.output.text(&text)
     }
 }

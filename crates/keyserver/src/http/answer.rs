@@ -60,7 +60,7 @@ impl Refusal {
             8433 if self.error.detail() == METHOD => StatusCode::METHOD_NOT_ALLOWED,
             8433 => StatusCode::NOT_FOUND,
             8438 => StatusCode::REQUEST_TIMEOUT,
-            8424 | 8439 | 8441 | 8456 => StatusCode::CONFLICT,
+            8424 | 8439 | 8441 | 8456 | 8458 => StatusCode::CONFLICT,
             8425 => StatusCode::GONE,
             8430 => StatusCode::PAYLOAD_TOO_LARGE,
             8426 => StatusCode::LOCKED,

@@ -52,7 +52,10 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v1/keys/{name}/rotate", changing(post(rotate)))
         .route("/v1/keys/{name}/disable", changing(post(disable)))
         .route("/v1/keys/{name}/enable", changing(post(enable)))
-        .route("/v1/keys/{name}/destroy", changing(post(destroy)))
+        .route(
+            "/v1/keys/{name}/destroy",
+            changing(post(destroy).delete(destroy_withdraw)),
+        )
         .route("/v1/keys/{name}/restore", changing(post(restore)))
         .route(
             "/v1/escrow/{id}",
@@ -303,8 +306,8 @@ async fn rotate(State(server): Shared, Extension(other): From, name: Name) -> An
 fn state_of(info: &KeyInfo) -> Answer {
     let mut told =
         value!({"name": info.name, "state": info.state.name(), "destroy_at": info.destroy_at});
-    if let (Some(by), Value::Object(told)) = (&info.destroy_asked_by, &mut told) {
-        told.insert("destroy_asked_by".to_owned(), value!(by));
+    if let (Value::Object(asked), Value::Object(told)) = (value!(info.destroy_asked), &mut told) {
+        told.extend(asked);
     }
     fine(&told)
 }
@@ -366,6 +369,14 @@ async fn destroy(
     };
     let info = blocking(&server, move |service| {
         service.destroy_key(&other.peer, &name, asked.after_seconds)
+    });
+    state_of(&info.await?)
+}
+
+async fn destroy_withdraw(State(server): Shared, Extension(other): From, name: Name) -> Answer {
+    let name = named(name)?;
+    let info = blocking(&server, move |service| {
+        service.withdraw_destroy(&other.peer, &name)
     });
     state_of(&info.await?)
 }

@@ -10,7 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judge::{Concern, Finding, Measure, Severity};
-use super::records::{DAY_S, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records};
+use super::records::{
+    DAY_S, DestroyAsked, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records,
+};
 use super::words;
 
 /// Days before a certificate expires from which on it is worth a look.
@@ -359,6 +361,17 @@ fn state_finding(state: KeyState, now: u64) -> Option<Finding> {
     Some(finding(Concern::Key, Severity::Overdue, text))
 }
 
+/// A second administrator has to look at it: soon, because the request ends.
+fn asked_finding(asked: &DestroyAsked) -> Finding {
+    let text = format!(
+        "{} asked for its destruction {} after a second administrator agrees, until {}",
+        words::name(&asked.by),
+        words::length(asked.after_s),
+        words::date(asked.until)
+    );
+    finding(Concern::Key, Severity::Soon, text)
+}
+
 /// What is not sealed at all, and what only hides.
 fn cipher_finding(cipher: &str) -> Option<Finding> {
     let lower = cipher.to_ascii_lowercase();
@@ -413,6 +426,7 @@ fn judged_keys(
         // A destroyed key is what its owner wanted, unless something still needs it.
         let wanted = record.state == KeyState::Destroyed && objects == 0;
         findings.extend(state_finding(record.state, now).filter(|_| !wanted));
+        findings.extend(record.destroy_asked.as_ref().map(asked_finding));
         sort(&mut findings);
         Key {
             record,

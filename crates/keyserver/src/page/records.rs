@@ -120,6 +120,19 @@ pub struct KeyRecord {
     pub versions: Vec<(u32, u64)>,
     /// Nodes that are granted it.
     pub nodes: Vec<String>,
+    /// The request for its destruction that waits for a second administrator.
+    pub destroy_asked: Option<DestroyAsked>,
+}
+
+/// That an administrator asked for a key's destruction, and a second one has to agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DestroyAsked {
+    /// Who asked.
+    pub by: String,
+    /// How many seconds after the second one's request the key is to be destroyed.
+    pub after_s: u64,
+    /// When the request ends, in seconds since the Unix epoch.
+    pub until: u64,
 }
 
 impl KeyRecord {

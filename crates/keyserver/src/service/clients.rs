@@ -10,7 +10,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
-use strongroom_crypto::{random32, sha256};
+use strongroom_crypto::{random16, random32, sha256};
 use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
@@ -332,6 +332,7 @@ impl Service {
                 may_destroy,
                 enrolled: now(),
                 expires: 0,
+                enrolment: Some(hex(&random16()?)),
                 unused: false,
                 certificate: None,
             };

@@ -1,23 +1,29 @@
-//! The end of a key: asked for, put off, wanted by a second administrator, carried out; and what
-//! would be lost with it.
+//! The end of a key: asked for, put off, agreed to by a second administrator, taken back, carried
+//! out; and what would be lost with it.
 //!
 //! Invariants: D1, nobody has a key erased before the least delay is over, administrators neither;
-//! D2, where two have to want it, the second is an administrator and another client than the first.
+//! D2, where two have to agree, the second is an administrator and another client than the first,
+//! and both asked for the same time; D3, one of them alone brings no destruction forward.
 //!
-//! Must not: erase what was restored meanwhile.
+//! Must not: erase what was restored meanwhile; count a request of a client that is no
+//! administrator any more.
 
 use serde::Serialize;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use super::keys::{KeyInfo, effective, key_path};
-use super::{Client, Peer, Plan, RECORDS_MAX, Service};
+use super::clients::node_path;
+use super::keys::{Changed, KeyInfo, effective, key_path};
+use super::{Client, Peer, Plan, RECORDS_MAX, Service, identity_path};
 use crate::now;
-use crate::records::{Asked, Found, GRANTS, Grant, Key, OBJECTS, Object, Role, State};
+use crate::records::{
+    Asked, Found, GRANTS, Grant, Identity, Key, Node, OBJECTS, Object, Role, State,
+};
+use crate::store::Guard;
 
 /// Latest time until which destruction can be put off.
 const DESTROY_AFTER_MAX_S: u64 = 366 * 86_400;
-/// How long somebody's wish to have a key destroyed waits for another's.
+/// How long an administrator's request waits for another's, in seconds.
 const ASKED_S: u64 = 7 * 86_400;
 /// Objects that are named. All are counted.
 const NAMED_MAX: usize = 20;
@@ -46,6 +52,32 @@ pub struct Need {
     pub name: String,
     /// Its node.
     pub node: String,
+}
+
+/// What is told of a request for a key's destruction that waits for a second administrator. The
+/// members stand among those of the key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AskedInfo {
+    /// Who asked.
+    pub destroy_asked_by: String,
+    /// When, in seconds since the Unix epoch.
+    pub destroy_asked_at: u64,
+    /// How many seconds after the second one's request the key is to be destroyed.
+    pub destroy_asked_after_seconds: u64,
+    /// When the request ends, in seconds since the Unix epoch.
+    pub destroy_asked_until: u64,
+}
+
+impl AskedInfo {
+    /// `None` for a request of an older build, which does not say a time.
+    pub(super) fn of(asked: Asked) -> Option<Self> {
+        Some(Self {
+            destroy_asked_after_seconds: asked.after_seconds?,
+            destroy_asked_until: until(&asked),
+            destroy_asked_by: asked.by,
+            destroy_asked_at: asked.at,
+        })
+    }
 }
 
 impl Service {
@@ -96,11 +128,13 @@ impl Service {
         })
     }
 
-    /// Has the key destroyed after a time, until which it can be restored.
+    /// Has the key destroyed after a time, until which it can be restored. Where two administrators
+    /// have to agree, the first one's request waits for the second one's, which says the same time
+    /// or none.
     ///
     /// # Errors
     /// SR-8422 for a node without the right to; SR-8423; SR-8425; SR-8429 for a time beyond a year;
-    /// SR-8452 for one below the least.
+    /// SR-8452 for one below the least; SR-8458 for another time than the one that was asked for.
     pub fn destroy_key(
         &self,
         peer: &Peer,
@@ -108,12 +142,14 @@ impl Service {
         after_s: Option<u64>,
     ) -> Result<KeyInfo, Error> {
         let rules = self.rules();
-        let after = after_s.unwrap_or(rules.destroy_after_s);
-        if after > DESTROY_AFTER_MAX_S {
+        if after_s.is_some_and(|after| after > DESTROY_AFTER_MAX_S) {
             let detail = "after_seconds: at most a year";
             return Err(Error::new(&code::SERVER_REQUEST, detail));
         }
         let info = self.change_key(peer, "destroy", name, |client, key, grant| {
+            let asked = key.destroy_asked.as_ref();
+            let asked = asked.and_then(|asked| asked.after_seconds);
+            let after = after_s.or(asked).unwrap_or(rules.destroy_after_s);
             let may = grant.is_some_and(|grant| grant.may_destroy);
             let may = may && !rules.is_destroyed_by_two && after >= rules.destroy_after_s;
             if !client.is_admin() && !may {
@@ -128,27 +164,80 @@ impl Service {
                 let detail = format!("{} days at least", rules.destroy_least_s / 86_400);
                 return Err(Error::new(&code::SERVER_TOO_SOON, detail));
             }
-            let is_new = key.state != State::DestroyPending;
-            if rules.is_destroyed_by_two && is_new && !is_wanted_by_another(client, key) {
-                key.destroy_asked = Some(Asked {
-                    by: client.identity.name.clone(),
-                    at: now(),
-                });
-                return Ok(0);
-            }
-            let mut at = now().saturating_add(after);
-            if !client.is_admin() && key.state == State::DestroyPending {
-                // What an administrator ordered is not put off by a node.
-                at = key.destroy_at.map_or(at, |ordered| ordered.min(at));
-            }
-            (key.state, key.destroy_at) = (State::DestroyPending, Some(at));
-            key.destroy_asked = None;
-            Ok(0)
+            let detail = order(client, key, after, rules.is_destroyed_by_two)?;
+            Ok(Changed { version: 0, detail })
         })?;
         if info.state == State::Destroyed {
             self.erase(name)?;
         }
         Ok(info)
+    }
+
+    /// Takes back that the key is to be destroyed, and a request for it that waits. A key that was
+    /// to be destroyed is disabled then: whoever restores it looks first.
+    ///
+    /// # Errors
+    /// SR-8422, SR-8423, SR-8425; SR-8439 for an active key without such a request.
+    pub fn restore_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
+        self.change_key(peer, "restore", name, |client, key, _| {
+            client.must_be(&[Role::Admin])?;
+            let state = effective(key);
+            let asked = key.destroy_asked.take();
+            match state {
+                State::Destroyed => return Err(Error::new(&code::SERVER_DESTROYED, name)),
+                State::Active if asked.is_none() => {
+                    let detail = format!("{name}: {}", state.name());
+                    return Err(Error::new(&code::SERVER_STATE, detail));
+                }
+                State::DestroyPending => {
+                    (key.state, key.destroy_at) = (State::Disabled, None);
+                }
+                // Of a disabled one: asked twice, because the first answer was lost.
+                State::Active | State::Disabled => {}
+            }
+            let detail = asked.as_ref().map(taken_back).unwrap_or_default();
+            Ok(Changed { version: 0, detail })
+        })
+    }
+
+    /// Takes back a request for the key's destruction that waits for a second administrator, and
+    /// leaves the key as it is.
+    ///
+    /// # Errors
+    /// SR-8422 unless administrator; SR-8423; SR-8439 when no request waits.
+    pub fn withdraw_destroy(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
+        self.change_key(peer, "destroy-withdraw", name, |client, key, _| {
+            client.must_be(&[Role::Admin])?;
+            let none = || {
+                let detail = format!("{name}: no destruction waits for a second administrator");
+                Error::new(&code::SERVER_STATE, detail)
+            };
+            let asked = key.destroy_asked.take().ok_or_else(none)?;
+            let detail = taken_back(&asked);
+            Ok(Changed { version: 0, detail })
+        })
+    }
+
+    /// Removes from the key a request for its destruction that does not count, or not any longer:
+    /// it has ended, or whoever asked is not the administrator any more who asked. Returns what
+    /// that was decided upon.
+    pub(super) fn without_ended_request(&self, key: &mut Key) -> Result<Vec<Guard>, Error> {
+        let Some(asked) = &key.destroy_asked else {
+            return Ok(Vec::new());
+        };
+        let node: Found<Node> = self.read(&node_path(&asked.by))?;
+        let mut guards = vec![node.guard];
+        let mut identity = None;
+        if let Some(node) = node.record {
+            let found: Found<Identity> = self.read(&identity_path(&node.spki))?;
+            guards.push(found.guard);
+            identity = found.record;
+        }
+        let by_two = self.rules().is_destroyed_by_two && effective(key) != State::Destroyed;
+        if !by_two || !counts(asked, identity.as_ref()) {
+            key.destroy_asked = None;
+        }
+        Ok(guards)
     }
 
     /// Erases the material of a key whose time has come. True when there was something to erase.
@@ -161,6 +250,7 @@ impl Service {
             return Ok(false);
         }
         key.state = State::Destroyed;
+        key.destroy_asked = None;
         for version in &mut key.versions {
             version.wrapped = String::new();
         }
@@ -181,10 +271,74 @@ impl Service {
     }
 }
 
-/// Whether this client is the second that a destruction needs.
-fn is_wanted_by_another(client: &Client, key: &Key) -> bool {
-    let asked = key.destroy_asked.as_ref();
-    asked.is_some_and(|asked| {
-        asked.by != client.identity.name && asked.at.saturating_add(ASKED_S) > now()
-    })
+/// Whether a request still counts. `identity` is the one that its administrator's name has now.
+fn counts(asked: &Asked, identity: Option<&Identity>) -> bool {
+    let is_fresh = asked.after_seconds.is_some() && until(asked) > now();
+    let is_the_same = identity.is_some_and(|identity| {
+        let is_admin = identity.role == Role::Admin && identity.expires > now();
+        is_admin && asked.enrolment == identity.enrolment
+    });
+    is_fresh && is_the_same
+}
+
+/// When a request ends, in seconds since the Unix epoch.
+fn until(asked: &Asked) -> u64 {
+    asked.at.saturating_add(ASKED_S)
+}
+
+/// Changes the key as the client asks for, or, where two administrators have to agree, puts down
+/// the first one's request. Returns the detail of the row of the audit log.
+///
+/// What needs two is a destruction, and one that is to come sooner than was agreed on. To put it
+/// off needs one, as `restore` does.
+fn order(client: &Client, key: &mut Key, after: u64, by_two: bool) -> Result<String, Error> {
+    let pending = key.destroy_at;
+    let pending = pending.filter(|_| key.state == State::DestroyPending);
+    let mut at = now().saturating_add(after);
+    let is_sooner = pending.is_none_or(|pending| at < pending);
+    let asked = key.destroy_asked.take();
+    let others = asked.filter(|asked| asked.by != client.identity.name);
+    let mut why = String::new();
+    match others {
+        Some(other) if other.after_seconds == Some(after) => {
+            // The time that both asked for began later for the second one. It puts nothing off.
+            at = pending.map_or(at, |pending| pending.min(at));
+            why = format!(", asked for by {}", other.by);
+        }
+        Some(other) if by_two && is_sooner => {
+            let asked = other.after_seconds.unwrap_or_default();
+            let detail = format!("{} asked for after_seconds {asked}", other.by);
+            return Err(Error::new(&code::SERVER_ASKED_OTHERWISE, detail));
+        }
+        _ if by_two && is_sooner => {
+            let asked = Asked {
+                by: client.identity.name.clone(),
+                at: now(),
+                after_seconds: Some(after),
+                enrolment: client.identity.enrolment.clone(),
+            };
+            let until = until(&asked);
+            key.destroy_asked = Some(asked);
+            return Ok(format!(
+                "after_seconds {after}, waits for another administrator until {until}"
+            ));
+        }
+        Some(other) => why = format!(", {}", taken_back(&other)),
+        None => {}
+    }
+    if !client.is_admin() {
+        // What an administrator ordered is not put off by a node.
+        at = pending.map_or(at, |pending| pending.min(at));
+    }
+    (key.state, key.destroy_at) = (State::DestroyPending, Some(at));
+    Ok(format!("after_seconds {after}, destroy_at {at}{why}"))
+}
+
+/// What a row of the audit log says of a request that ends before its time.
+fn taken_back(asked: &Asked) -> String {
+    let after = asked.after_seconds.unwrap_or_default();
+    format!(
+        "taken back: after_seconds {after}, asked for by {}",
+        asked.by
+    )
 }

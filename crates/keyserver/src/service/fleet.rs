@@ -12,11 +12,14 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use strongroom_keyring::Error;
 
+use super::destroy::AskedInfo;
 use super::{Client, Peer, Plan, RECORDS_MAX, Service};
 use crate::config::Config;
 use crate::now;
 use crate::page::model::Fleet;
-use crate::page::records::{KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records};
+use crate::page::records::{
+    DestroyAsked, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records,
+};
 use crate::records::{
     ESCROW, Escrow, GRANTS, Grant, IDENTITIES, Identity, KEYS, Key, OBJECTS, Object, Role, State,
 };
@@ -83,10 +86,13 @@ impl Service {
                     .push(node.to_owned());
             }
         }
-        let (keys, cut_keys) = self.all::<Key>(KEYS)?;
+        let (mut keys, cut_keys) = self.all::<Key>(KEYS)?;
+        for (_, key) in &mut keys {
+            self.without_ended_request(key)?;
+        }
         let keys = keys.into_iter().map(|(name, key)| {
             let nodes = granted.remove(&name).unwrap_or_default();
-            key_record(name, &key, nodes)
+            key_record(name, key, nodes)
         });
         let keys = keys.collect();
         let (escrow, cut_escrow) = self.all::<Escrow>(ESCROW)?;
@@ -117,7 +123,7 @@ impl Service {
     }
 }
 
-fn key_record(name: String, key: &Key, nodes: Vec<String>) -> KeyRecord {
+fn key_record(name: String, key: Key, nodes: Vec<String>) -> KeyRecord {
     let state = match key.state {
         State::Active => KeyState::Active,
         State::Disabled => KeyState::Disabled,
@@ -135,6 +141,14 @@ fn key_record(name: String, key: &Key, nodes: Vec<String>) -> KeyRecord {
             .map(|one| (one.version, one.created))
             .collect(),
         nodes,
+        destroy_asked: key
+            .destroy_asked
+            .and_then(AskedInfo::of)
+            .map(|asked| DestroyAsked {
+                by: asked.destroy_asked_by,
+                after_s: asked.destroy_asked_after_seconds,
+                until: asked.destroy_asked_until,
+            }),
     }
 }
 

@@ -8,6 +8,7 @@ use strongroom_format::code;
 use strongroom_format::hex::{from_hex, hex};
 use strongroom_keyring::Error;
 
+use super::destroy::AskedInfo;
 use super::{Client, Members, Peer, Plan, Service, check_name, check_text};
 use crate::keys::Place;
 use crate::now;
@@ -31,9 +32,9 @@ pub struct KeyInfo {
     /// When it will be destroyed, or was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destroy_at: Option<u64>,
-    /// Who asked for its destruction, where an administrator has to want it too.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub destroy_asked_by: Option<String>,
+    /// The request for its destruction that waits for a second administrator.
+    #[serde(flatten)]
+    pub destroy_asked: Option<AskedInfo>,
     /// Who made it.
     pub created_by: String,
     /// Its versions, oldest first.
@@ -60,14 +61,25 @@ pub struct Delivered {
     pub key: SecretKey,
 }
 
+/// What a change of a key adds to its row of the audit log.
+#[derive(Default)]
+pub(super) struct Changed {
+    /// The version that was made; 0: none was.
+    pub version: u32,
+    /// What is to be said of it.
+    pub detail: String,
+}
+
 impl KeyInfo {
+    /// Whether a request for the key's destruction still counts has to be looked up before
+    /// (`Service::without_ended_request`).
     fn of(name: &str, key: Key) -> Self {
         let versions = key.versions.iter();
         Self {
             name: name.to_owned(),
             state: effective(&key),
             destroy_at: key.destroy_at,
-            destroy_asked_by: key.destroy_asked.map(|asked| asked.by),
+            destroy_asked: key.destroy_asked.and_then(AskedInfo::of),
             versions: versions
                 .map(|one| VersionInfo {
                     version: one.version,
@@ -290,7 +302,8 @@ impl Service {
     /// SR-8423.
     pub fn key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.run(peer, "key", name, |client| {
-            let (key, _, _) = self.known(client, name)?;
+            let (mut key, _, _) = self.known(client, name)?;
+            self.without_ended_request(&mut key)?;
             Ok(Plan::read(KeyInfo::of(name, key)))
         })
     }
@@ -301,38 +314,40 @@ impl Service {
     /// SR-8420, SR-8421.
     pub fn key_list(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<KeyInfo>, Error> {
         self.run(peer, "keys", "", |client| {
-            if client.identity.role != Role::Node {
-                let all = self.list::<Key>(KEYS, after, limit)?.into_iter();
-                return Ok(Plan::read(
-                    all.map(|(name, key)| KeyInfo::of(&name, key)).collect(),
-                ));
+            let mut keys: Vec<(String, Key)> = Vec::new();
+            if client.identity.role == Role::Node {
+                let mine = format!("{GRANTS}{}/", client.identity.name);
+                for (name, _) in self.list::<Grant>(&mine, after, limit)? {
+                    let found: Found<Key> = self.read(&key_path(&name))?;
+                    keys.extend(found.record.map(|key| (name, key)));
+                }
+            } else {
+                keys = self.list(KEYS, after, limit)?;
             }
-            let mine = format!("{GRANTS}{}/", client.identity.name);
-            let mut infos = Vec::new();
-            for (name, _) in self.list::<Grant>(&mine, after, limit)? {
-                let found: Found<Key> = self.read(&key_path(&name))?;
-                infos.extend(found.record.map(|key| KeyInfo::of(&name, key)));
-            }
-            Ok(Plan::read(infos))
+            let infos = keys.into_iter().map(|(name, mut key)| {
+                self.without_ended_request(&mut key)?;
+                Ok(KeyInfo::of(&name, key))
+            });
+            Ok(Plan::read(infos.collect::<Result<_, Error>>()?))
         })
     }
 
-    /// Changes a key that is known; `change` gets the key and tells the version for the row.
+    /// Changes a key that is known. `change` gets the key without a request for its destruction
+    /// that has ended, and tells what the row of the audit log says.
     pub(super) fn change_key(
         &self,
         peer: &Peer,
         action: &str,
         name: &str,
-        change: impl Fn(&Client, &mut Key, Option<&Grant>) -> Result<u32, Error>,
+        change: impl Fn(&Client, &mut Key, Option<&Grant>) -> Result<Changed, Error>,
     ) -> Result<KeyInfo, Error> {
         self.run(peer, action, name, |client| {
             client.must_be(&[Role::Admin, Role::Node])?;
-            let (mut key, guards, grant) = self.known(client, name)?;
+            let (mut key, mut guards, grant) = self.known(client, name)?;
+            guards.extend(self.without_ended_request(&mut key)?);
             let mut event = client.event(action, name);
-            event.version = change(client, &mut key, grant.as_ref())?;
-            if action == "destroy" && key.destroy_asked.is_some() {
-                "asked for; another administrator has to want it too".clone_into(&mut event.detail);
-            }
+            let changed = change(client, &mut key, grant.as_ref())?;
+            (event.version, event.detail) = (changed.version, changed.detail);
             let mut changes = vec![self.put(&key_path(name), &key)?];
             changes.push(self.pending(name, &key)?);
             let value = KeyInfo::of(name, key);
@@ -366,7 +381,11 @@ impl Service {
             if !client.is_admin() {
                 check_rotations(key, most)?;
             }
-            self.add_version(name, key)
+            let version = self.add_version(name, key)?;
+            Ok(Changed {
+                version,
+                ..Changed::default()
+            })
         })
     }
 
@@ -384,20 +403,6 @@ impl Service {
     /// As [`Service::disable_key`].
     pub fn enable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.switch(peer, "enable", name, State::Disabled, State::Active)
-    }
-
-    /// Takes back that a key is to be destroyed. It is disabled then: whoever restores it looks first.
-    ///
-    /// # Errors
-    /// As [`Service::disable_key`].
-    pub fn restore_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
-        self.switch(
-            peer,
-            "restore",
-            name,
-            State::DestroyPending,
-            State::Disabled,
-        )
     }
 
     fn switch(
@@ -421,8 +426,10 @@ impl Service {
                     format!("{name}: {}", state.name()),
                 ));
             }
-            (key.state, key.destroy_at, key.destroy_asked) = (to, None, None);
-            Ok(0)
+            // A request for the key's destruction goes on waiting: a key is disabled before it is
+            // destroyed.
+            (key.state, key.destroy_at) = (to, None);
+            Ok(Changed::default())
         })
     }
 

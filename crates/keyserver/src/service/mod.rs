@@ -34,7 +34,7 @@ use strongroom_keyring::Error;
 
 pub use archive::{Archived, naming};
 pub use clients::{Ending, Enrolled, GrantInfo, NewToken, NodeInfo, TokenInfo};
-pub use destroy::{Need, Needs};
+pub use destroy::{AskedInfo, Need, Needs};
 pub use escrow::{HEADER_MAX, Kept};
 pub use keys::{Delivered, KeyInfo, VersionInfo};
 pub use objects::ObjectInfo;

@@ -8,7 +8,9 @@
 
 use std::sync::PoisonError;
 
+use strongroom_crypto::random16;
 use strongroom_format::code;
+use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
 
 use super::clients::{ends, identities_of, node_path};
@@ -71,6 +73,7 @@ impl Service {
                 may_destroy: false,
                 enrolled: now(),
                 expires: issued.expires,
+                enrolment: Some(hex(&random16()?)),
                 unused: false,
                 certificate: Some(issued.fingerprint.clone()),
             };

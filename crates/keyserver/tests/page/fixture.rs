@@ -6,7 +6,7 @@ use strongroom_keyserver::page::frame::{self, Place, Reader};
 use strongroom_keyserver::page::model::{Fleet, Object};
 use strongroom_keyserver::page::query::Query;
 use strongroom_keyserver::page::records::{
-    DAY_S, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records,
+    DAY_S, DestroyAsked, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records,
 };
 use strongroom_keyserver::page::{detail, lists, overview, states};
 
@@ -101,6 +101,7 @@ pub(crate) fn fleet(objects: u64) -> Fleet {
             (2, NOW - (1 + n) * DAY_S),
         ],
         nodes: (0..10).map(|node| format!("db-{node}")).collect(),
+        destroy_asked: None,
     };
     of(
         (0..objects).map(numbered).collect(),
@@ -132,6 +133,11 @@ pub(crate) fn hostile() -> Fleet {
         state: KeyState::Active,
         versions: vec![(1, NOW)],
         nodes: vec![HOSTILE.to_owned()],
+        destroy_asked: Some(DestroyAsked {
+            by: HOSTILE.to_owned(),
+            after_s: u64::MAX,
+            until: u64::MAX,
+        }),
     };
     let client = NodeRecord {
         role: HOSTILE.to_owned(),
