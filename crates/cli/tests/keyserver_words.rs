@@ -184,6 +184,38 @@ fn nobody_waits_in_silence_for_a_server_that_does_not_run() {
     assert_eq!(told.matches(&note).count(), 1, "{told}");
 }
 
+/// An address without `https://`, wherever one is given.
+#[track_caller]
+fn bare_addresses_are_refused(place: &Place, server: &Server) {
+    let bare = server.url.trim_start_matches("https://");
+    let authority = ["--authority", "a/authority.pem"];
+    let status = ["keyserver", "status", "--server", bare];
+    let told = place
+        .run(&[&status[..], &authority].concat())
+        .failed(2, "SR-8408");
+    assert!(told.contains("https://keys.example.org:8443"), "{told}");
+    let join = [
+        "keyserver",
+        "join",
+        bare,
+        "--node",
+        "n",
+        "--token-file",
+        "new",
+    ];
+    let config = ["--config", "n/node.toml"];
+    place
+        .run(&[&join[..], &authority, &config].concat())
+        .failed(2, "SR-8408");
+    assert!(!place.path("n").exists());
+    let glass = ["keyserver", "break-glass", "admin-2", "--server", bare];
+    let more = ["--config", "a/server.toml", "--out", "glass"];
+    place
+        .run(&[&glass[..], &more].concat())
+        .failed(2, "SR-8408");
+    assert!(!place.path("glass").exists());
+}
+
 #[test]
 fn what_is_not_there_or_not_an_address_is_told_as_that() {
     let place = Place::new();
@@ -217,34 +249,7 @@ fn what_is_not_there_or_not_an_address_is_told_as_that() {
     let told = admin(&place, &["token", "two words"]).failed(2, "SR-2013");
     assert!(told.contains("two words"), "{told}");
 
-    // Addresses.
-    let bare = server.url.trim_start_matches("https://");
-    let authority = ["--authority", "a/authority.pem"];
-    let status = ["keyserver", "status", "--server", bare];
-    let told = place
-        .run(&[&status[..], &authority].concat())
-        .failed(2, "SR-8408");
-    assert!(told.contains("https://keys.example.org:8443"), "{told}");
-    let join = [
-        "keyserver",
-        "join",
-        bare,
-        "--node",
-        "n",
-        "--token-file",
-        "new",
-    ];
-    let config = ["--config", "n/node.toml"];
-    place
-        .run(&[&join[..], &authority, &config].concat())
-        .failed(2, "SR-8408");
-    assert!(!place.path("n").exists());
-    let glass = ["keyserver", "break-glass", "admin-2", "--server", bare];
-    let more = ["--config", "a/server.toml", "--out", "glass"];
-    place
-        .run(&[&glass[..], &more].concat())
-        .failed(2, "SR-8408");
-    assert!(!place.path("glass").exists());
+    bare_addresses_are_refused(&place, &server);
 
     // Archives.
     std::fs::create_dir(place.path("archive")).unwrap();

@@ -1,6 +1,8 @@
 //! Goal: a sealed instance lives as a plain one does: made, started, asked, stopped, started unattended.
 //!
 //! Method: the real command, the real library and a real PostgreSQL, started by the test.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod instance;
 
 use std::fs;
@@ -606,11 +608,12 @@ fn ends(place: &Place, arguments: &[&str], pipe: &str) {
     let mut child = command.spawn().unwrap();
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > Duration::from_secs(60) {
+        let waits = begun.elapsed() > Duration::from_secs(60);
+        if waits {
             let group = format!("-{}", child.id());
             run(Command::new("kill").args(["-KILL", "--", &group]));
-            panic!("{arguments:?} waits for {pipe}");
         }
+        assert!(!waits, "{arguments:?} waits for {pipe}");
         sleep(Duration::from_millis(20));
     }
 }
