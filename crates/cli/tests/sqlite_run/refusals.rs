@@ -220,6 +220,6 @@ fn a_pipe_is_not_waited_for() {
     for verb in ["encrypt", "decrypt"] {
         place
             .run(&["sqlite", verb, "pipe", "out.db", "--key-id", "app"])
-            .failed(5, "SR-5001");
+            .failed(2, "SR-1007");
     }
 }
