@@ -93,7 +93,8 @@ impl Base {
 /// `signers` it and all that it builds on have to be signed by one of them.
 ///
 /// # Errors
-/// Those of [`open_chain`] and [`Chain::check_signed_by`] with `signers`; SR-7160 when there is none, or the one that was named is none; SR-2001 and others when it cannot be opened.
+/// Those of [`open_chain`] and [`Chain::check_signed_by`] with `signers`; SR-7160 when there is
+/// none, or the one that was named is none; SR-2001 and others when it cannot be opened.
 pub fn open_base(
     store: &dyn Store,
     position: Option<u32>,

@@ -156,8 +156,8 @@ pub(crate) fn check_pair(
     }
 }
 
-/// The first private key of a PEM file. Without the callback libcrypto would ask for a passphrase on
-/// the terminal by itself.
+/// The first private key of a PEM file. Without the callback libcrypto would ask for a passphrase
+/// on the terminal by itself.
 ///
 /// # Errors
 /// [`CertificateError::Passphrase`] when it has one and `passphrase` is not it;

@@ -30,7 +30,8 @@ const TIMEOUT_VARIABLE: &str = "STRONGROOM_KEY_COMMAND_TIMEOUT";
 /// How often a command that closed its output is asked whether it has ended.
 const EXIT_POLL: Duration = Duration::from_millis(5);
 
-/// What the command prints. Errors: SR-2009, SR-2010, SR-2011 (too long), SR-2043 (the timeout is not a number).
+/// What the command prints. Errors: SR-2009, SR-2010, SR-2011 (too long), SR-2043 (the timeout is
+/// not a number).
 pub(crate) fn output(line: &str) -> Result<SecretBytes, Error> {
     run(line, timeout()?)
 }

@@ -95,8 +95,8 @@ impl KeySource {
     /// for in it.
     ///
     /// # Errors
-    /// SR-2019 for a key of the keyring; SR-2042 when it is empty or longer than 1 KiB, is not UTF-8, or holds a zero byte;
-    /// what the source reports.
+    /// SR-2019 for a key of the keyring; SR-2042 when it is empty or longer than 1 KiB, is not
+    /// UTF-8, or holds a zero byte; what the source reports.
     pub fn passphrase(&self, context: &SourceContext) -> Result<SecretBytes, Error> {
         let given = match self {
             Self::KeyId { .. } => {

@@ -41,8 +41,9 @@ impl Keyring {
     /// Writes every key and certificate to a new file, mode 0600, sealed for `opener`, and notes that it was done.
     ///
     /// # Errors
-    /// SR-2044 when `opener` is a key or a certificate of a keyring: whoever lost the keyring could not open the export; SR-1002 when
-    /// there is something at `path`; SR-2034 when it does not open when it is read back; as for every change SR-2016, SR-2017, SR-5001.
+    /// SR-2044 when `opener` is a key or a certificate of a keyring: whoever lost the keyring could
+    /// not open the export; SR-1002 when there is something at `path`; SR-2034 when it does not
+    /// open when it is read back; as for every change SR-2016, SR-2017, SR-5001.
     pub fn export(&mut self, path: &Path, opener: &Opener) -> Result<(), Error> {
         if matches!(opener.kind_name(), "keyring" | "certificate") {
             let detail = "the key that was given is in a keyring";

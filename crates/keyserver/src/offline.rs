@@ -34,8 +34,8 @@ impl Offline {
     /// Opens the store of a configuration: with the root key's provider, or with these shares.
     ///
     /// # Errors
-    /// SR-8434; SR-8440 for another user's files; SR-8410, SR-8432, SR-8441 for shares, SR-8437 for the root
-    /// key; what provider and store report.
+    /// SR-8434; SR-8440 for another user's files; SR-8410, SR-8432, SR-8441 for shares, SR-8437 for
+    /// the root key; what provider and store report.
     pub fn open(path: &Path, shares: &[SecretBytes]) -> Result<Self, Error> {
         let config = Config::read(path)?;
         ours(&config)?;

@@ -2,8 +2,8 @@
 //!
 //! A sealed block belongs to its address, and the address comes from the name. Log segments keep
 //! their bytes when they are recycled: PostgreSQL takes what it cannot read there for the end of
-//! the log. `xlogtemp.<pid>` is the one block file whose contents must follow its name: it becomes a
-//! segment, or a timeline's history, which is stored in clear.
+//! the log. `xlogtemp.<pid>` is the one block file whose contents must follow its name: it becomes
+//! a segment, or a timeline's history, which is stored in clear.
 //!
 //! Where the instance binds containers to their names, a container belongs to its name too. The
 //! renames of PostgreSQL leave the name that counts as it is ([`crate::name`]), with one exception:

@@ -53,9 +53,9 @@ pub fn is_temporary_summary(seal: &Seal) -> bool {
 }
 
 /// The digest of the name of the file `state` in the directory `relative`, if that is the directory
-/// of a replication slot (`pg_replslot/NAME` or `NAME.tmp`, which give the same digest). A rename of
-/// a slot's directory under which the digest changes would take the state to another name than the
-/// one it is sealed for, and is refused.
+/// of a replication slot (`pg_replslot/NAME` or `NAME.tmp`, which give the same digest). A rename
+/// of a slot's directory under which the digest changes would take the state to another name than
+/// the one it is sealed for, and is refused.
 #[must_use]
 pub fn of_slot_directory(relative: &[u8]) -> Option<Digest> {
     let slot = relative.strip_prefix(SLOTS)?;

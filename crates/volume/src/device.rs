@@ -103,7 +103,8 @@ impl Volume {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::new(&code::NOT_FOUND, path.display().to_string()));
             }
-            // libcryptsetup says of these that the device is not compatible, or that reading failed.
+            // libcryptsetup says of these that the device is not compatible, or that reading
+            // failed.
             Ok(about) if about.is_dir() && has_own_header => {
                 let detail = format!("{} is a directory", path.display());
                 return Err(Error::new(&code::VOLUME_NOT_LUKS, detail));

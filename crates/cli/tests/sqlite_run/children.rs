@@ -166,8 +166,8 @@ fn a_child_with_an_sqlite_of_its_own_is_told_or_not_started() {
     assert_eq!(quiet.err, "/dev/null\n");
 }
 
-/// A program that is named by a descriptor, or relative to one; and one in `PATH` behind a directory
-/// of the same name, or without a `PATH`.
+/// A program that is named by a descriptor, or relative to one; and one in `PATH` behind a
+/// directory of the same name, or without a `PATH`.
 #[test]
 fn a_child_is_looked_at_however_it_is_named() {
     let place = place();

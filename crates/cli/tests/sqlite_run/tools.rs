@@ -64,8 +64,8 @@ fn what_new_databases_are_like_can_be_said() {
     assert!(verified.succeeded().contains("holds"));
 }
 
-/// The backup API copies pages as they are, so that the pages of a database in memory need the bytes
-/// that a sealed one reserves.
+/// The backup API copies pages as they are, so that the pages of a database in memory need the
+/// bytes that a sealed one reserves.
 #[test]
 fn a_database_in_memory_is_backed_up_into_a_sealed_one() {
     let place = place();

@@ -201,7 +201,8 @@ mod tests {
             let mut bytes = header.to_bytes();
             assert_eq!(ContainerHeader::parse(&bytes), Some(header));
             assert_eq!(ContainerHeader::parse(&bytes[..63]), None);
-            // All before FILE_ID, which may be anything. Two bits of VERSION make the other version.
+            // All before FILE_ID, which may be anything. Two bits of VERSION make the other
+            // version.
             for bit in 0..48 * 8 {
                 let (at, mask) = (bit / 8, 1 << (bit % 8));
                 bytes[at] ^= mask;

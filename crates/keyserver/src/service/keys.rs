@@ -226,8 +226,8 @@ impl Service {
     }
 
     /// The key, if the client may know of it: administrators and viewers know all, and are told
-    /// SR-8454 of what is not there; nodes are told SR-8423 of what is not granted to them, there or
-    /// not.
+    /// SR-8454 of what is not there; nodes are told SR-8423 of what is not granted to them, there
+    /// or not.
     pub(super) fn known(
         &self,
         client: &Client,

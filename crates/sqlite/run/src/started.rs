@@ -77,8 +77,8 @@ pub(crate) fn may_start_named(name: &CStr) -> bool {
 /// such as a directory.
 fn is_executable(path: &CStr) -> bool {
     let mut about = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: a text that ends with a zero byte, and a place for what is known of the file; zeros are
-    // valid in each of its fields.
+    // SAFETY: a text that ends with a zero byte, and a place for what is known of the file; zeros
+    // are valid in each of its fields.
     let about = unsafe {
         let found = libc::stat(path.as_ptr(), about.as_mut_ptr()) == 0
             && libc::access(path.as_ptr(), libc::X_OK) == 0;

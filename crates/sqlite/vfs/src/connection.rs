@@ -91,8 +91,8 @@ pub(crate) fn of_file(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
     (!connection.is_null()).then_some(connection)
 }
 
-/// The first answer that `wanted` gives of a statement that is running on `connection`. To be called
-/// while the connection's mutex is held, by the caller or by SQLite on this thread.
+/// The first answer that `wanted` gives of a statement that is running on `connection`. To be
+/// called while the connection's mutex is held, by the caller or by SQLite on this thread.
 fn of_running<T>(
     connection: *mut sqlite3,
     wanted: impl Fn(*mut sqlite3_stmt) -> Option<T>,
@@ -301,11 +301,11 @@ pub(crate) fn lay_out(connection: *mut sqlite3) -> Result<(), Error> {
     reserve(connection, "main").ok_or_else(|| failed(SQLITE_ERROR))
 }
 
-/// In a program whose new databases are sealed by default, a database in memory, or a temporary one,
-/// is laid out as those are: the backup API copies pages as they are, into a sealed file too. Not
-/// where existing plain databases are opened: they do not take a copy with the reserved bytes. A
-/// database in memory that cannot be laid out, because a shared one has pages already, stays as it
-/// is, and such a copy of it is refused.
+/// In a program whose new databases are sealed by default, a database in memory, or a temporary
+/// one, is laid out as those are: the backup API copies pages as they are, into a sealed file too.
+/// Not where existing plain databases are opened: they do not take a copy with the reserved bytes.
+/// A database in memory that cannot be laid out, because a shared one has pages already, stays as
+/// it is, and such a copy of it is refused.
 fn lay_out_in_memory(connection: *mut sqlite3) {
     let Ok(Some(defaults)) = defaults::get() else {
         return;

@@ -86,8 +86,8 @@ pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
 /// temporary one that has fitted into memory until now.
 #[must_use]
 pub(crate) fn is_closed(file: *mut sqlite3_file) -> bool {
-    // SAFETY: SQLite only hands out files that it has allocated; `pMethods` is their first field, and
-    // null unless the file is open.
+    // SAFETY: SQLite only hands out files that it has allocated; `pMethods` is their first field,
+    // and null unless the file is open.
     !file.is_null() && unsafe { (*file).methods }.is_null()
 }
 

@@ -1,5 +1,5 @@
-//! Warnings about databases that were opened, kept for programs that show warnings elsewhere than in
-//! SQLite's log: the command, whose user does not see that log.
+//! Warnings about databases that were opened, kept for programs that show warnings elsewhere than
+//! in SQLite's log: the command, whose user does not see that log.
 //!
 //! Must not: keep the same warning twice, or grow without limit in a program that never asks.
 
@@ -32,8 +32,8 @@ pub(crate) fn warn(code: &'static Code, detail: &str) {
 }
 
 /// The warnings about databases that this process has opened, and forgets them: an older keyring
-/// (SR-2040), a passphrase that an older build took for a raw key (SR-2038), and a data key that has
-/// sealed much (SR-6012, SR-6013). Each with what it is about, in the order in which they came.
+/// (SR-2040), a passphrase that an older build took for a raw key (SR-2038), and a data key that
+/// has sealed much (SR-6012, SR-6013). Each with what it is about, in the order in which they came.
 #[must_use]
 pub fn take_warnings() -> Vec<Warning> {
     std::mem::take(&mut *pending())

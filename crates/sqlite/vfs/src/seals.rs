@@ -8,8 +8,8 @@
 //! Invariants:
 //! B1. A page whose nonce begins with two zero bytes is counted in an anchor before it is written.
 //! B2. An estimate never falls under one data key, and begins at 0 under the next.
-//! B3. A high estimate refuses nothing. It is warned of once in a process for each file, data key and
-//! code.
+//! B3. A high estimate refuses nothing. It is warned of once in a process for each file, data key
+//! and code.
 //!
 //! Must not: decide by an estimate whether a page is sealed.
 
