@@ -225,11 +225,7 @@ impl SetReader<'_> {
         }
         let mut origins = Vec::new();
         for (family, end) in (0..families).zip(stated) {
-            let (input, _) = self.open_family(family)?;
-            let unkeyed = Unkeyed::read(input, family)?;
-            let key = self.guard.family(&unkeyed.header, family, families)?;
-            let reader = unkeyed.keyed(&key, end.bytes_digest.is_some());
-            origins.push(Origin { key, reader });
+            origins.push(self.origin(family, families, end.bytes_digest.is_some())?);
         }
         let (end, ends) = pipeline::run(origins, threads, |opened| {
             consume(&mut StreamReader::new(opened).of(&self.head.description))
@@ -248,11 +244,20 @@ impl SetReader<'_> {
         Ok(end)
     }
 
-    /// The bytes of a family from its start, and how many there are.
+    /// A family of `families`, ready to read its segments. With `signed` its end has a digest of
+    /// all its bytes.
     ///
     /// # Errors
-    /// SR-7108, SR-5001.
-    pub(crate) fn open_family(&self, family: u16) -> Result<(Box<dyn std::io::Read + Send>, u64)> {
+    /// SR-7108, SR-7110; SR-7109 or SR-3002 for its header; SR-5001.
+    pub(crate) fn origin(&self, family: u16, families: u16, signed: bool) -> Result<Origin> {
+        let (input, _) = self.open_family(family)?;
+        let unkeyed = Unkeyed::read(input, family)?;
+        let key = self.guard.family(&unkeyed.header, family, families)?;
+        let reader = unkeyed.keyed(&key, signed);
+        Ok(Origin { key, reader })
+    }
+
+    fn open_family(&self, family: u16) -> Result<(Box<dyn std::io::Read + Send>, u64)> {
         let name = family_name(&self.head.description.set_id, family);
         let shown = format!("{}/{name}", self.store.shown());
         self.store.open(&name).map_err(|error| {

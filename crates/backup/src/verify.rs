@@ -11,15 +11,15 @@ use std::fmt::Write as _;
 use strongroom_format::code::{self, Class};
 
 use crate::chain::Chain;
-use crate::family::Unkeyed;
+use crate::pipeline::read::Origin;
 use crate::read::{SetReader, Verified, found_good, verify};
 use crate::{Error, Result};
 
 /// Most damaged segments of a family that are named one by one.
 const NAMED_MAX: usize = 20;
 
-/// Verifies every set of a chain: the one that was asked for, and those that it builds on, the full one first. `progress` gets the bytes
-/// of files so far, of all of them.
+/// Verifies every set of a chain: the one that was asked for, and those that it builds on, the full
+/// one first. `progress` gets the bytes of files so far, of all of them.
 ///
 /// # Errors
 /// As [`verify`]. Every set is read, and of a damaged one every segment: the code is that of the
@@ -82,8 +82,8 @@ pub fn verified_by_restore(chain: &Chain<'_>) -> Result<(Verified, Vec<Verified>
 struct FamilyDamage {
     /// Numbers of the segments that do not open.
     segments: Vec<u32>,
-    /// The first segment of those that cannot be found because what stands before them is cut off or
-    /// has no structure, and why.
+    /// The first segment of those that cannot be found because what stands before them is cut off
+    /// or has no structure, and why.
     lost_from: Option<(u32, String)>,
 }
 
@@ -140,10 +140,7 @@ impl FamilyDamage {
 /// # Errors
 /// When the family cannot be read at all.
 fn of_family(set: &SetReader<'_>, family: u16, count: u16, segments: u32) -> Result<FamilyDamage> {
-    let (input, _) = set.open_family(family)?;
-    let unkeyed = Unkeyed::read(input, family)?;
-    let key = set.guard().family(&unkeyed.header, family, count)?;
-    let mut reader = unkeyed.keyed(&key, false);
+    let Origin { key, mut reader } = set.origin(family, count, false)?;
     let mut found = FamilyDamage {
         segments: Vec::new(),
         lost_from: None,

@@ -125,7 +125,7 @@ pub(crate) fn create_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// SR-1002 for a file that is there; SR-5001. `mode`: the permissions of the new file.
-pub(crate) fn create_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+fn create_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     strongroom_keyring::durable::create_new(path, bytes, mode).map_err(|e| {
         if e.kind() == std::io::ErrorKind::AlreadyExists {
             Failure::new(&code::EXISTS, path.display().to_string())

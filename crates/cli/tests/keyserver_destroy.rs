@@ -45,24 +45,7 @@ fn with_two() -> Server {
     let two = config.replace(one, "destroy_administrators = 2");
     server.place.write("server/server.toml", two);
     restart(&mut server);
-    let token = ["token", "boss", "--role", "admin", "--out", "boss.token"];
-    by(&server.place, ADMIN, &token).succeeded();
-    let admin = String::from_utf8(server.place.read(ADMIN)).unwrap();
-    let url = admin.split('"').nth(1).unwrap().to_owned();
-    let join = [
-        "keyserver",
-        "join",
-        &url,
-        "--authority",
-        "server/authority.pem",
-        "--node",
-        "boss",
-        "--token-file",
-        "boss.token",
-        "--config",
-        BOSS,
-    ];
-    server.place.run(&join).succeeded();
+    server.join_with("boss", &["--role", "admin"]);
     by(&server.place, ADMIN, &["create", "k"]).succeeded();
     server
 }

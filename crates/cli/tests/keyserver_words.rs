@@ -1,5 +1,5 @@
-//! Goal: whoever types something wrong at a key server's commands is told what is wrong, with a code
-//! of its own and advice that can be followed, before anything is made. Method: mistakes that
+//! Goal: whoever types something wrong at a key server's commands is told what is wrong, with a
+//! code of its own and advice that can be followed, before anything is made. Method: mistakes that
 //! newcomers make, typed against the real command and the real server.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -10,6 +10,16 @@ use std::time::Instant;
 
 use common::keyserver::Server;
 use common::{Place, Run};
+
+/// Options by which three custodians get shares, of which two open the server.
+const SHARES: [&str; 6] = [
+    "--shares",
+    "3",
+    "--threshold",
+    "2",
+    "--shares-out",
+    "shares",
+];
 
 /// A command of the administrator of the server in `a`.
 fn admin(place: &Place, arguments: &[&str]) -> Run {
@@ -53,15 +63,7 @@ fn a_server_gets_names_only_that_its_clients_can_use() {
         let names = ["--name", "keys", "--name", name];
         let told = init(&place, &[&names[..], &root].concat()).failed(2, "SR-8412");
         assert!(told.contains(instead), "{name}: {told}");
-        let shares = [
-            "--shares",
-            "3",
-            "--threshold",
-            "2",
-            "--shares-out",
-            "shares",
-        ];
-        init(&place, &[&names[..], &shares].concat()).failed(2, "SR-8412");
+        init(&place, &[&names[..], &SHARES].concat()).failed(2, "SR-8412");
     }
     assert!(std::fs::read_dir(place.path("s")).unwrap().next().is_none());
     assert!(!place.path("shares").exists());
@@ -99,15 +101,7 @@ fn a_share_that_could_not_be_kept_is_not_made() {
     let place = Place::new();
     std::fs::create_dir(place.path("shares")).unwrap();
     place.write("shares/share-2.txt", "of another server");
-    let shares = [
-        "--shares",
-        "3",
-        "--threshold",
-        "2",
-        "--shares-out",
-        "shares",
-    ];
-    let told = init(&place, &[&["--name", "keys"][..], &shares].concat()).failed(6, "SR-1002");
+    let told = init(&place, &[&["--name", "keys"][..], &SHARES].concat()).failed(6, "SR-1002");
     assert!(told.contains("share-2.txt"), "{told}");
     assert!(!place.path("s/keys.db").exists() && !place.path("shares/share-1.txt").exists());
     assert_eq!(place.read("shares/share-2.txt"), b"of another server");
@@ -274,16 +268,8 @@ fn what_is_not_there_or_not_an_address_is_told_as_that() {
 #[test]
 fn without_a_terminal_the_option_is_named_that_the_command_has() {
     let place = Place::new();
-    let shares = [
-        "--shares",
-        "3",
-        "--threshold",
-        "2",
-        "--shares-out",
-        "shares",
-    ];
     let name = ["--name", "127.0.0.1", "--address", "127.0.0.1:1"];
-    init(&place, &[&name[..], &shares].concat()).succeeded();
+    init(&place, &[&name[..], &SHARES].concat()).succeeded();
     let share = ["shares/share-1.txt", "shares/share-2.txt"];
     let glass = ["keyserver", "break-glass", "admin-2"];
     let out = ["--config", "s/server.toml", "--out", "glass"];

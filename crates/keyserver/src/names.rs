@@ -6,13 +6,9 @@
 
 use std::net::IpAddr;
 
+use rustls::pki_types::DnsName;
 use strongroom_format::code;
 use strongroom_keyring::Error;
-
-/// Longest DNS name in text, without a dot at its end (RFC 1035).
-const NAME_MAX: usize = 253;
-/// Longest label of a DNS name (RFC 1035).
-const LABEL_MAX: usize = 63;
 
 /// Checks names that a server is to have.
 ///
@@ -65,21 +61,11 @@ fn refusal(name: &str) -> Option<String> {
     }
 }
 
-/// Whether a text is the name of a host by RFC 1123, 2.1. A last label of digits only would be
-/// taken for an IPv4 address by whoever reads it in a URL.
+/// Whether a text is the name of a host by RFC 1123, 2.1. rustls checks lengths, hyphens, and that
+/// the last label cannot be taken for a part of an IPv4 address; it allows underscores and a dot at
+/// the end, which names of hosts do not have.
 fn is_dns_name(name: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=LABEL_MAX).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
-    let last = name.rsplit('.').next().unwrap_or_default();
-    name.len() <= NAME_MAX
-        && name.split('.').all(is_label)
-        && !last.bytes().all(|byte| byte.is_ascii_digit())
+    DnsName::try_from(name).is_ok() && !name.contains('_') && !name.ends_with('.')
 }
 
 #[cfg(test)]

@@ -11,20 +11,16 @@ mod common;
 
 use std::sync::Arc;
 
+use common::Place;
+use common::service::{enrolled, opened, peer};
 use common::store::Hooked;
-use common::{Place, request};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use strongroom_keyring::{Error, Keyring};
-use strongroom_keyserver::authority::shown;
-use strongroom_keyserver::config::Config;
+use strongroom_keyring::Error;
 use strongroom_keyserver::keys::Keys;
 use strongroom_keyserver::records::{
     self, ESCROW, ESCROW_DATA, ESCROW_WORK, GRANTS, Report, Role, Unnamed,
 };
-use strongroom_keyserver::server::ROOT_NAME;
-use strongroom_keyserver::service::{NewToken, Peer, Service};
-use strongroom_keyserver::store::{self, Append, Store};
+use strongroom_keyserver::service::{Peer, Service};
+use strongroom_keyserver::store::{Append, Store};
 
 const ID: &str = "000102030405060708090a0b0c0d0e0f";
 
@@ -39,46 +35,16 @@ struct Two {
     node: Peer,
 }
 
-fn peer(certificate: &str) -> Peer {
-    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
-    Peer {
-        shown: Some(shown(&der).unwrap()),
-        address: "127.0.0.1".to_owned(),
-        ..Peer::default()
-    }
-}
-
-fn enrolled(service: &Service, admin: &Peer, name: &str) -> Peer {
-    let token = NewToken {
-        node: name.to_owned(),
-        role: Role::Node,
-        keys: Vec::new(),
-        may_create: true,
-        may_destroy: false,
-        keeps_rights: false,
-        expires_s: 600,
-    };
-    let token = service.create_token(admin, &token).unwrap();
-    let enrolled = service
-        .enroll("127.0.0.1", &token, &request(name).1)
-        .unwrap();
-    peer(&enrolled.certificate)
-}
-
 impl Two {
     fn new() -> Self {
         let place = Place::with_provider();
-        let config = Config::read(&place.path("server.toml")).unwrap();
-        let keyring = Keyring::open(&place.path("root.keyring")).unwrap();
-        let root = keyring.key(ROOT_NAME, None).unwrap();
-        let keys = || Keys::of(&root, config.server_id().unwrap()).unwrap();
-        let shared = store::open(&config, &root, false).unwrap();
+        let (shared, keys, rules) = opened(&place);
         let hooked = Hooked::new(Arc::clone(&shared));
         let one: Arc<dyn Store> = Arc::<Hooked>::clone(&hooked);
-        let one = Arc::new(Service::open(one, keys(), config.rules()).unwrap());
-        let other = Arc::new(Service::open(shared, keys(), config.rules()).unwrap());
+        let one = Arc::new(Service::open(one, keys(), rules).unwrap());
+        let other = Arc::new(Service::open(shared, keys(), rules).unwrap());
         let admin = peer(&std::fs::read_to_string(place.path("admin.pem")).unwrap());
-        let node = enrolled(&other, &admin, "a");
+        let node = enrolled(&other, &admin, "a", Role::Node);
         let report = Report {
             kind: "volume".to_owned(),
             name: "v".to_owned(),
@@ -258,11 +224,11 @@ fn a_revocation_that_broke_off_leaves_nothing_to_the_next_of_that_name() {
     two.store.revive();
     assert_eq!(number(two.other.deliver(&two.node, "k", None)), 8421);
     assert_eq!(two.count(GRANTS), 1, "the grant is left");
-    let anew = enrolled(&two.other, &two.admin, "a");
+    let anew = enrolled(&two.other, &two.admin, "a", Role::Node);
     assert_eq!(number(two.other.deliver(&anew, "k", None)), 8423);
     assert_eq!(two.count(GRANTS), 0);
     // Who is only enrolled anew keeps what it has.
     two.other.grant(&two.admin, "a", "k", false).unwrap();
-    let again = enrolled(&two.other, &two.admin, "a");
+    let again = enrolled(&two.other, &two.admin, "a", Role::Node);
     two.other.deliver(&again, "k", None).unwrap();
 }

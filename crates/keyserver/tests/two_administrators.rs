@@ -12,20 +12,16 @@ mod common;
 
 use std::sync::Arc;
 
+use common::service::{enrolled, opened, peer};
 use common::store::Hooked;
 use common::{Client, Identity, Place, Running, request};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
-use strongroom_keyring::{Error, Keyring};
-use strongroom_keyserver::authority::shown;
+use strongroom_keyring::Error;
 use strongroom_keyserver::config::Config;
-use strongroom_keyserver::keys::Keys;
 use strongroom_keyserver::now;
 use strongroom_keyserver::records::{self, Found, Key, Role, State};
-use strongroom_keyserver::server::ROOT_NAME;
-use strongroom_keyserver::service::{NewToken, Peer, Rules, Service};
-use strongroom_keyserver::store::{self, Append, Store};
+use strongroom_keyserver::service::{Peer, Service};
+use strongroom_keyserver::store::{Append, Store};
 
 const DAY_S: u64 = 86_400;
 const DESTROY: &str = "/v1/keys/k/destroy";
@@ -216,16 +212,6 @@ fn the_request_of_who_is_no_administrator_any_more_does_not_count() {
     assert_eq!(days_left(&destroy(&mut admin, &days(9))), 9);
 }
 
-/// The store of a server that does not run, with the keys of its records.
-fn opened(place: &Place) -> (Arc<dyn Store>, impl Fn() -> Keys, Rules) {
-    let config = Config::read(&place.path("server.toml")).unwrap();
-    let keyring = Keyring::open(&place.path("root.keyring")).unwrap();
-    let root = keyring.key(ROOT_NAME, None).unwrap();
-    let store = store::open(&config, &root, false).unwrap();
-    let id = config.server_id().unwrap();
-    (store, move || Keys::of(&root, id).unwrap(), config.rules())
-}
-
 /// Changes the request for the destruction of `k` in the store of a server that does not run.
 fn with_request(place: &Place, change: impl FnOnce(&mut records::Asked)) {
     let (store, keys, _) = opened(place);
@@ -294,15 +280,6 @@ fn the_policy_of_the_moment_counts() {
     assert_eq!(days_left(&destroy(&mut second, &days(9))), 9);
 }
 
-fn peer(certificate: &str) -> Peer {
-    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
-    Peer {
-        shown: Some(shown(&der).unwrap()),
-        address: "127.0.0.1".to_owned(),
-        ..Peer::default()
-    }
-}
-
 fn number<T>(outcome: Result<T, Error>) -> u16 {
     outcome.err().map_or(0, |error| error.code().number)
 }
@@ -316,18 +293,7 @@ fn of_two_requests_at_once_one_is_the_first() {
     let one = Service::open(one, keys(), rules).unwrap();
     let other = Arc::new(Service::open(shared, keys(), rules).unwrap());
     let admin = peer(&std::fs::read_to_string(place.path("admin.pem")).unwrap());
-    let token = NewToken {
-        node: "boss".to_owned(),
-        role: Role::Admin,
-        keys: Vec::new(),
-        may_create: false,
-        may_destroy: false,
-        keeps_rights: false,
-        expires_s: 600,
-    };
-    let token = other.create_token(&admin, &token).unwrap();
-    let made = other.enroll("127.0.0.1", &token, &request("boss").1);
-    let boss = peer(&made.unwrap().certificate);
+    let boss = enrolled(&other, &admin, "boss", Role::Admin);
     other.create_key(&admin, "k", None).unwrap();
     // What the other server does just before the first one commits.
     let meanwhile = |act: fn(&Service, &Peer)| {

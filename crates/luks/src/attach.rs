@@ -9,7 +9,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -17,37 +16,16 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
+use strongroom_keyring::Locked;
 
 use crate::error::LuksError;
 use crate::fuse::SOURCE;
-
-/// The open file or device of a volume, with the lock that keeps others from it (L14).
-///
-/// The lock ends when this is dropped. It is given back explicitly: a child process that another
-/// thread has forked holds the same open file, and with it the lock, until it runs its program, so
-/// that closing the file alone would leave the volume locked for that moment.
-#[derive(Debug)]
-pub struct LockedDevice(File);
-
-impl Deref for LockedDevice {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.0
-    }
-}
-
-impl Drop for LockedDevice {
-    fn drop(&mut self) {
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
 
 /// Opens a volume's file or device, and locks it: exclusively, or shared when it is only read.
 ///
 /// # Errors
 /// [`LuksError::InUse`], [`LuksError::Io`].
-pub fn open_locked(path: &Path, read_only: bool) -> Result<LockedDevice, LuksError> {
+pub fn open_locked(path: &Path, read_only: bool) -> Result<Locked, LuksError> {
     let failed = |error| LuksError::Io(path.display().to_string(), error);
     let about = std::fs::metadata(path).map_err(failed)?;
     let device = about.file_type().is_block_device();
@@ -75,7 +53,7 @@ pub fn open_locked(path: &Path, read_only: bool) -> Result<LockedDevice, LuksErr
         rustix::io::Errno::WOULDBLOCK => LuksError::InUse(lock_holder(&opened)),
         _ => failed(error.into()),
     })?;
-    let locked = LockedDevice(file);
+    let locked = Locked::from(file);
     if let Some(loop_device) = loop_device_of(&opened) {
         let text = format!("it is behind {}", loop_device.display());
         return Err(LuksError::InUse(text));
@@ -282,7 +260,7 @@ pub fn detach(mountpoint: &Path, patience: Duration) -> Result<PathBuf, LuksErro
 fn is_locked(volume: &Path) -> bool {
     File::open(volume).is_ok_and(|file| {
         let locked = flock(&file, FlockOperation::NonBlockingLockShared);
-        drop(LockedDevice(file));
+        drop(Locked::from(file));
         locked == Err(rustix::io::Errno::WOULDBLOCK)
     })
 }

@@ -10,7 +10,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::attach::LockedDevice;
+use strongroom_keyring::Locked;
+
 use crate::binary::{BINARY_LEN, Binary, HEADER_SIZES, Magic, Which, magic};
 use crate::check::check;
 use crate::error::LuksError;
@@ -31,7 +32,7 @@ impl Source for File {
     }
 }
 
-impl Source for LockedDevice {
+impl Source for Locked {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         Source::read_at(&**self, buffer, offset)
     }

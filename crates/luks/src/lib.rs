@@ -20,8 +20,8 @@ mod unlock;
 mod volume;
 
 pub use attach::{
-    LockedDevice, attached_at, check_mountpoint, check_not_active, detach, lock_holder,
-    loop_device_of, open_locked,
+    attached_at, check_mountpoint, check_not_active, detach, lock_holder, loop_device_of,
+    open_locked,
 };
 pub use binary::{BINARY_LEN, Binary, HEADER_SIZES, Magic, Which, magic};
 pub use error::LuksError;

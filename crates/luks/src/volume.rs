@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use strongroom_crypto::XtsKey;
+use strongroom_keyring::Locked;
 
-use crate::attach::LockedDevice;
 use crate::error::LuksError;
 use crate::header::Found;
 use crate::metadata::{Metadata, Segment, SegmentKind};
@@ -31,7 +31,7 @@ const TWEAK_UNIT: u64 = 512;
 
 /// An opened volume.
 pub struct Volume {
-    file: LockedDevice,
+    file: Locked,
     key: XtsKey,
     offset: u64,
     size: u64,
@@ -49,7 +49,7 @@ impl Volume {
     /// [`LuksError::Unsupported`] for more than one segment, other ciphers and integrity protection;
     /// [`LuksError::Damaged`] for data beyond the end of the device; [`LuksError::Io`].
     pub fn open(
-        file: LockedDevice,
+        file: Locked,
         found: &Found,
         key: &VolumeKey,
         read_only: bool,

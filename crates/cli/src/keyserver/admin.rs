@@ -122,6 +122,12 @@ impl AnybodyOptions {
     }
 }
 
+/// An identifier of `digits` hexadecimal digits, as the server writes it; `None` for another text.
+pub(super) fn hex_id(text: &str, digits: usize) -> Option<String> {
+    let is_id = text.len() == digits && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_id.then(|| text.to_ascii_lowercase())
+}
+
 /// A name as part of an address.
 pub(super) fn named(name: &str) -> Result<&str, Failure> {
     match strongroom_keyclient::key_name_is_valid(name) {

@@ -57,7 +57,7 @@ impl DestroyArgs {
         }
         let key = self.server.get(&path)?;
         if let Some(asked) = request(&key) {
-            note(&format!("{asked}: who gives no other time agrees with it"));
+            note(&format!("{asked}; without --after-days you agree with it"));
         }
         self.confirmed()?;
         // The time that was shown, and not one that was asked for in its place meanwhile.

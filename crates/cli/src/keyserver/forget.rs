@@ -6,7 +6,7 @@ use clap::Args;
 use strongroom_format::code;
 use strongroom_keyclient::Method;
 
-use super::admin::ServerOptions;
+use super::admin::{ServerOptions, hex_id};
 use crate::Context;
 use crate::failure::{Failure, printable};
 use crate::help::tail;
@@ -28,10 +28,9 @@ pub(super) struct ForgetArgs {
 impl ForgetArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         for id in &self.ids {
-            if id.len() != 32 || !id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                return Err(Failure::new(&code::SERVER_NO_OBJECT, printable(id)));
-            }
-            let path = format!("/v1/objects/{}", id.to_ascii_lowercase());
+            let address = hex_id(id, 32)
+                .ok_or_else(|| Failure::new(&code::SERVER_NO_OBJECT, printable(id)))?;
+            let path = format!("/v1/objects/{address}");
             self.server.change(&Method::DELETE, &path, None)?;
             context.output.line(&format!("forgot {id}"))?;
         }

@@ -78,7 +78,7 @@ impl JoinArgs {
         Node::check(&text)?;
         let mut kept = false;
         let enrolled = enrol::<Failure>(&enrolment, |key| {
-            paths::create_with(&files.key, key.as_slice(), 0o600)?;
+            paths::create_private(&files.key, key.as_slice())?;
             kept = true;
             Ok(())
         });
@@ -93,8 +93,8 @@ impl JoinArgs {
                 return Err(failure);
             }
         };
-        paths::create_with(&files.certificate, enrolled.certificate.as_bytes(), 0o644)?;
-        paths::create_with(&files.authority, &authority, 0o644)?;
+        paths::create_new(&files.certificate, enrolled.certificate.as_bytes())?;
+        paths::create_new(&files.authority, &authority)?;
         let former = FormerFiles::load(&config).ok();
         durable::replace(&config, text.as_bytes(), 0o644)
             .map_err(|error| Failure::io(&config, &error))?;

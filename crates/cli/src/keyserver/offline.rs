@@ -212,10 +212,10 @@ impl BreakGlassArgs {
             name,
         );
         let [toml, certificate, key, own_authority] = &files;
-        paths::create_with(key, issued.key.as_bytes(), 0o600)?;
-        paths::create_with(certificate, issued.certificate.as_bytes(), 0o644)?;
-        paths::create_with(own_authority, &authority, 0o644)?;
-        paths::create_with(toml, text.as_bytes(), 0o644)?;
+        paths::create_private(key, issued.key.as_bytes())?;
+        paths::create_new(certificate, issued.certificate.as_bytes())?;
+        paths::create_new(own_authority, &authority)?;
+        paths::create_new(toml, text.as_bytes())?;
         warn(&code::SERVER_BREAK_GLASS, name);
         let ends = rfc3339(issued.expires);
         let toml = toml.display();

@@ -70,7 +70,8 @@ impl TokenArgs {
             body["may_create"] = self.may_create.into();
             body["may_destroy"] = self.may_destroy.into();
         }
-        // A token that could not be written would stay valid, with nobody who has it.
+        // Checked before the server makes a token: one that could not be written to the file would
+        // be lost, and stay valid until it expires.
         if let Some(path) = &self.out {
             paths::check_new(path)?;
         }

@@ -7,7 +7,7 @@ use serde_json::json;
 use strongroom_format::code;
 use strongroom_keyclient::Method;
 
-use super::admin::{ServerOptions, plain, time};
+use super::admin::{ServerOptions, hex_id, plain, time};
 use crate::Context;
 use crate::failure::{Failure, printable};
 use crate::help::tail;
@@ -30,12 +30,11 @@ pub(super) struct TokensArgs {
 impl TokensArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         if let Some(id) = &self.withdraw {
-            let is_id = id.len() == 64 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
-            if !is_id {
+            let address = hex_id(id, 64).ok_or_else(|| {
                 let detail = format!("{}: an id has 64 hexadecimal digits", printable(id));
-                return Err(Failure::new(&code::SERVER_NO_TOKEN, detail));
-            }
-            let path = format!("/v1/tokens/{}", id.to_ascii_lowercase());
+                Failure::new(&code::SERVER_NO_TOKEN, detail)
+            })?;
+            let path = format!("/v1/tokens/{address}");
             self.server.change(&Method::DELETE, &path, None)?;
             return context.output.line(&format!("taken back: {id}"));
         }

@@ -84,18 +84,15 @@ impl Server {
 
     /// A node that may make and destroy keys, with its configuration in a directory of its name.
     pub(crate) fn join(&self, node: &str) {
+        self.join_with(node, &["--may-create", "--may-destroy"]);
+    }
+
+    /// A client whose token is made with these options, with its configuration in a directory of
+    /// its name.
+    pub(crate) fn join_with(&self, node: &str, options: &[&str]) {
         let token = format!("{node}.token");
-        let admin = [
-            "keyserver",
-            "token",
-            "--node",
-            "server/admin.toml",
-            node,
-            "--may-create",
-            "--may-destroy",
-            "--out",
-            &token,
-        ];
+        let admin = ["keyserver", "token", "--node", "server/admin.toml", node];
+        let admin = [&admin[..], options, &["--out", &token]].concat();
         self.place.run(&admin).succeeded();
         let url = format!("https://127.0.0.1:{}", self.port);
         let config = format!("{node}/node.toml");

@@ -12,6 +12,7 @@
 )]
 
 pub(crate) mod etcd;
+pub(crate) mod service;
 pub(crate) mod store;
 
 use std::collections::BTreeMap;

@@ -12,15 +12,13 @@
 //! Must not: name a key by anything but its id in the keyring.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use strongroom_format::code;
-use strongroom_keyring::Error;
+use strongroom_keyring::{Error, Link, is_not_regular, open_regular};
 
 /// The first line.
 const FIRST_LINE: &[u8] = b"strongroom remote database 1\n";
@@ -55,16 +53,15 @@ impl Pointer {
                 |error| Error::caused(&code::REMOTE_POINTER, path.display().to_string(), error);
             let refused =
                 |why: &str| Error::new(&code::REMOTE_POINTER, format!("{}: {why}", path.display()));
-            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-            let file = OpenOptions::new()
-                .read(true)
-                .custom_flags(flags.bits().cast_signed())
-                .open(path)
-                .map_err(failed)?;
-            let about = file.metadata().map_err(failed)?;
+            let written = "others could write it";
+            let opened = open_regular(path, Link::Refused);
+            let (file, about) = opened.map_err(|error| match is_not_regular(&error) {
+                true => refused(written),
+                false => failed(error),
+            })?;
             let owners = [0, geteuid().as_raw()];
-            if !about.is_file() || !owners.contains(&about.uid()) || about.mode() & 0o022 != 0 {
-                return Err(refused("others could write it"));
+            if !owners.contains(&about.uid()) || about.mode() & 0o022 != 0 {
+                return Err(refused(written));
             }
             let mut text = Vec::new();
             file.take(LEN_MAX + 1)

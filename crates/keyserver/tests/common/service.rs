@@ -1,0 +1,52 @@
+//! Services on the store of a server that does not run, and their clients.
+
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use strongroom_keyring::Keyring;
+use strongroom_keyserver::authority::shown;
+use strongroom_keyserver::config::Config;
+use strongroom_keyserver::keys::Keys;
+use strongroom_keyserver::records::Role;
+use strongroom_keyserver::server::ROOT_NAME;
+use strongroom_keyserver::service::{NewToken, Peer, Rules, Service};
+use strongroom_keyserver::store::{self, Store};
+
+use super::{Place, request};
+
+/// The store of a server that does not run, the keys of its records, and its configuration's rules.
+pub(crate) fn opened(place: &Place) -> (Arc<dyn Store>, impl Fn() -> Keys + use<>, Rules) {
+    let config = Config::read(&place.path("server.toml")).unwrap();
+    let keyring = Keyring::open(&place.path("root.keyring")).unwrap();
+    let root = keyring.key(ROOT_NAME, None).unwrap();
+    let store = store::open(&config, &root, false).unwrap();
+    let id = config.server_id().unwrap();
+    (store, move || Keys::of(&root, id).unwrap(), config.rules())
+}
+
+/// Whoever has this certificate (PEM).
+pub(crate) fn peer(certificate: &str) -> Peer {
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+    Peer {
+        shown: Some(shown(&der).unwrap()),
+        address: "127.0.0.1".to_owned(),
+        ..Peer::default()
+    }
+}
+
+/// A new client of this name; nodes may create keys.
+pub(crate) fn enrolled(service: &Service, admin: &Peer, name: &str, role: Role) -> Peer {
+    let token = NewToken {
+        node: name.to_owned(),
+        role,
+        keys: Vec::new(),
+        may_create: role == Role::Node,
+        may_destroy: false,
+        keeps_rights: false,
+        expires_s: 600,
+    };
+    let token = service.create_token(admin, &token).unwrap();
+    let enrolled = service.enroll("127.0.0.1", &token, &request(name).1);
+    peer(&enrolled.unwrap().certificate)
+}
