@@ -225,7 +225,7 @@ impl SetReader<'_> {
         }
         let mut origins = Vec::new();
         for (family, end) in (0..families).zip(stated) {
-            origins.push(self.origin(family, families, end.bytes_digest.is_some())?);
+            origins.push(self.open_origin(family, families, end.bytes_digest.is_some())?);
         }
         let (end, ends) = pipeline::run(origins, threads, |opened| {
             consume(&mut StreamReader::new(opened).of(&self.head.description))
@@ -244,16 +244,23 @@ impl SetReader<'_> {
         Ok(end)
     }
 
-    /// A family of `families`, ready to read its segments. With `signed` its end has a digest of
-    /// all its bytes.
+    /// Opens the file of one family, and returns its key with a reader that stands before the first
+    /// segment. `family` counts from 0; `families` is their number in the set, which the file's
+    /// header has to say too. With `digest_all` the reader computes a digest of all bytes, for a
+    /// set that is signed; nothing is compared here.
     ///
     /// # Errors
     /// SR-7108, SR-7110; SR-7109 or SR-3002 for its header; SR-5001.
-    pub(crate) fn origin(&self, family: u16, families: u16, signed: bool) -> Result<Origin> {
+    pub(crate) fn open_origin(
+        &self,
+        family: u16,
+        families: u16,
+        digest_all: bool,
+    ) -> Result<Origin> {
         let (input, _) = self.open_family(family)?;
         let unkeyed = Unkeyed::read(input, family)?;
         let key = self.guard.family(&unkeyed.header, family, families)?;
-        let reader = unkeyed.keyed(&key, signed);
+        let reader = unkeyed.keyed(&key, digest_all);
         Ok(Origin { key, reader })
     }
 

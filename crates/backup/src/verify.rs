@@ -44,7 +44,7 @@ pub fn verify_chain(
                 if chain.is_incremental() {
                     detail = format!("set {}: {detail}", set.position());
                 }
-                if let Some(damage) = damage_of(set) {
+                if let Some(damage) = describe_damage(set) {
                     detail = format!("{detail}; {damage}");
                 }
                 wrong = Some(match wrong {
@@ -87,9 +87,10 @@ struct FamilyDamage {
     lost_from: Option<(u32, String)>,
 }
 
-/// Reads every segment of the set and says which are damaged, in one line of text. `None` when all
-/// of them open.
-fn damage_of(set: &SetReader<'_>) -> Option<String> {
+/// Reads and authenticates every segment of the set, and names the damaged and missing ones in one
+/// line of text. A family that cannot be read, for whatever reason, counts as damaged; of each
+/// family at most [`NAMED_MAX`] segments are named. `None` when every segment is authentic.
+fn describe_damage(set: &SetReader<'_>) -> Option<String> {
     let families = &set.description().families;
     let count = u16::try_from(families.len()).ok()?;
     let mut text = String::new();
@@ -140,7 +141,7 @@ impl FamilyDamage {
 /// # Errors
 /// When the family cannot be read at all.
 fn of_family(set: &SetReader<'_>, family: u16, count: u16, segments: u32) -> Result<FamilyDamage> {
-    let Origin { key, mut reader } = set.origin(family, count, false)?;
+    let Origin { key, mut reader } = set.open_origin(family, count, false)?;
     let mut found = FamilyDamage {
         segments: Vec::new(),
         lost_from: None,

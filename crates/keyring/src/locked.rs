@@ -5,11 +5,12 @@
 use std::fs::File;
 use std::ops::Deref;
 
-/// An open file or directory that the process holds a lock of.
+/// An open file or directory with a `flock` lock, shared or exclusive. Dropping this releases the
+/// lock and closes the file.
 ///
-/// The lock is given back explicitly. A child process that another thread has forked holds the same
-/// open file, and with it the lock, until it runs its program; closing the file alone would leave
-/// the lock held for that moment, and whoever tries next without waiting would be refused.
+/// Closing alone would not always release it: a child process that another thread has just forked
+/// shares the open file, and with it the lock, until it calls `execve`. An attempt to take the lock
+/// in that moment, without waiting, would fail.
 #[derive(Debug)]
 pub struct Locked(File);
 

@@ -32,10 +32,13 @@ impl std::fmt::Display for NotRegular {
 
 impl std::error::Error for NotRegular {}
 
-/// Opens the regular file at `path` for reading; with it, what the system knows of it.
+/// Opens the regular file at `path` for reading, and returns it with its metadata, which are those
+/// of the open file. Never waits, whatever is at `path`. `link` says what happens when the last
+/// part of `path` is a symbolic link.
 ///
 /// # Errors
-/// The system's; one of which [`is_not_regular`] is true when something else is at `path`.
+/// When a directory, a named pipe, a socket or a device is at `path`, an error for which
+/// [`is_not_regular`] returns true. Any other is the system's: `ELOOP` for a link that is refused.
 pub fn open_regular(path: &Path, link: Link) -> io::Result<(File, Metadata)> {
     let mut flags = OFlags::NONBLOCK;
     if link == Link::Refused {
@@ -73,7 +76,8 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     }
 }
 
-/// Whether [`open_regular`] found something else than a regular file.
+/// Whether this error of [`open_regular`] or [`read_text`] says that something else than a regular
+/// file is at the path.
 #[must_use]
 pub fn is_not_regular(error: &io::Error) -> bool {
     error

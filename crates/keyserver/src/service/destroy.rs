@@ -164,7 +164,8 @@ impl Service {
                 let detail = format!("{} days at least", rules.destroy_least_s / 86_400);
                 return Err(Error::new(&code::SERVER_TOO_SOON, detail));
             }
-            let detail = order(client, key, after, rules.is_destroyed_by_two)?;
+            let needs_two = rules.is_destroyed_by_two;
+            let detail = schedule_destruction(client, key, after, needs_two)?;
             Ok(Changed { version: 0, detail })
         })?;
         if info.state == State::Destroyed {
@@ -218,10 +219,14 @@ impl Service {
         })
     }
 
-    /// Removes from the key a request for its destruction that does not count, or not any longer:
-    /// it has ended, or whoever asked is not the administrator any more who asked. Returns what
-    /// that was decided upon.
-    pub(super) fn without_ended_request(&self, key: &mut Key) -> Result<Vec<Guard>, Error> {
+    /// Removes from `key`, in memory, a request for its destruction that is no longer valid: it has
+    /// expired, one administrator is enough by now, or the administrator who made it was revoked,
+    /// enrolled anew, or has another role. Returns guards on the records by which that was decided;
+    /// a commit that depends on the decision has to carry them. None when there is no request.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(super) fn drop_stale_request(&self, key: &mut Key) -> Result<Vec<Guard>, Error> {
         let Some(asked) = &key.destroy_asked else {
             return Ok(Vec::new());
         };
@@ -286,12 +291,22 @@ fn until(asked: &Asked) -> u64 {
     asked.at.saturating_add(ASKED_S)
 }
 
-/// Changes the key as the client asks for, or, where two administrators have to agree, puts down
-/// the first one's request. Returns the detail of the row of the audit log.
+/// Schedules the destruction of `key` in `after` seconds, in memory; the caller commits the record.
+/// With `needs_two`, the first administrator's call only records a request in the key, and a second
+/// one's call with the same time schedules the destruction. Returns the text for the column
+/// `detail` of the audit log.
 ///
-/// What needs two is a destruction, and one that is to come sooner than was agreed on. To put it
-/// off needs one, as `restore` does.
-fn order(client: &Client, key: &mut Key, after: u64, by_two: bool) -> Result<String, Error> {
+/// Two administrators are needed to schedule a destruction, and to bring a scheduled one forward.
+/// One is enough to postpone it, as for `restore`.
+///
+/// # Errors
+/// SR-8458 when another administrator has requested another time.
+fn schedule_destruction(
+    client: &Client,
+    key: &mut Key,
+    after: u64,
+    needs_two: bool,
+) -> Result<String, Error> {
     let pending = key.destroy_at;
     let pending = pending.filter(|_| key.state == State::DestroyPending);
     let mut at = now().saturating_add(after);
@@ -305,12 +320,12 @@ fn order(client: &Client, key: &mut Key, after: u64, by_two: bool) -> Result<Str
             at = pending.map_or(at, |pending| pending.min(at));
             why = format!(", asked for by {}", other.by);
         }
-        Some(other) if by_two && is_sooner => {
+        Some(other) if needs_two && is_sooner => {
             let asked = other.after_seconds.unwrap_or_default();
             let detail = format!("{} asked for after_seconds {asked}", other.by);
             return Err(Error::new(&code::SERVER_ASKED_OTHERWISE, detail));
         }
-        _ if by_two && is_sooner => {
+        _ if needs_two && is_sooner => {
             let asked = Asked {
                 by: client.identity.name.clone(),
                 at: now(),

@@ -88,7 +88,7 @@ impl Service {
         }
         let (mut keys, cut_keys) = self.all::<Key>(KEYS)?;
         for (_, key) in &mut keys {
-            self.without_ended_request(key)?;
+            self.drop_stale_request(key)?;
         }
         let keys = keys.into_iter().map(|(name, key)| {
             let nodes = granted.remove(&name).unwrap_or_default();

@@ -72,7 +72,7 @@ pub(super) struct Changed {
 
 impl KeyInfo {
     /// Whether a request for the key's destruction still counts has to be looked up before
-    /// (`Service::without_ended_request`).
+    /// (`Service::drop_stale_request`).
     fn of(name: &str, key: Key) -> Self {
         let versions = key.versions.iter();
         Self {
@@ -303,7 +303,7 @@ impl Service {
     pub fn key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.run(peer, "key", name, |client| {
             let (mut key, _, _) = self.known(client, name)?;
-            self.without_ended_request(&mut key)?;
+            self.drop_stale_request(&mut key)?;
             Ok(Plan::read(KeyInfo::of(name, key)))
         })
     }
@@ -325,7 +325,7 @@ impl Service {
                 keys = self.list(KEYS, after, limit)?;
             }
             let infos = keys.into_iter().map(|(name, mut key)| {
-                self.without_ended_request(&mut key)?;
+                self.drop_stale_request(&mut key)?;
                 Ok(KeyInfo::of(&name, key))
             });
             Ok(Plan::read(infos.collect::<Result<_, Error>>()?))
@@ -344,7 +344,7 @@ impl Service {
         self.run(peer, action, name, |client| {
             client.must_be(&[Role::Admin, Role::Node])?;
             let (mut key, mut guards, grant) = self.known(client, name)?;
-            guards.extend(self.without_ended_request(&mut key)?);
+            guards.extend(self.drop_stale_request(&mut key)?);
             let mut event = client.event(action, name);
             let changed = change(client, &mut key, grant.as_ref())?;
             (event.version, event.detail) = (changed.version, changed.detail);
