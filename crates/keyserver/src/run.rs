@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::http::Face;
 use crate::keeper::Keeper;
-use crate::log::{Level, log};
+use crate::log::{Level, log, log_failures_left_out};
 use crate::notify::notify;
 use crate::serve::serve;
 use crate::server::Server;
@@ -166,6 +166,7 @@ async fn sweep(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
 async fn watch_room(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     loop {
         let mut pause = WHILE_SEALED;
+        log_failures_left_out();
         if let Ok(service) = server.service() {
             pause = ROOM;
             let config = server.config();

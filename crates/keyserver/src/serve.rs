@@ -18,6 +18,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
+use strongroom_keyring::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -27,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::authority;
 use crate::connections::Place;
 use crate::http::{self, Face, Other};
-use crate::log::{Level, log};
+use crate::log::{Level, log, log_failure};
 use crate::server::Server;
 use crate::service::Peer;
 
@@ -59,7 +60,7 @@ pub async fn serve(
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors: later there may be some again.
-                log(Level::Error, "accept", &[("error", &error.to_string())]);
+                log_failure("accept", &Error::io("a connection", error));
                 sleep(Duration::from_millis(100)).await;
                 continue;
             }

@@ -26,11 +26,42 @@ use crate::shares::Given;
 /// The name of the root key in its keyring.
 pub const ROOT_NAME: &str = "keyserver";
 
+/// What a sealed server needs before it opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitsFor {
+    /// Shares of the custodians.
+    Shares,
+    /// The provider of the root key, which the server asks again and again.
+    Provider,
+    /// The store: the root key was there, and the store did not answer or had no room.
+    Store,
+    /// A new start: an administrator sealed it, and a provider has its root key.
+    Start,
+}
+
+impl WaitsFor {
+    /// The detail of SR-8428.
+    const fn in_words(self) -> &'static str {
+        match self {
+            Self::Shares => "it waits for the shares of its custodians",
+            Self::Provider => "it waits for the provider of its root key",
+            Self::Store => {
+                "the root key was there, but the store did not answer or has no room: see its log"
+            }
+            Self::Start => "an administrator sealed it; it opens when it is started anew",
+        }
+    }
+}
+
 /// What everybody may know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// Whether nothing is served.
     pub sealed: bool,
+    /// What it needs before it opens, while it is sealed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitsFor>,
     /// How many shares are needed; 0 when a provider delivers the root key.
     pub threshold: u8,
     /// How many were given.
@@ -47,6 +78,8 @@ enum Seal {
     Sealed {
         /// By an administrator, so that no provider opens it.
         held: bool,
+        /// The root key was there at the last attempt, and the store was not.
+        without_store: bool,
     },
 }
 
@@ -79,7 +112,10 @@ impl Server {
         Ok(Self {
             limiter: Limiter::new(&config.limits),
             config: RwLock::new(Arc::new(config)),
-            seal: RwLock::new(Seal::Sealed { held: false }),
+            seal: RwLock::new(Seal::Sealed {
+                held: false,
+                without_store: false,
+            }),
             given: Mutex::new(given),
             metrics: Metrics::default(),
             connections: Connections::default(),
@@ -114,7 +150,22 @@ impl Server {
     pub fn service(&self) -> Result<Arc<Service>, Error> {
         match &*self.seal.read().unwrap_or_else(PoisonError::into_inner) {
             Seal::Open(service) => Ok(Arc::clone(service)),
-            Seal::Sealed { .. } => Err(Error::new(&code::SERVER_SEALED, "")),
+            Seal::Sealed {
+                held,
+                without_store,
+            } => {
+                let waits_for = self.waits_for(*held, *without_store);
+                Err(Error::new(&code::SERVER_SEALED, waits_for.in_words()))
+            }
+        }
+    }
+
+    fn waits_for(&self, held: bool, without_store: bool) -> WaitsFor {
+        match (without_store, self.config().root.keyring.is_some()) {
+            (true, _) => WaitsFor::Store,
+            (false, false) => WaitsFor::Shares,
+            (false, true) if held => WaitsFor::Start,
+            (false, true) => WaitsFor::Provider,
         }
     }
 
@@ -122,8 +173,16 @@ impl Server {
     #[must_use]
     pub fn status(&self) -> Status {
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits_for = match &*self.seal.read().unwrap_or_else(PoisonError::into_inner) {
+            Seal::Open(_) => None,
+            Seal::Sealed {
+                held,
+                without_store,
+            } => Some(self.waits_for(*held, *without_store)),
+        };
         Status {
-            sealed: self.service().is_err(),
+            sealed: waits_for.is_some(),
+            waits_for,
             threshold: self.config().root.threshold.unwrap_or(0),
             shares_given: given.as_ref().map_or(0, Given::count),
             version: env!("CARGO_PKG_VERSION"),
@@ -149,7 +208,7 @@ impl Server {
     #[must_use]
     pub fn wants_provider(&self) -> bool {
         let sealed = &*self.seal.read().unwrap_or_else(PoisonError::into_inner);
-        matches!(sealed, Seal::Sealed { held: false }) && self.config().root.keyring.is_some()
+        matches!(sealed, Seal::Sealed { held: false, .. }) && self.config().root.keyring.is_some()
     }
 
     /// Asks the root key's provider, and opens.
@@ -164,8 +223,9 @@ impl Server {
                 "the root key comes in shares",
             ));
         };
-        let keyring = Keyring::open(&config.path(keyring))?;
-        self.open(&keyring.key(ROOT_NAME, None)?, "provider")
+        let root = Keyring::open(&config.path(keyring)).and_then(|it| it.key(ROOT_NAME, None));
+        let root = root.inspect_err(|_| self.set_without_store(false))?;
+        self.open(&root, "provider")
     }
 
     /// Takes a share; opens when it was the last that was needed.
@@ -189,16 +249,29 @@ impl Server {
 
     fn open(&self, root: &SecretKey, by: &str) -> Result<(), Error> {
         let config = self.config();
-        let service = offline::opened(&config, root)?;
-        service.note("-", "unseal", "", by)?;
+        let opened = offline::opened(&config, root)
+            .and_then(|service| service.note("-", "unseal", "", by).map(|()| service));
+        let service = opened.inspect_err(|error| {
+            self.set_without_store(error.code() == &code::SERVER_STORE);
+        })?;
         *self.seal.write().unwrap_or_else(PoisonError::into_inner) = Seal::Open(Arc::new(service));
         log(Level::Info, "unsealed", &[("by", by)]);
         Ok(())
     }
 
+    fn set_without_store(&self, is: bool) {
+        let mut seal = self.seal.write().unwrap_or_else(PoisonError::into_inner);
+        if let Seal::Sealed { without_store, .. } = &mut *seal {
+            *without_store = is;
+        }
+    }
+
     /// Seals the server: what runs still ends, nothing begins.
     pub fn seal(&self) {
-        *self.seal.write().unwrap_or_else(PoisonError::into_inner) = Seal::Sealed { held: true };
+        *self.seal.write().unwrap_or_else(PoisonError::into_inner) = Seal::Sealed {
+            held: true,
+            without_store: false,
+        };
         if let Some(given) = &mut *self.given.lock().unwrap_or_else(PoisonError::into_inner) {
             given.forget();
         }

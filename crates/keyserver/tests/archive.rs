@@ -86,6 +86,7 @@ impl Place {
             return Vec::new();
         };
         let mut paths: Vec<PathBuf> = found.map(|entry| entry.unwrap().path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
         paths.sort();
         paths
     }
@@ -436,6 +437,70 @@ fn an_archive_that_fails_is_an_alarm() {
     let status = running.admin(&place).get("/v1/status").json();
     let alarm = status["room"]["alarms"][0].as_str().unwrap().to_owned();
     assert!(alarm.contains("could not be archived"), "{alarm}");
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a directory is moved away, as by an administrator"
+)]
+fn archives_do_not_begin_anew_in_another_directory_by_themselves() {
+    let place = place(None);
+    place.edit(|text| text.replace("free_mib = 1024", "free_mib = 0"));
+    let running = Running::open(&place);
+    let service = running.server.service().unwrap();
+    let archives = || service.archive_when_due(&place.config());
+    // Nothing was archived so far: the directory is made, and made again.
+    assert_eq!(archives().unwrap(), []);
+    std::fs::remove_dir_all(place.path("archives")).unwrap();
+    notes(&service, 30);
+    assert_eq!(archives().unwrap().len(), 1);
+    notes(&service, 30);
+
+    // It is gone; then an empty one is in its place, as where a file system is not mounted.
+    let (used, away) = (place.path("archives"), place.path("away"));
+    std::fs::rename(&used, &away).unwrap();
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::create_dir(&used).unwrap();
+        }
+        let refused = archives().unwrap_err();
+        assert_eq!(refused.code().number, 8456);
+        assert!(
+            refused.detail().contains("mount its file system"),
+            "{refused}"
+        );
+        assert_eq!(used.exists(), is_there);
+        assert_eq!(place.archives().len(), 0);
+        let answer = running.admin(&place).post("/v1/audit/archive", &json!({}));
+        answer.refused(409, "SR-8456");
+        service.watch_room(&place.config()).unwrap();
+        let status = running.admin(&place).get("/v1/status").json();
+        let alarm = status["room"]["alarms"][0].as_str().unwrap().to_owned();
+        assert!(alarm.contains("could not be archived"), "{alarm}");
+    }
+
+    // The one of before is back; one that an older server wrote, without the mark, is known too.
+    std::fs::remove_dir(&used).unwrap();
+    std::fs::rename(&away, &used).unwrap();
+    std::fs::remove_file(used.join(".strongroom-archives")).unwrap();
+    assert_eq!(archives().unwrap().len(), 1);
+    assert!(used.join(".strongroom-archives").exists());
+    service.watch_room(&place.config()).unwrap();
+    let status = running.admin(&place).get("/v1/status").json();
+    assert_eq!(status["room"]["alarms"], json!([]));
+
+    // Archives may be moved away, and another directory may be given.
+    for path in place.archives() {
+        std::fs::remove_file(path).unwrap();
+    }
+    notes(&service, 30);
+    assert_eq!(archives().unwrap().len(), 1);
+    notes(&service, 30);
+    std::fs::remove_dir_all(&used).unwrap();
+    std::fs::create_dir(&used).unwrap();
+    written(&used.join(".strongroom-archives"), b"");
+    assert_eq!(archives().unwrap().len(), 1);
 }
 
 #[test]

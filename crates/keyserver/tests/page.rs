@@ -443,9 +443,16 @@ fn sealed_and_refused_show_nothing_of_the_fleet() {
     let sealed = Why::Sealed {
         threshold: 3,
         given: 1,
+        without_store: false,
+    };
+    let without_store = Why::Sealed {
+        threshold: 0,
+        given: 0,
+        without_store: true,
     };
     for (why, status) in [
         (sealed, 503),
+        (without_store, 503),
         (Why::NoCertificate, 401),
         (Why::Forbidden, 403),
         (Why::NotThere, 404),
@@ -461,6 +468,8 @@ fn sealed_and_refused_show_nothing_of_the_fleet() {
     }
     let text = sealed.content().into_string();
     assert!(text.contains("1 of 3"), "{text}");
+    let text = without_store.content().into_string();
+    assert!(text.contains("its store did not answer"), "{text}");
 }
 
 #[test]

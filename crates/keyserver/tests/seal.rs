@@ -62,7 +62,7 @@ fn fewer_shares_than_needed_serve_nothing() {
     give(&place.shares[4]).refused(409, "SR-8441");
     assert_eq!(
         give(&place.shares[1]).json(),
-        json!({"sealed": true, "threshold": 3, "shares_given": 2, "version": env!("CARGO_PKG_VERSION")})
+        json!({"sealed": true, "waits_for": "shares", "threshold": 3, "shares_given": 2, "version": env!("CARGO_PKG_VERSION")})
     );
     served_nothing(&mut client);
     assert!(

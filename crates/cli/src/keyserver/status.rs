@@ -70,6 +70,11 @@ fn room_in_words(context: &mut Context, room: &Value) -> Result<(), Failure> {
 pub(super) fn in_words(status: &Value) -> String {
     match (status["sealed"].as_bool(), status["threshold"].as_u64()) {
         (Some(false), _) => "open".to_owned(),
+        _ if status["waits_for"] == "store" => {
+            "sealed: the root key was there, but the store did not answer or has no room; see the \
+             server's log"
+                .to_owned()
+        }
         (_, Some(0)) => {
             "sealed: the provider of its root key has not answered, or it was sealed by order"
                 .to_owned()

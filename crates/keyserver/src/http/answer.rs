@@ -11,7 +11,7 @@ use serde::Serialize;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use crate::log::{Level, log};
+use crate::log::log_failure;
 
 /// Why a request was refused.
 pub struct Refusal {
@@ -77,11 +77,7 @@ impl Refusal {
         let number = format!("SR-{:04}", code.number);
         let mut detail = self.error.detail();
         if status.is_server_error() && code.number != code::SERVER_SEALED.number {
-            log(
-                Level::Error,
-                "failed",
-                &[("code", &number), ("detail", detail)],
-            );
+            log_failure("failed", &self.error);
             detail = "";
         }
         let inner = Inner {

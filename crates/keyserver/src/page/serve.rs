@@ -27,8 +27,8 @@ use super::records::Policy;
 use super::states::Why;
 use super::{HEADERS, detail, lists, overview};
 use crate::http::{Other, Refusal, is_from_another_site};
-use crate::log::{Level, log};
-use crate::server::Server;
+use crate::log::log_failure;
+use crate::server::{Server, WaitsFor};
 
 type Shared = State<Arc<Server>>;
 type From = Extension<Other>;
@@ -249,6 +249,7 @@ fn why_of(server: &Server, error: &Error) -> Why {
         return Why::Sealed {
             threshold: u32::from(status.threshold),
             given: u32::try_from(status.shares_given).unwrap_or(u32::MAX),
+            without_store: status.waits_for == Some(WaitsFor::Store),
         };
     }
     if number == code::SERVER_CERTIFICATE_NEEDED.number {
@@ -257,12 +258,7 @@ fn why_of(server: &Server, error: &Error) -> Why {
     if number == code::SERVER_NOT_ENROLLED.number || number == code::SERVER_ROLE.number {
         return Why::Forbidden;
     }
-    let code = format!("SR-{number:04}");
-    log(
-        Level::Error,
-        "failed",
-        &[("code", &code), ("detail", error.detail())],
-    );
+    log_failure("failed", error);
     Why::Failed
 }
 

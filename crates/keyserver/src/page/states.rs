@@ -13,6 +13,8 @@ pub enum Why {
         threshold: u32,
         /// Shares that were given.
         given: u32,
+        /// The root key was there, and the store was not.
+        without_store: bool,
     },
     /// The browser showed no certificate.
     NoCertificate,
@@ -60,7 +62,16 @@ impl Why {
 
     fn text(self) -> Markup {
         match self {
-            Self::Sealed { threshold, given } => sealed(threshold, given),
+            Self::Sealed {
+                without_store: true,
+                ..
+            } => html! {
+                p { "This key server is sealed: its root key was there, but its store did not answer or has no room. "
+                    "It delivers no keys and shows nothing of the fleet. The server's log says why." }
+            },
+            Self::Sealed {
+                threshold, given, ..
+            } => sealed(threshold, given),
             Self::NoCertificate => html! {
                 p { "This page is shown to viewers and administrators, who have a certificate of this key server." }
                 p { "Enrol with a token of role " code { "viewer" } ", make a PKCS#12 file of certificate and key, and import it into the browser: "

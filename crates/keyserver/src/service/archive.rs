@@ -6,7 +6,9 @@
 //!
 //! Invariants: AR3, a row is removed only when a commit names an archive that holds it and is
 //! durable; AR4, the rows that stay contain the row that names the last archive, so that the chain
-//! itself says where the store's part of it begins.
+//! itself says where the store's part of it begins; AR5, once there was an archive, further ones are
+//! only written into the directory that has the last one or the file [`MARK`]: a file system that is
+//! not mounted, or a directory that was removed, is an alarm, and not a new directory in its place.
 //!
 //! Must not: remove or replace an archive, whoever made it.
 
@@ -41,6 +43,9 @@ const ARCHIVES_MAX: usize = 20;
 /// Of its own accord the server archives rows when the oldest is late by so much, in seconds, so
 /// that there is an archive a day and not one a minute.
 const LATE_S: u64 = 86_400;
+
+/// An empty file that the server makes in its directory of archives, and knows the directory by.
+const MARK: &str = ".strongroom-archives";
 
 /// An archive that was made, or that was found and taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -117,7 +122,7 @@ impl Service {
             .archiving
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let directory = directory(config)?;
+        let directory = self.directory(config)?;
         let mut made = Vec::new();
         self.remove_archived()?;
         while made.len() < ARCHIVES_MAX {
@@ -138,6 +143,49 @@ impl Service {
             }
         }
         Ok(made)
+    }
+
+    /// The configured directory, if archives may go there. It is made when only its own name is
+    /// missing and there was no archive before.
+    fn directory(&self, config: &Config) -> Result<PathBuf, Error> {
+        let none = || {
+            let detail = "no directory is configured: [audit] archive in server.toml";
+            Error::new(&code::SERVER_ARCHIVE, detail)
+        };
+        let path = config.path(config.audit.archive.as_deref().ok_or_else(none)?);
+        let (cut, _) = self.audit_cut()?;
+        let is_first = cut.through == 0;
+        if is_first {
+            let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+            match made {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    return Err(unusable(&path, &error));
+                }
+                _ => {}
+            }
+        }
+        must_be_ours_alone(&path)?;
+        let mark = path.join(MARK);
+        if mark.exists() {
+            return Ok(path);
+        }
+        // One that an older version of the server wrote has the last archive and no mark.
+        if is_first || path.join(&cut.file).exists() {
+            return match durable::create_new(&mark, b"", 0o600) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    Err(unusable(&mark, &error))
+                }
+                _ => Ok(path),
+            };
+        }
+        let detail = format!(
+            "{} is not the directory that archives were written to: neither the last one, {}, nor \
+             {MARK} is there; mount its file system, or, if archives are to go there from now on, \
+             create the empty file {MARK} in it",
+            path.display(),
+            cut.file
+        );
+        Err(Error::new(&code::SERVER_ARCHIVE, detail))
     }
 
     /// Where the store's part of the log begins.
@@ -308,23 +356,20 @@ pub fn naming(head: &str, last: u64) -> String {
     format!("through {last} head {head}")
 }
 
-/// The configured directory. It is made when only its own name is missing.
-fn directory(config: &Config) -> Result<PathBuf, Error> {
-    let none = || {
-        let detail = "no directory is configured: [audit] archive in server.toml";
+/// Whoever may write there could put a file in the way of each archive.
+fn must_be_ours_alone(path: &Path) -> Result<(), Error> {
+    let about = std::fs::metadata(path).map_err(|error| {
+        let detail = match error.kind() {
+            std::io::ErrorKind::NotFound => format!(
+                "{} is missing, and archives were written to it: mount its file system, or, if \
+                 archives are to begin anew there, make the directory and the empty file {MARK} in it",
+                path.display()
+            ),
+            _ => format!("{}: {error}", path.display()),
+        };
         Error::new(&code::SERVER_ARCHIVE, detail)
-    };
-    let path = config.path(config.audit.archive.as_deref().ok_or_else(none)?);
-    let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-    match made {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(unusable(&path, &error));
-        }
-        _ => {}
-    }
-    let about = std::fs::metadata(&path).map_err(|error| unusable(&path, &error))?;
+    })?;
     let user = rustix::process::geteuid().as_raw();
-    // Whoever may write there could put a file in the way of each archive.
     if !about.is_dir() || about.mode() & 0o022 != 0 || ![0, user].contains(&about.uid()) {
         let detail = format!(
             "{}: it has to be a directory of the server's user in which nobody else may write",
@@ -332,7 +377,7 @@ fn directory(config: &Config) -> Result<PathBuf, Error> {
         );
         return Err(Error::new(&code::SERVER_ARCHIVE, detail));
     }
-    Ok(path)
+    Ok(())
 }
 
 /// The archive that begins with this row, if there is one.

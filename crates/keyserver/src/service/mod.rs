@@ -45,6 +45,7 @@ use crate::audit::{Event, Row};
 use crate::authority::Shown;
 use crate::keys::Keys;
 use crate::ledger::{Job, Ledger, opened};
+use crate::log::log_failure;
 use crate::now;
 use crate::records::{self, AuditCut, Authority, Identity, Role};
 use crate::store::{Change, Guard, Outcome, Store};
@@ -342,7 +343,8 @@ impl Service {
         Ok(outcome == Outcome::Done)
     }
 
-    /// Writes a denial down, or counts it. The denial stands, whether that succeeds or not.
+    /// Writes a denial down, or counts it. The denial stands, whether that succeeds or not; that it
+    /// could not be written down is in the server's log.
     fn denied(
         &self,
         client: Option<&Client>,
@@ -383,11 +385,15 @@ impl Service {
     }
 
     fn told(&self, events: Vec<Event>) {
-        if !events.is_empty() {
-            drop(self.ledger.commit(Job {
-                events,
-                ..Job::default()
-            }));
+        if events.is_empty() {
+            return;
+        }
+        let job = Job {
+            events,
+            ..Job::default()
+        };
+        if let Err(error) = self.ledger.commit(job) {
+            log_failure("denial not recorded", &error);
         }
     }
 

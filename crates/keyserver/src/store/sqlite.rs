@@ -54,7 +54,8 @@ impl SqliteStore {
     /// Opens the database; makes it when `create` is set and there is none.
     ///
     /// # Errors
-    /// SR-1006 when there is none; SR-2002 for another key; what guard 1 reports.
+    /// SR-1006 when there is none; SR-2002 for another key; SR-8435 when its file system does not
+    /// answer or has no room; what the SQLite extension finds damaged.
     pub fn open(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
         let writer = connection(path, key, create)?;
         private(path)?;
@@ -89,7 +90,9 @@ impl SqliteStore {
 /// Nobody else reads the store, sealed as it is. SQLite makes its log and its index as private as
 /// the database.
 fn private(path: &Path) -> Result<(), Error> {
-    let failed = |error| Error::io(path.display().to_string(), error);
+    let failed = |error: std::io::Error| {
+        Error::new(&code::SERVER_STORE, format!("{}: {error}", path.display()))
+    };
     let about = std::fs::metadata(path).map_err(failed)?;
     if about.permissions().mode() & 0o077 != 0 {
         std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
@@ -103,7 +106,7 @@ fn connection(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, 
         create,
         ..OpenOptions::default()
     };
-    let connection = strongroom_sqlite::open(path, &options)?;
+    let connection = strongroom_sqlite::open(path, &options).map_err(as_the_store)?;
     connection
         .execute_batch(&format!(
             "PRAGMA busy_timeout={BUSY_MS}; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON;"
@@ -112,11 +115,16 @@ fn connection(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, 
     Ok(connection)
 }
 
-/// SQLite's errors as the store's; guard 1's stay what they are.
+/// An error of SQLite as an error of the store.
 fn failed(error: rusqlite::Error) -> Error {
-    let error = explain(error);
-    match error.code().number {
-        number if number == code::SQL.number || number == code::BUSY.number => {
+    as_the_store(explain(error))
+}
+
+/// What SQLite or the operating system refuses is SR-8435 here, as documented for the store; what
+/// the SQLite extension finds damaged or does not open keeps its own code.
+fn as_the_store(error: Error) -> Error {
+    match error.code() {
+        code if [&code::SQL, &code::BUSY, &code::IO].contains(&code) => {
             Error::new(&code::SERVER_STORE, error.detail())
         }
         _ => error,
@@ -272,7 +280,7 @@ impl Store for SqliteStore {
                 .saturating_mul(pragma("page_size")?)
                 .saturating_add(wal),
             limit: None,
-            free: Some(free(&self.path)?),
+            free: Some(free(&self.path).map_err(as_the_store)?),
         })
     }
 

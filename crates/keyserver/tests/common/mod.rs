@@ -48,7 +48,11 @@ pub(crate) struct Place {
 impl Place {
     /// Files of a new server whose root key a file delivers.
     pub(crate) fn with_provider() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::with_provider_in(tempfile::tempdir().unwrap())
+    }
+
+    /// The same, in this directory.
+    pub(crate) fn with_provider_in(directory: tempfile::TempDir) -> Self {
         let root = directory.path().join("root.key");
         std::fs::File::create(&root)
             .unwrap()

@@ -199,6 +199,7 @@ pub(crate) fn all_pages(fleet: &Fleet) -> Vec<(String, String)> {
                 &states::Why::Sealed {
                     threshold: 2,
                     given: 0,
+                    without_store: false,
                 }
                 .content(),
             ),
