@@ -423,7 +423,7 @@ codes! {
     SERVER_DESTROYED = 8425, Key, "the key was destroyed", "it cannot be brought back; what was sealed under it is gone unless there is another opener";
     SERVER_DISABLED = 8426, Key, "the key is disabled or about to be destroyed", "an administrator enables or restores it: `strongroom keyserver enable`, `strongroom keyserver restore`";
     SERVER_TOO_MANY = 8427, Io, "the key server was asked too often", "wait as long as it says, and try again";
-    SERVER_SEALED = 8428, Key, "the key server is sealed: it has no root key", "give the shares with `strongroom keyserver unseal`, or see to the provider of its root key";
+    SERVER_SEALED = 8428, Key, "the key server is sealed and serves nothing", "give the shares with `strongroom keyserver unseal`, or see to the provider of its root key";
     SERVER_REQUEST = 8429, Usage, "the request to the key server is not well formed", "see docs/spec/keyserver.md";
     SERVER_TOO_LARGE = 8430, Usage, "the request to the key server is too large", "send less at once: docs/spec/keyserver.md, \"Limits\"";
     SERVER_TOKEN = 8431, Key, "the enrolment token is wrong, used, or expired", "have an administrator make another: `strongroom keyserver token`";
