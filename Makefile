@@ -43,7 +43,7 @@ deps-test: deps-postgres
 		binutils:strip shellcheck:shellcheck faketime:faketime systemd:systemd-analyze curl:curl etcd-server:etcd softhsm2:softhsm2-util tang-common:/usr/libexec/tangd nginx-light:/usr/sbin/nginx
 	@python3 -c 'import moto.server' 2>/dev/null || python3 -m pip install --quiet 'moto[server]' || \
 		python3 -m pip install --quiet --break-system-packages 'moto[server]'
-	@[ -x $(PYTHON_TOOLS)/bin/maturin ] || packaging/python/tools $(PYTHON_TOOLS)
+	@[ -x $(PYTHON_TOOLS)/bin/maturin ] || crates/sqlite/python/tools $(PYTHON_TOOLS)
 	@python3 -c 'import kmip.services.server' 2>/dev/null || python3 -m pip install --quiet PyKMIP || \
 		python3 -m pip install --quiet --break-system-packages PyKMIP
 
@@ -72,7 +72,7 @@ demo: deps-postgres build
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
 	-@packaging/install-debian qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup \
 		e2fsprogs:/usr/sbin/mke2fs binutils:strip openssl:openssl curl:curl
-	DESTDIR=$(TOUR_COLUMNS) pg/columns/install
+	DESTDIR=$(TOUR_COLUMNS) crates/columns/extension/install
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
 	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(TOUR_COLUMNS) $(TARGET)/release/strongroom-tour
 
@@ -103,12 +103,12 @@ fuzz: deps
 PYTHON_TOOLS := $(abspath $(TARGET)/python)
 test-python: deps-test
 	$(CARGO) build --locked -p strongroom-cli
-	CARGO_TARGET_DIR=$(abspath $(TARGET)) STRONGROOM_COMMAND=$(DEV)/strongroom packaging/python/test $(PYTHON_TOOLS)
+	CARGO_TARGET_DIR=$(abspath $(TARGET)) STRONGROOM_COMMAND=$(DEV)/strongroom crates/sqlite/python/test $(PYTHON_TOOLS)
 
 wheel: deps
 	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
-	@[ -x $(PYTHON_TOOLS)/bin/maturin ] || packaging/python/tools $(PYTHON_TOOLS)
-	cd packaging/python && CARGO_TARGET_DIR=$(abspath $(TARGET)) PATH=$(PYTHON_TOOLS)/bin:$$PATH maturin build --release --strip --out $(abspath $(TARGET)/wheels)
+	@[ -x $(PYTHON_TOOLS)/bin/maturin ] || crates/sqlite/python/tools $(PYTHON_TOOLS)
+	cd crates/sqlite/python && CARGO_TARGET_DIR=$(abspath $(TARGET)) PATH=$(PYTHON_TOOLS)/bin:$$PATH maturin build --release --strip --out $(abspath $(TARGET)/wheels)
 
 # The fleet page in Chromium. Screenshots are left in the target directory, to be looked at.
 PLAYWRIGHT := $(abspath $(TARGET)/playwright)
@@ -141,7 +141,7 @@ COLUMNS := STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(COLUMNS_
 COLUMNS_DEV := STRONGROOM_COMMAND=$(DEV)/strongroom $(COLUMNS_CONFIG)
 columns-postgres: deps-postgres
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h" gdb:gdb sysbench:sysbench
-	pg/columns/private-postgresql $(COLUMNS_POSTGRES)
+	crates/columns/extension/private-postgresql $(COLUMNS_POSTGRES)
 
 # What `make test` runs of them: the shorter ones. The others are kills under load, recovery, replication, sweeps, conversions, full disks, TPC-C,
 # TPC-H and sysbench.
@@ -149,20 +149,20 @@ COLUMNS_USUAL := catalogs committed connections definitions faults lost_records 
 COLUMNS_TESTS :=
 test-columns: columns-postgres
 	$(CARGO) build --locked -p strongroom-cli
-	$(COLUMNS_DEV) pg/columns/install dev
-	cd pg/columns && $(COLUMNS_DEV) $(CARGO) test --locked --workspace --no-fail-fast $(COLUMNS_TESTS)
+	$(COLUMNS_DEV) crates/columns/extension/install dev
+	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) test --locked --workspace --no-fail-fast $(COLUMNS_TESTS)
 
 # Transactions on confidential columns beside plain ones, in turns: some ten minutes.
 bench-columns-oltp: columns-postgres build
-	$(COLUMNS) pg/columns/install release
-	cd pg/columns && $(COLUMNS) $(CARGO) run --locked --release -p strongroom-columns-testing --bin strongroom-bench-columns-oltp
+	$(COLUMNS) crates/columns/extension/install release
+	cd crates/columns/extension && $(COLUMNS) $(CARGO) run --locked --release -p strongroom-columns-testing --bin strongroom-bench-columns-oltp
 
 # The extension is a workspace of its own, and is looked at against the installed PostgreSQL's headers.
-COLUMNS_LINT := cd pg/columns && PGRX_PG_CONFIG_PATH=/usr/lib/postgresql/15/bin/pg_config
+COLUMNS_LINT := cd crates/columns/extension && PGRX_PG_CONFIG_PATH=/usr/lib/postgresql/15/bin/pg_config
 lint: deps
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
 	$(CARGO) fmt --all --check
-	cd pg/columns && $(CARGO) fmt --all --check
+	cd crates/columns/extension && $(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(COLUMNS_LINT) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
@@ -215,7 +215,7 @@ bench-duckdb: deps-test build
 
 # TPC-H on confidential columns beside plain ones.
 bench-columns: columns-postgres build
-	$(COLUMNS) pg/columns/install release
+	$(COLUMNS) crates/columns/extension/install release
 	$(CARGO) build --locked --release -p strongroom-benches-columns
 	$(COLUMNS) $(TARGET)/release/strongroom-bench-columns
 	$(CARGO) bench --locked -p strongroom-rpc -p strongroom-zone

@@ -1,7 +1,7 @@
 //! Goal: a restored set is a cluster that starts and has the data, tablespaces included; what PostgreSQL's own programs say of
 //! it; nothing startable is left by a restore that fails. Method: real servers.
 mod common;
-#[path = "../../replication/tests/support/mod.rs"]
+#[path = "../../postgres/replication/tests/support/mod.rs"]
 mod support;
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! `strongroom backup` with ciphers of the past: refused, warned of, and restored like any other set.
 //!
-//! Method: the real binary on real files; the cipher itself is tested in crates/crypto and crates/backup.
+//! Method: the real binary on real files; the cipher itself is tested in crates/core/crypto and crates/backup.
 
 mod common;
 

@@ -2,7 +2,7 @@
 //! there never looks like the end of the archive. Method: real servers, the real binary as their archive and restore command.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-#[path = "../../replication/tests/support/mod.rs"]
+#[path = "../../postgres/replication/tests/support/mod.rs"]
 mod support;
 
 use std::path::Path;

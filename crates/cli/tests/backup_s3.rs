@@ -6,7 +6,7 @@
 mod common;
 #[path = "../../backup/tests/s3/mod.rs"]
 mod s3;
-#[path = "../../replication/tests/support/mod.rs"]
+#[path = "../../postgres/replication/tests/support/mod.rs"]
 mod support;
 
 use std::fs;

@@ -10,7 +10,7 @@
 )]
 
 mod common;
-#[path = "../../keyserver/tests/common/etcd.rs"]
+#[path = "../../keys/server/tests/common/etcd.rs"]
 #[expect(dead_code, reason = "tests of the server use the rest")]
 mod etcd;
 

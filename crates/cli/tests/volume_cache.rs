@@ -6,7 +6,7 @@
 mod common;
 #[path = "common/server.rs"]
 mod server;
-#[path = "../../zone/tests/support/swtpm.rs"]
+#[path = "../../columns/zone/tests/support/swtpm.rs"]
 mod swtpm;
 
 use std::path::PathBuf;

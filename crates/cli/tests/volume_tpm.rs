@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
-#[path = "../../zone/tests/support/swtpm.rs"]
+#[path = "../../columns/zone/tests/support/swtpm.rs"]
 mod swtpm;
 
 use std::process::Command;

@@ -344,8 +344,8 @@ fn every_function_that_newer_binaries_import_has_been_thought_about() {
         packages::programs(&room, 18),
     ];
     let exported = names("--defined-only", room.library());
-    let passed = include_str!("../../../crates/shield/preload/tests/coverage/passed.txt");
-    let other = include_str!("../../../crates/shield/preload/tests/coverage/other.txt");
+    let passed = include_str!("../../../crates/postgres/preload/tests/coverage/passed.txt");
+    let other = include_str!("../../../crates/postgres/preload/tests/coverage/other.txt");
     let lines = |text: &'static str| text.lines().filter(|line| !line.starts_with('#'));
     let passed: BTreeSet<&str> = lines(passed)
         .filter_map(|line| line.split_once(": "))

@@ -1,6 +1,6 @@
 //! As much of a LUKS2 header as the disk needs to know when it is written: magic and sequence number of the binary header.
 //!
-//! Must not: know anything else of the format; crates/luks does.
+//! Must not: know anything else of the format; crates/volumes/luks2 does.
 
 /// The sequence number of a primary binary header, when these are the first bytes of one.
 #[must_use]

@@ -1,6 +1,6 @@
 //! What is not sealed in an instance: its files, walked and classified by the shield's own table.
 //!
-//! Invariant: the table decides (crates/shield/src/table.rs); nothing here knows a file's name.
+//! Invariant: the table decides (crates/postgres/shield/src/table.rs); nothing here knows a file's name.
 //!
 //! Must not: read a file.
 

@@ -1,0 +1,509 @@
+//! A PostgreSQL server of a test's own, with the extension loaded.
+//!
+//! The extension has to be installed before (`crates/columns/extension/install`); a server is started only when what is installed has this tree's script.
+//! Each server has a directory of its own and listens on a socket in it; it is stopped by `pg_ctl` when it goes out of
+//! scope. Must not: touch a server that it did not start.
+
+pub mod disk;
+pub mod owner;
+pub mod processes;
+pub mod stage;
+pub mod tpch;
+pub mod wal;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+/// A running server.
+pub struct Server {
+    directory: TempDir,
+}
+
+/// What psql said.
+pub struct Said {
+    /// Rows: one a line, fields separated by `|`.
+    pub rows: String,
+    /// Errors, notices: with SQLSTATE and hint.
+    pub messages: String,
+}
+
+/// PostgreSQL's program of this name: beside the `pg_config` that the extension was built with.
+fn installed(name: &str) -> PathBuf {
+    let config = std::env::var_os("PGRX_PG_CONFIG_PATH").map(PathBuf::from);
+    let programs = config.as_deref().and_then(Path::parent);
+    programs
+        .unwrap_or_else(|| Path::new("/usr/lib/postgresql/15/bin"))
+        .join(name)
+}
+
+fn program(name: &str) -> Command {
+    let path = installed(name);
+    // A server does not run as root: as the user `postgres` then.
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| {
+        use std::os::unix::fs::MetadataExt;
+        own.uid() == 0
+    });
+    if !root {
+        return Command::new(path);
+    }
+    let mut command = Command::new("runuser");
+    command.args(["-u", "postgres", "--"]).arg(path);
+    command
+}
+
+fn succeed(command: &mut Command) -> Output {
+    // A server must not inherit the pipe: reading from it would last as long as the server.
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.expect("the program can be run");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+fn check_installed() {
+    let share = succeed(program("pg_config").arg("--sharedir")).stdout;
+    let share = String::from_utf8(share).expect("a path in UTF-8");
+    let script = "strongroom_columns--0.1.sql";
+    let installed = Path::new(share.trim()).join("extension").join(script);
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../sql")
+        .join(script);
+    let same = std::fs::read(installed).ok() == std::fs::read(own).ok();
+    assert!(
+        same,
+        "the extension of this tree is not installed: run crates/columns/extension/install"
+    );
+}
+
+impl Server {
+    /// Starts one. `zone` is the path of the zone's socket; `settings` are further lines of `postgresql.conf`.
+    ///
+    /// # Panics
+    ///
+    /// When the extension is not installed or the server does not start.
+    #[must_use]
+    pub fn start(zone: &Path, settings: &str) -> Self {
+        check_installed();
+        let directory = tempfile::Builder::new().prefix("columns-").tempdir();
+        let directory = directory.expect("a temporary directory");
+        open_to_all(directory.path());
+        let server = Self { directory };
+        succeed(program("initdb").arg("--pgdata").arg(server.data()).args([
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+            "--username=postgres",
+        ]));
+        let socket = server.directory.path().display();
+        let zone = zone.display();
+        let lines = format!(
+            "listen_addresses = ''\nunix_socket_directories = '{socket}'\nshared_preload_libraries = 'strongroom_columns'\n\
+             strongroom.zone = '{zone}'\nfsync = off\nmax_prepared_transactions = 5\n{settings}\n"
+        );
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(server.data().join("postgresql.conf"))
+            .expect("the server's settings");
+        file.write_all(lines.as_bytes())
+            .expect("the settings are written");
+        server.control(&["start", "--wait"]);
+        server
+    }
+
+    /// The directory of its socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Its data directory.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Ends all its processes as a power cut would, without a checkpoint, and starts it again.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn crash_and_start(&self) {
+        self.control(&["stop", "--mode=immediate", "--wait"]);
+        self.begin();
+    }
+
+    /// Starts it, when it does not run.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn begin(&self) {
+        self.control(&["start", "--wait"]);
+    }
+
+    /// Asks it to end, connections and all; whether it has within this time.
+    #[must_use]
+    pub fn stop_fast(&self, limit: Duration) -> bool {
+        let mut command = program("pg_ctl");
+        command
+            .arg("--pgdata")
+            .arg(self.data())
+            .args(["stop", "--mode=fast", "--wait"])
+            .arg(format!("--timeout={}", limit.as_secs()));
+        succeed_quietly(&mut command).is_ok_and(|status| status.success())
+    }
+
+    /// Ends it in order.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end.
+    pub fn stop(&self) {
+        self.control(&["stop", "--mode=fast", "--wait"]);
+    }
+
+    /// Its log.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    /// All of its log.
+    #[must_use]
+    pub fn all_of_log(&self) -> String {
+        let log = std::fs::read(self.log()).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// The end of its log, without what a server says that is waiting for its zone.
+    #[must_use]
+    pub fn last_of_log(&self) -> String {
+        let log = self.all_of_log();
+        let told = ["SR-8013", "SR-8003", "HINT:", "STATEMENT:", "CONTEXT:"];
+        let lines = log
+            .lines()
+            .filter(|line| !told.iter().any(|known| line.contains(known)));
+        let lines: Vec<&str> = lines.collect();
+        lines
+            .get(lines.len().saturating_sub(60)..)
+            .unwrap_or_default()
+            .join("\n")
+    }
+
+    /// A server of its own from a base backup of this one; it does not run yet.
+    ///
+    /// # Panics
+    ///
+    /// When the backup fails.
+    #[must_use]
+    pub fn base_backup(&self) -> Self {
+        let directory = tempfile::Builder::new().prefix("columns-").tempdir();
+        let directory = directory.expect("a temporary directory");
+        open_to_all(directory.path());
+        let copy = Self { directory };
+        let mut command = program("pg_basebackup");
+        command
+            .arg("--pgdata")
+            .arg(copy.data())
+            .arg("--host")
+            .arg(self.socket());
+        let _made =
+            succeed(command.args(["--username=postgres", "--checkpoint=fast", "--no-sync"]));
+        copy.configure(&format!(
+            "unix_socket_directories = '{}'\n",
+            copy.socket().display()
+        ));
+        copy
+    }
+
+    /// Makes this server, which does not run, a copy of another one that it shares a history with, as `pg_rewind` does: what it did since
+    /// they parted is gone, its settings are the other one's.
+    ///
+    /// # Panics
+    ///
+    /// When it fails.
+    pub fn rewind_to(&self, other: &Self) {
+        let mut command = program("pg_rewind");
+        command.arg("--target-pgdata").arg(self.data()).arg(format!(
+            "--source-server=host={} user=postgres dbname=postgres",
+            other.socket().display()
+        ));
+        let _done = succeed(&mut command);
+        self.configure(&format!(
+            "unix_socket_directories = '{}'\n",
+            self.socket().display()
+        ));
+    }
+
+    /// Copies to a server of its own what its log lacks and this one still has: a zone's store is of a time before the backup.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be copied.
+    pub fn lend_log(&self, copy: &Self) {
+        let to = copy.data().join("pg_wal");
+        let mut command = Command::new("cp");
+        command.args(["--archive", "--no-clobber", "--recursive"]);
+        let segments = std::fs::read_dir(self.data().join("pg_wal")).expect("the log's directory");
+        // A name of a segment has 24 digits.
+        let segments = segments
+            .flatten()
+            .filter(|entry| entry.file_name().len() == 24);
+        let _copied = succeed(command.args(segments.map(|entry| entry.path())).arg(to));
+    }
+
+    /// Adds lines to its settings; they are read at its next start.
+    ///
+    /// # Panics
+    ///
+    /// When they cannot be written.
+    pub fn configure(&self, lines: &str) {
+        let path = self.data().join("postgresql.conf");
+        let file = std::fs::OpenOptions::new().append(true).open(path);
+        let mut file = file.expect("the server's settings");
+        file.write_all(lines.as_bytes())
+            .expect("the settings are written");
+    }
+
+    /// Makes an empty file in its data directory: `standby.signal`.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be made.
+    pub fn signal(&self, name: &str) {
+        drop(std::fs::File::create(self.data().join(name)).expect("a file in the data directory"));
+    }
+
+    /// What `pg_dump` writes of a table.
+    ///
+    /// # Panics
+    ///
+    /// When it fails.
+    #[must_use]
+    pub fn dump(&self, table: &str) -> String {
+        let mut command = program("pg_dump");
+        command.arg("--host").arg(self.socket());
+        let output = succeed(command.args(["--username=postgres", "--table", table, "postgres"]));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// How many redo records of the zone are in the log between two positions.
+    ///
+    /// # Panics
+    ///
+    /// When the log cannot be read.
+    #[must_use]
+    pub fn redo_records(&self, begin: &str, end: &str) -> u32 {
+        u32::try_from(self.redo_positions(begin, end).len()).unwrap_or(u32::MAX)
+    }
+
+    /// The positions of the zone's redo records in the log between two others.
+    ///
+    /// # Panics
+    ///
+    /// When the log cannot be read.
+    #[must_use]
+    pub fn redo_positions(&self, begin: &str, end: &str) -> Vec<u64> {
+        let mut command = program("pg_waldump");
+        command.arg("--path").arg(self.data().join("pg_wal")).args([
+            "--rmgr=LogicalMessage",
+            "--start",
+            begin,
+            "--end",
+            end,
+        ]);
+        let output = succeed(&mut command).stdout;
+        let lines = String::from_utf8_lossy(&output).into_owned();
+        let own = lines.lines().filter(|line| line.contains("strongroom"));
+        let positions = own.map(|line| {
+            let at = line
+                .split("lsn: ")
+                .nth(1)
+                .and_then(|rest| rest.split(',').next());
+            at.and_then(position).expect("a position of the log")
+        });
+        positions.collect()
+    }
+
+    fn control(&self, what: &[&str]) {
+        let mut command = program("pg_ctl");
+        command
+            .arg("--pgdata")
+            .arg(self.data())
+            .arg("--log")
+            .arg(self.log())
+            .args(what);
+        let status = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "{what:?}: {}",
+            self.last_of_log()
+        );
+    }
+
+    /// Runs SQL with psql, every statement, whatever fails.
+    ///
+    /// # Panics
+    ///
+    /// When psql cannot be run.
+    #[must_use]
+    pub fn run(&self, sql: &str) -> Said {
+        psql(self.directory.path(), sql)
+    }
+
+    /// Runs SQL that must succeed; its rows.
+    ///
+    /// # Panics
+    ///
+    /// When anything fails.
+    #[must_use]
+    pub fn rows(&self, sql: &str) -> String {
+        let said = self.run(sql);
+        assert!(!said.messages.contains("ERROR"), "{sql}\n{}", said.messages);
+        said.rows
+    }
+}
+
+/// psql at the socket in `host`, for SQL on its standard input.
+#[must_use]
+pub fn psql_command(host: &Path) -> Command {
+    let mut command = Command::new(installed("psql"));
+    command.args([
+        "--no-psqlrc",
+        "--quiet",
+        "--no-align",
+        "--tuples-only",
+        "--username=postgres",
+    ]);
+    command
+        .args(["--set=VERBOSITY=verbose", "--dbname=postgres", "--host"])
+        .arg(host);
+    command
+}
+
+/// Runs SQL with psql at the socket in `host`.
+///
+/// # Panics
+///
+/// When psql cannot be run.
+#[must_use]
+pub fn psql(host: &Path, sql: &str) -> Said {
+    let mut command = psql_command(host);
+    let started = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut psql = started.expect("psql can be run");
+    let mut input = psql.stdin.take().expect("a pipe was asked for");
+    input.write_all(sql.as_bytes()).expect("psql reads");
+    drop(input);
+    let output = psql.wait_with_output().expect("psql ends");
+    Said {
+        rows: String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned(),
+        messages: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A position of the log, from how PostgreSQL writes it: `0/16B3740`.
+#[must_use]
+pub fn position(text: &str) -> Option<u64> {
+    let (high, low) = text.trim().split_once('/')?;
+    let half = |text| u64::from_str_radix(text, 16).ok();
+    Some(half(high)? << 32 | half(low)?)
+}
+
+/// Lets everyone enter a directory of our own and write to it: the server's user is another one.
+///
+/// # Panics
+///
+/// When it is not ours.
+pub fn open_to_all(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    // The server's user makes its data directory in it, and nobody takes another one's away: the
+    // command refuses keyrings elsewhere.
+    let open = std::fs::Permissions::from_mode(0o1777);
+    std::fs::set_permissions(directory, open).expect("the directory is ours");
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut stop = program("pg_ctl");
+        stop.arg("--pgdata")
+            .arg(self.data())
+            .args(["stop", "--mode=immediate", "--wait"]);
+        let stopped = stop
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        // A server that does not run is what was wanted; the directory's owner may be another user.
+        drop(stopped);
+        drop(succeed_quietly(
+            Command::new("rm")
+                .arg("-rf")
+                .arg(self.data())
+                .arg(self.log()),
+        ));
+    }
+}
+
+fn succeed_quietly(command: &mut Command) -> std::io::Result<std::process::ExitStatus> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+}
+
+/// The seed of a test's choices: `STRONGROOM_SEED`, or a new one, which is printed.
+#[must_use]
+pub fn seed() -> u64 {
+    let given = std::env::var("STRONGROOM_SEED").ok();
+    let seed = given.and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    said(&format!("STRONGROOM_SEED={seed}"));
+    seed
+}
+
+/// How long a test lasts: so many seconds, unless the variable says otherwise.
+#[must_use]
+pub fn seconds(variable: &str, default: u64) -> Duration {
+    let given = std::env::var(variable).ok();
+    Duration::from_secs(
+        given
+            .and_then(|given| given.parse().ok())
+            .unwrap_or(default),
+    )
+}
+
+/// Says something to whoever runs the tests; it is shown when a test fails.
+#[expect(clippy::print_stdout, reason = "tests speak to the one who runs them")]
+pub fn said(text: &str) {
+    println!("{text}");
+}
+
+/// What was done, or the end of the test with what it was about and why it was not.
+///
+/// # Panics
+///
+/// When it was not done.
+#[expect(clippy::panic, reason = "the end of a test")]
+pub fn must<T, E: std::fmt::Display>(done: Result<T, E>, what: &str) -> T {
+    done.unwrap_or_else(|failure| panic!("{what}: {failure}"))
+}

@@ -1,0 +1,119 @@
+//! Root key providers against the real thing: each opens a keyring through what it is for, and is then given everything that
+//! goes wrong there.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod certificate;
+mod credential;
+#[cfg(feature = "pkcs11")]
+mod pkcs11;
+#[path = "../../../../columns/zone/tests/support/swtpm.rs"]
+mod swtpm;
+mod tang;
+mod tpm;
+
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use strongroom_keyring::{Error, Keyring, Provider};
+use strongroom_providers::child::{Launcher, launched_by, serve};
+
+/// The variable by which the test program knows that it was started for a module's sake.
+const CHILD: &str = "STRONGROOM_TEST_PROVIDER_CHILD";
+
+/// The process for modules: this program once more, told to run only this.
+#[test]
+fn child() {
+    if std::env::var_os(CHILD).is_some() {
+        assert!(serve());
+    }
+}
+
+/// A directory with a place for a keyring.
+struct Home {
+    directory: tempfile::TempDir,
+    keyring: PathBuf,
+}
+
+impl Home {
+    fn new() -> Self {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            strongroom_providers::register();
+            let mut environment = vec![(CHILD.into(), "1".into())];
+            #[cfg(feature = "pkcs11")]
+            environment.push(("SOFTHSM2_CONF".into(), pkcs11::configuration().into()));
+            launched_by(Launcher {
+                program: std::env::current_exe().unwrap(),
+                arguments: ["child", "--exact", "--nocapture"].map(Into::into).to_vec(),
+                environment: std::mem::take(&mut environment),
+            });
+        });
+        let directory = tempfile::tempdir().unwrap();
+        let keyring = directory.path().join("keyring");
+        Self { directory, keyring }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        write(&path, bytes);
+        path
+    }
+
+    /// Makes a keyring with one key in it, and opens it again.
+    fn init(&self, provider: &str) {
+        let provider = Provider::parse(provider).unwrap();
+        Keyring::init(&self.keyring, &provider)
+            .unwrap()
+            .create_key("app")
+            .unwrap();
+        self.opens();
+    }
+
+    fn opens(&self) {
+        let keyring = Keyring::open(&self.keyring).unwrap();
+        keyring.key("app", None).unwrap();
+    }
+
+    fn refused(&self) -> (u16, String) {
+        told(Keyring::open(&self.keyring))
+    }
+
+    fn argument(&self) -> String {
+        Keyring::status(&self.keyring).unwrap().provider_argument
+    }
+
+    /// A keyring whose provider has another argument: what somebody who may write to the file can make of it.
+    fn with_argument(&self, argument: &str) -> Result<strongroom_keyring::Opener, Error> {
+        let number = match Keyring::status(&self.keyring)?.provider {
+            "pkcs11" => 6,
+            "tpm" => 7,
+            "certificate" => 9,
+            _ => 10,
+        };
+        Provider::from_stored(number, argument)?.fetch(false)
+    }
+}
+
+fn told<T>(result: Result<T, Error>) -> (u16, String) {
+    let error = result.err().unwrap();
+    (error.code().number, error.to_string())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file of a test need not last")]
+fn write(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) {
+    let output = std::process::Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {said}");
+}

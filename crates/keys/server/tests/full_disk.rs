@@ -1,0 +1,105 @@
+//! Goal: a key server whose store has no room says so as documented, harms nothing, and goes on by
+//! itself when there is room again. Method: a real server on a small file system that is filled.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+mod common;
+#[path = "../../../backup/tests/common/disk.rs"]
+mod disk;
+
+use std::io::Write as _;
+
+use common::{Place, Running};
+use disk::SmallDisk;
+use serde_json::json;
+
+/// A server's files on a file system of 6 MiB.
+fn place() -> Option<(Place, SmallDisk, tempfile::TempDir)> {
+    let outer = tempfile::tempdir().unwrap();
+    let at = outer.path().join("disk");
+    let disk = SmallDisk::mount(&at, 6 << 10)?;
+    let place = Place::with_provider_in(tempfile::tempdir_in(&at).unwrap());
+    Some((place, disk, outer))
+}
+
+#[test]
+fn a_store_without_room_is_told_as_one_and_goes_on_when_there_is_some() {
+    let Some((place, disk, _outer)) = place() else {
+        return;
+    };
+    let running = Running::open(&place);
+    let node = running.node(&place, "n");
+    let mut client = running.client(Some(&node));
+    let material = "/v1/keys/k/versions/1/material";
+    assert_eq!(client.post("/v1/keys", &json!({"name": "k"})).status, 201);
+    let before = client.get(material);
+    assert_eq!(before.status, 200, "{}", before.text());
+
+    disk.fill_but(0);
+    let mut refused = 0;
+    // Fewer requests than the limits of a client allow.
+    for _ in 0..150 {
+        let answer = client.get(material);
+        // What room the write-ahead log has is used first.
+        if answer.status != 200 {
+            answer.refused(503, "SR-8435");
+            assert!(answer.headers.contains_key("retry-after"));
+            refused += 1;
+        }
+        if refused == 20 {
+            break;
+        }
+    }
+    assert_eq!(refused, 20);
+    client
+        .post("/v1/keys", &json!({"name": "new"}))
+        .refused(503, "SR-8435");
+    // A denial stands, although it cannot be written down.
+    let foreign = client.get("/v1/keys/another/versions/1/material");
+    foreign.refused(404, "SR-8423");
+    // Who has to act sees why.
+    let status = running.admin(&place).get("/v1/status").json();
+    let alarm = status["room"]["alarms"][0].as_str().unwrap().to_owned();
+    assert!(alarm.contains("has 0 MiB free"), "{alarm}");
+    assert_eq!(running.admin(&place).get("/metrics").status, 200);
+
+    disk.clear();
+    let after = client.get(material);
+    assert_eq!((after.status, after.body), (200, before.body));
+    assert_eq!(client.post("/v1/keys", &json!({"name": "new"})).status, 201);
+    let rows = running.admin(&place).get("/v1/audit?limit=5000").json();
+    assert!(rows["rows"].as_array().unwrap().len() > 3);
+}
+
+#[test]
+fn a_server_that_starts_without_room_is_sealed_and_says_that_it_is_the_store() {
+    let Some((place, disk, _outer)) = place() else {
+        return;
+    };
+    drop(Running::open(&place));
+    disk.fill_but(0);
+    let running = Running::sealed(&place);
+    let mut client = running.client(None);
+    assert_eq!(client.get("/v1/status").json()["waits_for"], "provider");
+    let error = running.server.unseal_by_provider().unwrap_err();
+    assert_eq!(error.code().number, 8435, "{error}");
+    assert_eq!(client.get("/v1/status").json()["waits_for"], "store");
+    let answer = client.get("/v1/keys");
+    answer.refused(503, "SR-8428");
+    assert!(answer.text().contains("the store"), "{}", answer.text());
+
+    // The provider is named when it is the provider.
+    let root = std::fs::read(place.path("root.key")).unwrap();
+    std::fs::remove_file(place.path("root.key")).unwrap();
+    running.server.unseal_by_provider().unwrap_err();
+    assert_eq!(client.get("/v1/status").json()["waits_for"], "provider");
+    disk.clear();
+    let mut file = std::fs::File::create(place.path("root.key")).unwrap();
+    file.write_all(&root).unwrap();
+    running.server.unseal_by_provider().unwrap();
+    assert_eq!(client.get("/v1/status").json()["sealed"], false);
+    assert_eq!(running.admin(&place).get("/v1/keys").status, 200);
+}
