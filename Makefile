@@ -57,7 +57,7 @@ deps-test: deps-postgres
 	@[ -e $(DUCKDB)/1.4.4/httpfs ] || { $(DUCKDB)/1.4.4/bin/pip install --quiet duckdb-extension-httpfs==1.4.4 && touch $(DUCKDB)/1.4.4/httpfs; }
 
 build: deps
-	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-sqlite-run -p strongroom-shield-preload
+	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-extension -p strongroom-sqlite-run -p strongroom-postgres-preload
 
 # The one place that the guides, and the units in packaging/systemd, count on. PostgreSQL's server and root load these files: they are root's.
 install:
@@ -79,7 +79,7 @@ demo: deps-postgres build
 # All with one profile, that of development: the dependencies are built once.
 DEV := $(abspath $(TARGET)/debug)
 test: deps-test
-	$(CARGO) build --locked -p strongroom-sqlite-ext -p strongroom-sqlite-run -p strongroom-shield-preload -p strongroom-cli
+	$(CARGO) build --locked -p strongroom-sqlite-extension -p strongroom-sqlite-run -p strongroom-postgres-preload -p strongroom-cli
 	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_SQLITE_TOOLS=$(SQLITE_TOOLS) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
 		$(CARGO) test --locked --workspace --no-fail-fast
@@ -90,7 +90,7 @@ test: deps-test
 
 # The part of the SQLite extension's tests under valgrind that takes minutes, with the part that `make test` has.
 test-sqlite-memory: deps-test
-	$(CARGO) build --locked -p strongroom-sqlite-ext
+	$(CARGO) build --locked -p strongroom-sqlite-extension
 	STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so $(CARGO) test --locked -p strongroom-sqlite --test stock -- --include-ignored memory::
 
 # Each parser of outside bytes under libFuzzer, for seconds; FUZZ="--features sqlite,providers,proxy 60" has all, which takes minutes to build.
@@ -118,7 +118,7 @@ test-keyserver: deps
 	@command -v schemathesis >/dev/null || python3 -m pip install --quiet schemathesis || \
 		python3 -m pip install --quiet --break-system-packages schemathesis
 	STRONGROOM_NODE_MODULES=$(PLAYWRIGHT)/node_modules STRONGROOM_SCREENSHOTS=$(abspath $(TARGET)/screenshots) \
-		$(CARGO) test --locked -p strongroom-keyserver --test page_browser --test foreign_browser --test schemathesis -- --ignored
+		$(CARGO) test --locked -p strongroom-keys-server --test page_browser --test foreign_browser --test schemathesis -- --ignored
 
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
@@ -184,7 +184,7 @@ bench: deps-postgres build bench-columns
 SQLITE_BENCH ?= --instructions $(abspath $(TARGET))/sqlite-peers/profiles
 bench-sqlite: deps
 	@packaging/install-debian valgrind:valgrind libssl-dev:/usr/include/openssl/evp.h npm:npm python3:python3
-	$(CARGO) build --locked --release -p strongroom-sqlite-ext
+	$(CARGO) build --locked --release -p strongroom-sqlite-extension
 	$(CARGO) build --locked --release -p strongroom-benches-sqlite
 	benches/sqlite/build-peers $(TARGET)/sqlite-peers
 	$(TARGET)/release/strongroom-bench-sqlite --drivers $(TARGET)/sqlite-peers --extension $(EXTENSION) --directory $(BENCH_DIRECTORY) $(SQLITE_BENCH)
@@ -218,7 +218,7 @@ bench-columns: columns-postgres build
 	$(COLUMNS) crates/columns/extension/install release
 	$(CARGO) build --locked --release -p strongroom-benches-columns
 	$(COLUMNS) $(TARGET)/release/strongroom-bench-columns
-	$(CARGO) bench --locked -p strongroom-rpc -p strongroom-zone
+	$(CARGO) bench --locked -p strongroom-columns-ring -p strongroom-columns-zone
 
 clean:
 	$(CARGO) clean

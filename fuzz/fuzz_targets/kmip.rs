@@ -1,4 +1,4 @@
 //! A message of a KMIP server.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| strongroom_providers::fuzz::kmip(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| strongroom_keys_providers::fuzz::kmip(bytes));

@@ -1,4 +1,4 @@
 //! COPY's data, in text, CSV and binary form.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| strongroom_client::proxy::fuzz::copied(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| strongroom_columns_proxy::proxy::fuzz::copied(bytes));

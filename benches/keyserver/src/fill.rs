@@ -5,11 +5,11 @@
 use strongroom_crypto::{SecretKey, random16};
 use strongroom_format::hex::hex;
 use strongroom_keyring::Keyring;
-use strongroom_keyserver::config::Config;
-use strongroom_keyserver::keys::{Keys, Place as Kept};
-use strongroom_keyserver::records::{KEYS, Key, State, Version};
-use strongroom_keyserver::server::ROOT_NAME;
-use strongroom_keyserver::store::{self, Append, Change, Outcome};
+use strongroom_keys_server::config::Config;
+use strongroom_keys_server::keys::{Keys, Place as Kept};
+use strongroom_keys_server::records::{KEYS, Key, State, Version};
+use strongroom_keys_server::server::ROOT_NAME;
+use strongroom_keys_server::store::{self, Append, Change, Outcome};
 
 use crate::Failure;
 use crate::place::Place;
@@ -52,7 +52,7 @@ fn record(keys: &Keys, number: usize) -> Result<Change, Failure> {
         created_by: String::from("bench"),
         versions: vec![Version {
             version: 1,
-            created: strongroom_keyserver::now(),
+            created: strongroom_keys_server::now(),
             wrapped: hex(&wrapped),
         }],
         object: None,

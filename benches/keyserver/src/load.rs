@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use strongroom_keyclient::{Client, Version};
+use strongroom_keys_client::{Client, Version};
 
 use crate::Failure;
 

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use strongroom_crypto::SecretBytes;
-use strongroom_keyclient::{Client, Enrolment, Method, Node, enrol};
 use strongroom_keyring::durable;
+use strongroom_keys_client::{Client, Enrolment, Method, Node, enrol};
 
 use crate::Failure;
 
@@ -153,7 +153,7 @@ impl Place {
             node: "bench",
             token: &token,
         };
-        let enrolled = enrol::<strongroom_keyclient::Error>(&enrolment, |_| Ok(()))?;
+        let enrolled = enrol::<strongroom_keys_client::Error>(&enrolment, |_| Ok(()))?;
         let config = std::fs::read_to_string(self.path("admin.toml"))?;
         for (file, bytes, mode) in [
             ("node.key", enrolled.key.as_slice(), 0o600),
@@ -206,13 +206,13 @@ impl Place {
             Some(name) => self
                 .client()?
                 .within(second)
-                .material(name, strongroom_keyclient::Version::Latest)
+                .material(name, strongroom_keys_client::Version::Latest)
                 .is_ok(),
             None => self
                 .admin()?
                 .within(second)
                 .key("nothing")
-                .is_err_and(|error| error.kind() == strongroom_keyclient::Kind::NotFound),
+                .is_err_and(|error| error.kind() == strongroom_keys_client::Kind::NotFound),
         })
     }
 }

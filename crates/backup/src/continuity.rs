@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use strongroom_format::code::{self, Class};
 use strongroom_keyring::Opener;
-use strongroom_replication::Lsn;
+use strongroom_postgres_replication::Lsn;
 
 use crate::expire::is_segment_size;
 use crate::head::{Description, PostgresFacts};

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use strongroom_format::code;
-use strongroom_replication::Lsn;
+use strongroom_postgres_replication::Lsn;
 
 use crate::create::now;
 use crate::head::{Description, Kind};

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use strongroom_format::code;
-use strongroom_replication::{
+use strongroom_postgres_replication::{
     Config, Connection, Error as ServerError, Lsn, NextTimeline, Positions, Started, WalEvent,
     WalStream,
 };

@@ -10,7 +10,7 @@
 
 use strongroom_format::code;
 use strongroom_keyring::Opener;
-use strongroom_replication::Lsn;
+use strongroom_postgres_replication::Lsn;
 
 use crate::continuity::LogCheck;
 use crate::head::{Description, PostgresFacts};

@@ -193,8 +193,8 @@ impl From<strongroom_keyring::Error> for Failure {
     }
 }
 
-impl From<strongroom_keyclient::Error> for Failure {
-    fn from(error: strongroom_keyclient::Error) -> Self {
+impl From<strongroom_keys_client::Error> for Failure {
+    fn from(error: strongroom_keys_client::Error) -> Self {
         strongroom_keyring::Error::from(error).into()
     }
 }
@@ -210,7 +210,7 @@ pub(crate) fn note(text: &str) {
 }
 
 /// Says what a call to a key server waits for: nobody is to sit before a command that is silent.
-pub(crate) fn waiting(waiting: &strongroom_keyclient::Waiting) {
+pub(crate) fn waiting(waiting: &strongroom_keys_client::Waiting) {
     let servers = waiting.servers.join(", ");
     let why = match waiting.why.as_str() {
         "" => String::new(),

@@ -96,18 +96,18 @@ fn main() -> ExitCode {
     if std::env::var_os("STRONGROOM_ALLOW_CORE_DUMPS").is_none_or(|value| value != "1") {
         strongroom_crypto::forbid_core_dumps();
     }
-    strongroom_providers::register();
-    strongroom_keyclient::tell_waiting(failure::waiting);
+    strongroom_keys_providers::register();
+    strongroom_keys_client::tell_waiting(failure::waiting);
     if std::env::args_os()
         .nth(1)
         .is_some_and(|first| first == PROVIDER_CHILD)
     {
-        return match strongroom_providers::child::serve() {
+        return match strongroom_keys_providers::child::serve() {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(code::BUG.class.exit_code()),
         };
     }
-    strongroom_providers::child::launched_by(strongroom_providers::child::Launcher {
+    strongroom_keys_providers::child::launched_by(strongroom_keys_providers::child::Launcher {
         program: "/proc/self/exe".into(),
         arguments: vec![PROVIDER_CHILD.into()],
         environment: Vec::new(),

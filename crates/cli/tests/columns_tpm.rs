@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::Place;
-use strongroom_client::channel::{Accepted, PcrPolicy, Question, Refused, TrustedKey};
-use strongroom_rpc::{Descriptor, Host, Interrupted, Op};
+use strongroom_columns_proxy::channel::{Accepted, PcrPolicy, Question, Refused, TrustedKey};
+use strongroom_columns_ring::{Descriptor, Host, Interrupted, Op};
 use swtpm::{COUNTER, Swtpm};
 
 const HANDLE: u32 = 0x8101_0002;

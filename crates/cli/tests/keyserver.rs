@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use common::Place;
 use serde_json::Value;
-use strongroom_keyserver::config::Config;
-use strongroom_keyserver::shares::Given;
+use strongroom_keys_server::config::Config;
+use strongroom_keys_server::shares::Given;
 
 /// Longest wait for a line of the log.
 const PATIENCE: Duration = Duration::from_secs(60);

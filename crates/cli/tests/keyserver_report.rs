@@ -173,10 +173,10 @@ fn a_server_keeps_what_a_later_report_leaves_out() {
     let again = place.run(&report).json();
     assert_eq!(again["objects"][0]["verified"], Value::Null);
     let path = place.path("server/node.toml");
-    let client = strongroom_keyclient::Node::load(&path).unwrap().client();
+    let client = strongroom_keys_client::Node::load(&path).unwrap().client();
     let kept = client
         .call(
-            &strongroom_keyclient::Method::GET,
+            &strongroom_keys_client::Method::GET,
             "/v1/objects",
             None,
             true,

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::{Place, noise};
 use strongroom_crypto::SecretBytes;
-use strongroom_luks::{Slots, unlock};
+use strongroom_luks2::{Slots, unlock};
 
 /// Bytes of data in the volumes.
 const DATA: usize = 2 << 20;
@@ -87,10 +87,10 @@ fn data(place: &Place) -> Vec<u8> {
     let mut recovery = place.read("recovery");
     recovery.truncate(71);
     let recovery = SecretBytes::take(&mut recovery).unwrap();
-    let file = strongroom_luks::open_locked(&place.path("v"), true).unwrap();
-    let found = strongroom_luks::read(&file).unwrap();
+    let file = strongroom_luks2::open_locked(&place.path("v"), true).unwrap();
+    let found = strongroom_luks2::read(&file).unwrap();
     let key = unlock(&file, &found.header, &recovery, &Slots::default()).unwrap();
-    let volume = strongroom_luks::Volume::open(file, &found, &key, true).unwrap();
+    let volume = strongroom_luks2::Volume::open(file, &found, &key, true).unwrap();
     let mut plain = vec![0; DATA];
     let mut at = 0;
     while at < DATA {

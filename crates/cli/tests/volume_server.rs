@@ -83,10 +83,10 @@ fn the_key_is_said_to_wait(server: &Server, record: &serde_json::Value, made: &s
     assert_eq!(record["escrow_removed"], true);
     let at = record["key_destroy_at"].as_u64().unwrap();
     let admin = server.place.path("server/admin.toml");
-    let client = strongroom_keyclient::Node::load(&admin).unwrap().client();
+    let client = strongroom_keys_client::Node::load(&admin).unwrap().client();
     let key = client.key("vol-7").unwrap();
     assert_eq!(key.state, "destroy-pending");
-    let get = strongroom_keyclient::Method::GET;
+    let get = strongroom_keys_client::Method::GET;
     let keys = client.call(&get, "/v1/keys/vol-7", None, true).unwrap();
     assert_eq!(keys["destroy_at"], at);
     let reported = || -> Vec<serde_json::Value> {
@@ -214,8 +214,8 @@ fn a_header_comes_back(server: &Server, made: &serde_json::Value) {
 /// `create` and `rotate` have told it.
 fn the_fleet_page_knows(server: &Server, made: &serde_json::Value) {
     let admin = server.place.path("server/admin.toml");
-    let client = strongroom_keyclient::Node::load(&admin).unwrap().client();
-    let get = strongroom_keyclient::Method::GET;
+    let client = strongroom_keys_client::Node::load(&admin).unwrap().client();
+    let get = strongroom_keys_client::Method::GET;
     let objects = client.call(&get, "/v1/objects", None, true).unwrap();
     let objects = objects["objects"].as_array().unwrap();
     let of = |id: &serde_json::Value| objects.iter().find(|object| &object["object_id"] == id);

@@ -41,7 +41,7 @@ fn not_all_done(server: &Server, volume: &str, uuid: &str) -> serde_json::Value 
 
 fn state_of(server: &Server, key: &str) -> String {
     let admin = server.place.path("server/admin.toml");
-    let client = strongroom_keyclient::Node::load(&admin).unwrap().client();
+    let client = strongroom_keys_client::Node::load(&admin).unwrap().client();
     client.key(key).unwrap().state
 }
 

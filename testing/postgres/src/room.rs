@@ -73,7 +73,7 @@ impl Room {
     /// When it cannot be built.
     pub fn trace_library(&self) {
         let plain = built_in(
-            "strongroom-shield-preload",
+            "strongroom-postgres-preload",
             "libstrongroom_shield.so",
             false,
         );
@@ -225,7 +225,7 @@ pub fn built_library() -> &'static Path {
     BUILT.get_or_init(|| {
         built(
             "STRONGROOM_SHIELD_LIB",
-            "strongroom-shield-preload",
+            "strongroom-postgres-preload",
             "libstrongroom_shield.so",
         )
     })

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use strongroom_shield::classify::classify;
-use strongroom_shield::table::{Treatment, treatment};
+use strongroom_postgres_shield::classify::classify;
+use strongroom_postgres_shield::table::{Treatment, treatment};
 
 /// A system call on a file below the data directory.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use strongroom_backup::{
 use strongroom_crypto::SigningKey;
 use strongroom_format::{code, hex};
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
-use strongroom_replication::{Config, SslMode};
+use strongroom_postgres_replication::{Config, SslMode};
 
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::metrics::MetricsOptions;
@@ -416,7 +416,7 @@ fn server(text: &str, label: &str, spread: bool) -> Result<PostgresSource, Failu
 
 /// A connection string, with libpq's variables; without a password in it.
 pub(super) fn connection(text: &str) -> Result<Config, Failure> {
-    let refused = |error: strongroom_replication::Error| {
+    let refused = |error: strongroom_postgres_replication::Error| {
         Failure::new(&code::BACKUP_SOURCE, format!("connection string: {error}"))
     };
     let config = Config::parse(text, &|name| std::env::var_os(name)).map_err(refused)?;

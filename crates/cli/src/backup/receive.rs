@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use strongroom_backup::{ReceiveOptions, Received, wal_receive};
-use strongroom_replication::Lsn;
+use strongroom_postgres_replication::Lsn;
 
 use super::create::{connection, set_options};
 use super::sealing::SealingOptions;

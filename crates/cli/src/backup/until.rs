@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_backup::PostgresFacts;
 use strongroom_format::code;
-use strongroom_replication::Lsn;
+use strongroom_postgres_replication::Lsn;
 
 use super::is_url;
 use crate::args::KeyOptions;

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use strongroom_client::proxy::Address;
-use strongroom_client::server::{Connection, Error, Login};
+use strongroom_columns_proxy::proxy::Address;
+use strongroom_columns_proxy::server::{Connection, Error, Login};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 

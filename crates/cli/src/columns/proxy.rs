@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use strongroom_client::channel::{Accepted, PcrPolicy, TrustedKey};
-use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy, Terms, Tls};
-use strongroom_client::sql::catalog::PinnedColumn;
+use strongroom_columns_proxy::channel::{Accepted, PcrPolicy, TrustedKey};
+use strongroom_columns_proxy::keys::ColumnKeys;
+use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy, Terms, Tls};
+use strongroom_columns_proxy::sql::catalog::PinnedColumn;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
 use strongroom_keyring::Keyring;

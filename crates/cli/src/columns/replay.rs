@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use strongroom_columns_zone::record::replay::{Record, Replaying};
+use strongroom_columns_zone::sandbox::Sandbox;
 use strongroom_format::code;
 use strongroom_keyring::SourceContext;
-use strongroom_zone::record::replay::{Record, Replaying};
-use strongroom_zone::sandbox::Sandbox;
 
 use super::zone::allowed;
 use crate::Context;

@@ -4,7 +4,7 @@
 
 use clap::Args;
 use serde_json::Value;
-use strongroom_client::server::Connection;
+use strongroom_columns_proxy::server::Connection;
 use strongroom_format::code;
 
 use super::connect::{LoginOptions, checked, refused};

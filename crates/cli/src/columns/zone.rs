@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use strongroom_columns_zone::engine::Zone;
+use strongroom_columns_zone::sandbox::{Closed, Sandbox};
+use strongroom_columns_zone::serve::Serving;
+use strongroom_columns_zone::session::ColumnKeys;
+use strongroom_columns_zone::session::attest::{Attester, ProcessAttester, TpmAttester};
+use strongroom_columns_zone::store::{self, Anchor, Options};
+use strongroom_columns_zone::tpm::Tpm;
 use strongroom_format::code;
 use strongroom_format::columns::tpm::PCRS;
 use strongroom_keyring::{KeySource, SourceContext};
-use strongroom_zone::engine::Zone;
-use strongroom_zone::sandbox::{Closed, Sandbox};
-use strongroom_zone::serve::Serving;
-use strongroom_zone::session::ColumnKeys;
-use strongroom_zone::session::attest::{Attester, ProcessAttester, TpmAttester};
-use strongroom_zone::store::{self, Anchor, Options};
-use strongroom_zone::tpm::Tpm;
 
 use crate::Context;
 use crate::args::KeyOptions;

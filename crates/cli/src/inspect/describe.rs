@@ -16,7 +16,7 @@ use strongroom_format::postgres::container::{CONTAINER_HEADER, CONTAINER_MAGIC};
 use strongroom_format::postgres::stream::{STREAM_MAGIC, stream_layout};
 use strongroom_format::slot::SlotKind;
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
-use strongroom_luks::LuksError;
+use strongroom_luks2::LuksError;
 use strongroom_sqlite::foreign::recognise as recognise_foreign;
 
 use super::report::{
@@ -277,12 +277,12 @@ fn sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> 
 /// Whether one of the two copies of a LUKS header stands where it should, whatever its state.
 fn is_luks(path: &Path, head: &[u8]) -> bool {
     if matches!(
-        strongroom_luks::magic(head),
-        strongroom_luks::Magic::Luks(_)
+        strongroom_luks2::magic(head),
+        strongroom_luks2::Magic::Luks(_)
     ) {
         return true;
     }
-    let found = File::open(path).map(|file| strongroom_luks::read(&file));
+    let found = File::open(path).map(|file| strongroom_luks2::read(&file));
     matches!(
         found,
         Ok(Ok(_) | Err(LuksError::Damaged(_) | LuksError::Forged(_)))

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use strongroom_luks::{
+use strongroom_luks2::{
     CopyState, Found, Kdf, Keyslot, KeyslotKind, LuksError, Metadata, SegmentKind, Token, Which,
     online_version, read,
 };

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 use strongroom_format::code;
-use strongroom_keyclient::{Client, Method, Node};
+use strongroom_keys_client::{Client, Method, Node};
 
 use crate::failure::Failure;
 
@@ -130,7 +130,7 @@ pub(super) fn hex_id(text: &str, digits: usize) -> Option<String> {
 
 /// A name as part of an address.
 pub(super) fn named(name: &str) -> Result<&str, Failure> {
-    match strongroom_keyclient::key_name_is_valid(name) {
+    match strongroom_keys_client::key_name_is_valid(name) {
         true => Ok(name),
         false => Err(Failure::new(
             &code::KEY_NAME,

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use strongroom_format::code;
-use strongroom_keyclient::{Files, Method, Node};
-use strongroom_keyserver::archive::{self, Whole};
-use strongroom_keyserver::audit::{Chain, Row};
-use strongroom_keyserver::service::naming;
+use strongroom_keys_client::{Files, Method, Node};
+use strongroom_keys_server::archive::{self, Whole};
+use strongroom_keys_server::audit::{Chain, Row};
+use strongroom_keys_server::service::naming;
 
 use super::admin::{PAGE, ServerOptions, malformed, plain};
 use crate::Context;

@@ -8,7 +8,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use clap::Args;
 use serde_json::{Value, json};
 use strongroom_format::code;
-use strongroom_keyclient::Method;
+use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, named, plain, time};
 use crate::Context;

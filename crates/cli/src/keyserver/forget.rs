@@ -4,7 +4,7 @@
 
 use clap::Args;
 use strongroom_format::code;
-use strongroom_keyclient::Method;
+use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, hex_id};
 use crate::Context;

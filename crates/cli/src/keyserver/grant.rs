@@ -4,7 +4,7 @@
 
 use clap::Args;
 use serde_json::json;
-use strongroom_keyclient::Method;
+use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, named};
 use crate::Context;

@@ -9,9 +9,9 @@ use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Provider;
-use strongroom_keyserver::config::Etcd;
-use strongroom_keyserver::init::{NewServer, RootWay, init_with};
-use strongroom_keyserver::names;
+use strongroom_keys_server::config::Etcd;
+use strongroom_keys_server::init::{NewServer, RootWay, init_with};
+use strongroom_keys_server::names;
 
 use crate::failure::{Failure, note};
 use crate::help::tail;

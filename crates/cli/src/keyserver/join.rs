@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyclient::{DEFAULT_PATH, Enrolment, Files as FormerFiles, Node, VARIABLE, enrol};
 use strongroom_keyring::pair::remove_key;
 use strongroom_keyring::{KeySource, SourceContext, durable};
+use strongroom_keys_client::{
+    DEFAULT_PATH, Enrolment, Files as FormerFiles, Node, VARIABLE, enrol,
+};
 
 use crate::failure::{Failure, note};
 use crate::help::tail;

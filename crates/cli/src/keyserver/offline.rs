@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyclient::Node;
 use strongroom_keyring::{KeySource, SourceContext, durable};
-use strongroom_keyserver::config::{Config, with_names};
-use strongroom_keyserver::offline::Offline;
+use strongroom_keys_client::Node;
+use strongroom_keys_server::config::{Config, with_names};
+use strongroom_keys_server::offline::Offline;
 
 use super::admin::named;
 use crate::failure::{Failure, note, warn};
@@ -146,7 +146,7 @@ impl ServerCertArgs {
             }
             CertVerb::Replace(args) => {
                 let config = Config::read(&args.change.root.config)?;
-                let (_, former) = strongroom_keyserver::tls::validity(&config)?;
+                let (_, former) = strongroom_keys_server::tls::validity(&config)?;
                 let ends = args.change.open()?.renew()?;
                 let former = rfc3339(former);
                 note(&format!(
@@ -206,7 +206,7 @@ impl BreakGlassArgs {
             true => vec![config.url()],
             false => self.servers.clone(),
         };
-        let text = strongroom_keyserver::init::node_config(
+        let text = strongroom_keys_server::init::node_config(
             &servers,
             &format!("{name}.authority.pem"),
             name,

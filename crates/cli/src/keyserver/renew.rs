@@ -13,7 +13,7 @@ use std::process::Command;
 use clap::Args;
 use serde_json::json;
 use strongroom_format::code;
-use strongroom_keyclient::{Node, Renewal, Validity};
+use strongroom_keys_client::{Node, Renewal, Validity};
 
 use crate::Context;
 use crate::failure::Failure;
@@ -52,7 +52,7 @@ impl RenewArgs {
         let renewal = Renewal::begin(&config)?;
         if !renewal.is_unfinished() {
             let validity = Node::load(&config)?.validity();
-            let now = strongroom_keyserver::now();
+            let now = strongroom_keys_server::now();
             if now > validity.ends {
                 let (ended, now) = (rfc3339(validity.ends), rfc3339(now));
                 let detail = format!("it ended at {ended}; this host's clock says {now}");

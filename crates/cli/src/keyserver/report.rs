@@ -15,7 +15,7 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
 use strongroom_format::hex::hex;
-use strongroom_keyclient::{Node, Report};
+use strongroom_keys_client::{Node, Report};
 
 pub(crate) use self::look::object_name;
 use self::look::{Found, Known};
@@ -133,7 +133,7 @@ impl ReportArgs {
     }
 }
 
-fn failed(error: &strongroom_keyclient::Error) -> Failure {
+fn failed(error: &strongroom_keys_client::Error) -> Failure {
     Failure::new(error.code(), error.detail())
 }
 

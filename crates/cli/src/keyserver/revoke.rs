@@ -3,7 +3,7 @@
 //! Must not: decide who may; the server does.
 
 use clap::Args;
-use strongroom_keyclient::Method;
+use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, named};
 use crate::Context;

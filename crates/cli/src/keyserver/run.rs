@@ -25,6 +25,6 @@ impl RunArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         // The buffers of TLS, HTTP and JSON hold shares, tokens and keys, and are freed as they are.
         crate::ALLOCATOR.switch_on();
-        Ok(strongroom_keyserver::run::run(&self.config, |_| {})?)
+        Ok(strongroom_keys_server::run::run(&self.config, |_| {})?)
     }
 }

@@ -5,7 +5,7 @@
 use clap::Args;
 use serde_json::Value;
 use strongroom_format::code;
-use strongroom_keyclient::Method;
+use strongroom_keys_client::Method;
 
 use super::admin::{AnybodyOptions, plain};
 use crate::Context;

@@ -5,7 +5,7 @@
 use clap::Args;
 use serde_json::json;
 use strongroom_format::code;
-use strongroom_keyclient::Method;
+use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, hex_id, plain, time};
 use crate::Context;

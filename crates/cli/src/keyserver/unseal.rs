@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use strongroom_format::code;
-use strongroom_keyclient::Method;
 use strongroom_keyring::{KeySource, SourceContext};
+use strongroom_keys_client::Method;
 
 use super::admin::AnybodyOptions;
 use super::status::in_words;

@@ -18,8 +18,8 @@ use strongroom_format::header::ObjectKind;
 use strongroom_format::postgres::CONFIG_FILE;
 use strongroom_keyring::provider::COMMAND_VARIABLE;
 use strongroom_keyring::{KeySource, Keyring, Object, Opener, SourceContext, durable};
-use strongroom_shield::instance::{self, Instance};
-use strongroom_shield::source;
+use strongroom_postgres_shield::instance::{self, Instance};
+use strongroom_postgres_shield::source;
 
 use super::directory::Directory;
 use crate::Context;

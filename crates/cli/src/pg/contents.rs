@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use strongroom_format::code;
-use strongroom_shield::body::{self, Memory};
-use strongroom_shield::classify::classify;
-use strongroom_shield::convert;
-use strongroom_shield::instance::Instance;
-use strongroom_shield::place::{Seal, seal};
-use strongroom_shield::real::{Errno, Real};
-use strongroom_shield::table::treatment;
+use strongroom_postgres_shield::body::{self, Memory};
+use strongroom_postgres_shield::classify::classify;
+use strongroom_postgres_shield::convert;
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::place::{Seal, seal};
+use strongroom_postgres_shield::real::{Errno, Real};
+use strongroom_postgres_shield::table::treatment;
 
 use super::directory::Directory;
 use crate::failure::Failure;

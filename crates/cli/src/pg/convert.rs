@@ -1,12 +1,12 @@
 //! What encrypt, decrypt and rotate share: threads, progress, and how their reports are told.
 //!
-//! Must not: convert anything; strongroom-shield does.
+//! Must not: convert anything; strongroom-postgres-shield does.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use strongroom_shield::convert::{self, Phase, Report};
+use strongroom_postgres_shield::convert::{self, Phase, Report};
 
 use crate::failure::{note, printable};
 use crate::progress::Progress;

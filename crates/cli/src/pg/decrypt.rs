@@ -1,11 +1,11 @@
 //! `strongroom pg decrypt -D DIR`: opens a stopped instance in place, for good.
 //!
-//! Must not: remove the header before the last file is plain; strongroom-shield keeps that order.
+//! Must not: remove the header before the last file is plain; strongroom-postgres-shield keeps that order.
 
 use clap::Args;
 use strongroom_crypto::SecretKey;
 use strongroom_keyring::Opener;
-use strongroom_shield::convert::{self, Action};
+use strongroom_postgres_shield::convert::{self, Action};
 
 use super::chosen::Chosen;
 use super::convert::{Bars, ThreadsOption, amount, remarks};

@@ -9,7 +9,7 @@ use clap::Args;
 use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE, HEADER_FILE};
 use strongroom_keyring::read_text;
-use strongroom_shield::instance;
+use strongroom_postgres_shield::instance;
 
 use crate::failure::Failure;
 

@@ -8,8 +8,8 @@ use clap::Args;
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_format::postgres::CONFIG_FILE;
-use strongroom_shield::convert::{self, Action};
-use strongroom_shield::instance::Instance;
+use strongroom_postgres_shield::convert::{self, Action};
+use strongroom_postgres_shield::instance::Instance;
 
 use super::chosen::{Chosen, configure};
 use super::contents::has_data_checksums;

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use strongroom_format::header::Header;
 use strongroom_format::slot::SlotKind;
-use strongroom_shield::instance;
+use strongroom_postgres_shield::instance;
 
 use super::directory::Directory;
 use crate::failure::Failure;

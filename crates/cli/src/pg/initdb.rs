@@ -16,7 +16,7 @@ use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_format::postgres::{BLOCK, CONFIG_FILE, HEADER_FILE, OWN_PREFIX, SEGMENT_BLOCKS};
 use strongroom_keyring::{NewObject, Object, durable};
-use strongroom_shield::instance;
+use strongroom_postgres_shield::instance;
 
 use super::chosen::{Chosen, configure};
 use super::contents::looks_like_control;

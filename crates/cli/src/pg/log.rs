@@ -15,10 +15,10 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::fs::MemfdFlags;
 use strongroom_format::code;
-use strongroom_shield::body::{self, Memory};
-use strongroom_shield::instance::Instance;
-use strongroom_shield::real::{Errno, Real};
-use strongroom_shield::scratch;
+use strongroom_postgres_shield::body::{self, Memory};
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::real::{Errno, Real};
+use strongroom_postgres_shield::scratch;
 
 use super::chosen::Chosen;
 use super::contents::{Contents, check_control, seal_of};

@@ -5,7 +5,7 @@
 //! 2. A key reaches the programs that are started as the name of its source or, when it was typed, through an inherited
 //!    descriptor: never as an argument.
 //!
-//! Must not: read or write a sealed file but through strongroom-shield or a program under the shield.
+//! Must not: read or write a sealed file but through strongroom-postgres-shield or a program under the shield.
 
 mod chosen;
 mod clusters;

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use strongroom_shield::classify::{Class as Kind, classify};
-use strongroom_shield::table::{ROWS, Row, Treatment, treatment};
+use strongroom_postgres_shield::classify::{Class as Kind, classify};
+use strongroom_postgres_shield::table::{ROWS, Row, Treatment, treatment};
 
 use crate::failure::{Failure, printable};
 use crate::output::columns;

@@ -16,12 +16,12 @@ use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_format::postgres::{CONFIG_FILE, HEADER_FILE};
 use strongroom_keyring::Error;
-use strongroom_shield::body::{self, Body, Memory};
-use strongroom_shield::convert::{self, Fate};
-use strongroom_shield::instance::Instance;
-use strongroom_shield::place::Seal;
-use strongroom_shield::real::{Errno, Real};
-use strongroom_shield::scratch;
+use strongroom_postgres_shield::body::{self, Body, Memory};
+use strongroom_postgres_shield::convert::{self, Fate};
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::place::Seal;
+use strongroom_postgres_shield::real::{Errno, Real};
+use strongroom_postgres_shield::scratch;
 
 use super::chosen::Chosen;
 use crate::Context;

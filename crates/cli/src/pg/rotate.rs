@@ -8,7 +8,7 @@
 use clap::Args;
 use strongroom_format::code;
 use strongroom_keyring::Opener;
-use strongroom_shield::convert;
+use strongroom_postgres_shield::convert;
 
 use super::chosen::{Chosen, configure};
 use super::convert::{Bars, ThreadsOption, amount, remarks};

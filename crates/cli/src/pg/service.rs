@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_format::code;
-use strongroom_shield::source;
+use strongroom_postgres_shield::source;
 
 use super::clusters::{self, Cluster};
 use super::directory::{Directory, DirectoryOption};

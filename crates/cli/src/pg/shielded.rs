@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
 use strongroom_format::code;
-use strongroom_shield::discover::ROOTS_VARIABLE;
-use strongroom_shield::source;
+use strongroom_postgres_shield::discover::ROOTS_VARIABLE;
+use strongroom_postgres_shield::source;
 
 use super::chosen::{Chosen, Handed};
 use super::directory::Directory;

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE};
-use strongroom_shield::source;
+use strongroom_postgres_shield::source;
 
 use super::chosen::Chosen;
 use super::contents::has_data_checksums;

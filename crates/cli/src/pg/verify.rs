@@ -11,12 +11,12 @@ use std::path::Path;
 
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::{Header, ObjectKind};
-use strongroom_shield::body::{BlockKey, Body};
-use strongroom_shield::instance::Instance;
-use strongroom_shield::name;
-use strongroom_shield::place::Seal;
-use strongroom_shield::real::Errno;
-use strongroom_shield::scratch;
+use strongroom_postgres_shield::body::{BlockKey, Body};
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::name;
+use strongroom_postgres_shield::place::Seal;
+use strongroom_postgres_shield::real::Errno;
+use strongroom_postgres_shield::scratch;
 
 use super::chosen::Chosen;
 use super::contents::{Contents, check_control, seal_of};

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_luks::{
+use strongroom_luks2::{
     Found, LuksError, MountOptions, Mounted, Slots, Volume, check_mountpoint, check_not_active,
     open_locked, read, unlock,
 };
@@ -67,7 +67,7 @@ impl AttachArgs {
         }
         check_mountpoint(&self.mountpoint)?;
         start()?;
-        let file = self.mountpoint.join(strongroom_luks::FILE_NAME);
+        let file = self.mountpoint.join(strongroom_luks2::FILE_NAME);
         context.output.line(&file.display().to_string())
     }
 

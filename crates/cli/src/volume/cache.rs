@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code::{self, Code};
-use strongroom_providers::tpm::Sealer;
+use strongroom_keys_providers::tpm::Sealer;
 use strongroom_volume::boot::Entry;
 use strongroom_volume::kept::{self, Kept, Term};
 use strongroom_volume::keys::Keys;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use strongroom_luks::detach;
+use strongroom_luks2::detach;
 
 use crate::failure::Failure;
 use crate::help::tail;

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use strongroom_keyclient::Node;
+use strongroom_keys_client::Node;
 use strongroom_volume::keys::{Keys, OfKeyring};
 use strongroom_volume::server::OfServer;
 use strongroom_volume::token::Provider;

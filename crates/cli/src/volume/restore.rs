@@ -9,7 +9,7 @@ use serde::Serialize;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
-use strongroom_luks::{Metadata, StrongroomToken};
+use strongroom_luks2::{Metadata, StrongroomToken};
 use strongroom_volume::escrow;
 use strongroom_volume::restore::{Allowed, Backup, restore};
 use strongroom_volume::secret::slot_secret;
@@ -160,7 +160,7 @@ impl RestoreArgs {
         let file = std::fs::File::open(&self.path);
         let file = file.map_err(|error| Failure::open(&self.path, &error))?;
         // Not by libcryptsetup, which would write to a header with one damaged copy.
-        let found = strongroom_luks::read(&file).ok();
+        let found = strongroom_luks2::read(&file).ok();
         let token = found.and_then(|found| token_of(&found.header.metadata).cloned());
         let token = token
             .ok_or_else(|| Failure::new(&code::VOLUME_WHICH, self.path.display().to_string()))?;

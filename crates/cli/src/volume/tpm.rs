@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 use strongroom_crypto::SecretBytes;
-use strongroom_luks::Metadata;
-use strongroom_providers::tpm::Sealer;
+use strongroom_keys_providers::tpm::Sealer;
+use strongroom_luks2::Metadata;
 use strongroom_volume::Volume;
 use strongroom_volume::tpm::{TpmToken, add, of_any, opening};
 

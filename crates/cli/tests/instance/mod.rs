@@ -60,7 +60,7 @@ fn library(command: &Path) -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build
-        .args(["build", "--quiet", "-p", "strongroom-shield-preload"])
+        .args(["build", "--quiet", "-p", "strongroom-postgres-preload"])
         .env("CARGO_TARGET_DIR", profile.parent().unwrap());
     if profile.ends_with("release") {
         build.arg("--release");

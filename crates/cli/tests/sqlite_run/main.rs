@@ -43,7 +43,7 @@ fn libraries() {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
         build
-            .args(["build", "--quiet", "-p", "strongroom-sqlite-ext"])
+            .args(["build", "--quiet", "-p", "strongroom-sqlite-extension"])
             .args(["-p", "strongroom-sqlite-run"])
             .env("CARGO_TARGET_DIR", profile.parent().unwrap());
         if profile.ends_with("release") {

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use strongroom_columns_envelope::ColumnKey;
 use strongroom_crypto::SecretKey;
-use strongroom_envelope::ColumnKey;
 use strongroom_format::columns::{Kind, Lineage};
 
 /// An `int8`.

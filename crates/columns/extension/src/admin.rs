@@ -6,8 +6,8 @@ use std::ffi::CString;
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
-use strongroom_rpc::Descriptor;
-use strongroom_rpc::Op;
+use strongroom_columns_ring::Descriptor;
+use strongroom_columns_ring::Op;
 
 use crate::call::{Call, sql_functions};
 use crate::{values, zone};

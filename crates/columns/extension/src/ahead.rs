@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 use pg_sys::{HeapScanDescData, HeapTupleData, TableScanDescData};
 use pgrx::pg_sys;
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Fault, Op};
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{ANSWER_HALF, Broken, Descriptor, Fault, Op};
 
 use crate::memo::{Hits, Memo, Ranks, Run, Token};
 use crate::outlook::{self, Question};

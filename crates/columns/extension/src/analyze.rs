@@ -8,10 +8,10 @@ use std::ffi::c_int;
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
+use strongroom_columns_ring::Broken;
+use strongroom_columns_ring::Descriptor;
+use strongroom_columns_ring::Op;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Broken;
-use strongroom_rpc::Descriptor;
-use strongroom_rpc::Op;
 
 use crate::call::{Call, bits, guarded, sql_functions};
 use crate::{catalog, zone};

@@ -7,8 +7,8 @@ use std::ffi::{CStr, CString, c_char};
 
 use pg_sys::{Datum, Oid};
 use pgrx::pg_sys;
+use strongroom_columns_ring::Fault;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Fault;
 
 use crate::call::{Call, datum, sql_functions};
 use crate::{catalog, fault, zone};

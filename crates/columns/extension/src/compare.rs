@@ -6,9 +6,9 @@
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
+use strongroom_columns_ring::Descriptor;
+use strongroom_columns_ring::Op;
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::Descriptor;
-use strongroom_rpc::Op;
 
 use crate::call::{Call, sql_functions};
 use crate::values::kind_and_site;
@@ -68,7 +68,7 @@ fn compare(
     kind: Kind,
     a: u64,
     b: u64,
-) -> Result<i32, strongroom_rpc::Broken> {
+) -> Result<i32, strongroom_columns_ring::Broken> {
     let answer = link.call(Descriptor {
         flags: u16::from(kind.number()),
         a,

@@ -6,12 +6,12 @@
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
-use strongroom_format::columns::Kind;
-use strongroom_rpc::Broken;
-use strongroom_rpc::function::{
+use strongroom_columns_ring::Broken;
+use strongroom_columns_ring::function::{
     AGGREGATE_NAMES, ALIASES, Aggregate, Arg, FUNCTIONS, Field, Function, Gives, by_code, by_name,
 };
-use strongroom_rpc::{Descriptor, Fault, Op};
+use strongroom_columns_ring::{Descriptor, Fault, Op};
+use strongroom_format::columns::Kind;
 
 use crate::call::{Call, Site, datum, sql_functions};
 use crate::zone::Link;

@@ -7,7 +7,7 @@ use std::ffi::CStr;
 
 use pg_sys::Oid;
 use pgrx::pg_sys;
-use strongroom_rpc::{Descriptor, Op};
+use strongroom_columns_ring::{Descriptor, Op};
 
 use crate::ddl::definitions;
 use crate::{fault, zone};

@@ -7,7 +7,7 @@
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
-use strongroom_rpc::{ANSWER_HALF, Broken, Descriptor, Op};
+use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Op};
 
 use crate::call::{Call, bits, sql_functions};
 use crate::{am, catalog, pages, settings, zone};

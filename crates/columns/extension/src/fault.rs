@@ -7,8 +7,8 @@
 use std::ffi::{CString, c_char, c_int};
 
 use pgrx::pg_sys;
-use strongroom_rpc::Fault;
-use strongroom_rpc::{Broken, ConnectError};
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::{Broken, ConnectError};
 
 unsafe extern "C-unwind" {
     // src/backend/utils/error/elog.c. pgrx keeps them to itself, and its own reports know no SQLSTATE but PostgreSQL's.

@@ -14,9 +14,9 @@ use pgrx::bgworkers::{
     BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags,
 };
 use pgrx::pg_sys;
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{AREA_SIZE, Broken, Descriptor, Fault, Op};
 use strongroom_format::layout::{Field, array};
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{AREA_SIZE, Broken, Descriptor, Fault, Op};
 
 use crate::call::guarded;
 use crate::promote::PREFIX;

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
-use strongroom_rpc::{Broken, Descriptor, Host, Op};
+use strongroom_columns_ring::{Broken, Descriptor, Host, Op};
 
 use crate::call::guarded;
 use crate::{fault, zone};

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
-use strongroom_rpc::{Answer, Broken, Descriptor, Fault, Op};
+use strongroom_columns_ring::{Answer, Broken, Descriptor, Fault, Op};
 
 use crate::call::guarded;
 use crate::partition::{self, Storage};

@@ -8,8 +8,8 @@ use std::ffi::c_long;
 
 use pg_sys::{Buffer, Relation};
 use pgrx::pg_sys;
+use strongroom_columns_ring::{Descriptor, Op};
 use strongroom_format::columns::Fid;
-use strongroom_rpc::{Descriptor, Op};
 
 use crate::call::{bits, outside};
 use crate::partition::Column;

@@ -9,9 +9,9 @@ use std::cell::RefCell;
 
 use pg_sys::{HeapScanDescData, HeapTupleData, TableScanDescData};
 use pgrx::pg_sys;
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{Descriptor, Op};
 use strongroom_format::columns::Kind;
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{Descriptor, Op};
 
 use crate::zone::{self, Asked, OUTLOOK_SIZE};
 use crate::{ahead, pages};

@@ -10,10 +10,10 @@ use std::rc::Rc;
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
+use strongroom_columns_ring::layout::{column_layout, relation_layout};
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{Answer, Broken, Descriptor, Op};
 use strongroom_format::columns::Kind;
-use strongroom_rpc::layout::{column_layout, relation_layout};
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{Answer, Broken, Descriptor, Op};
 
 use crate::zone::Link;
 use crate::{catalog, lifecycle, zone};

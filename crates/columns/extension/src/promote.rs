@@ -8,10 +8,10 @@ use std::ffi::{CStr, c_char};
 
 use pg_sys::{Datum, TupleTableSlot};
 use pgrx::pg_sys;
+use strongroom_columns_ring::Broken;
+use strongroom_columns_ring::layout::promote_layout;
+use strongroom_columns_ring::{Descriptor, Fault, Op};
 use strongroom_format::columns::redo::RedoHead;
-use strongroom_rpc::Broken;
-use strongroom_rpc::layout::promote_layout;
-use strongroom_rpc::{Descriptor, Fault, Op};
 
 use crate::call::{datum, outside};
 use crate::partition::{self, Column, put};

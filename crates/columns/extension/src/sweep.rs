@@ -6,7 +6,7 @@ use std::ffi::CString;
 
 use pg_sys::{Datum, Oid, Relation};
 use pgrx::pg_sys;
-use strongroom_rpc::{Answer, Broken, Descriptor, Fault, Op};
+use strongroom_columns_ring::{Answer, Broken, Descriptor, Fault, Op};
 
 use crate::call::{Call, outside, sql_functions};
 use crate::partition::Storage;

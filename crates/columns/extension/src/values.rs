@@ -8,11 +8,11 @@ use std::ffi::{CStr, CString};
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
+use strongroom_columns_ring::Descriptor;
+use strongroom_columns_ring::Op;
+use strongroom_columns_ring::function::{Arg, Function, by_name};
 use strongroom_format::columns::envelope::ENVELOPE_PREFIX;
 use strongroom_format::columns::{EnvelopeHeader, Kind};
-use strongroom_rpc::Descriptor;
-use strongroom_rpc::Op;
-use strongroom_rpc::function::{Arg, Function, by_name};
 
 use crate::call::{Call, Site, datum, sql_functions};
 use crate::{catalog, ddl, fault, sending, statement, zone};
@@ -100,7 +100,7 @@ fn accept(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetim
         malformed(kind)
     };
     if header.kind != kind {
-        fault::fault(strongroom_rpc::Fault::KindMismatch);
+        fault::fault(strongroom_columns_ring::Fault::KindMismatch);
     }
     let literal = lifetime == statement::Lifetime::Connection;
     if literal {
@@ -162,7 +162,7 @@ fn binary_out(call: &mut Call) -> Datum {
 /// A `bytea` of these bytes, in the current memory context.
 pub(crate) fn bytea(bytes: &[u8]) -> Datum {
     let Ok(len) = i32::try_from(bytes.len()) else {
-        fault::fault(strongroom_rpc::Fault::StringTooLong)
+        fault::fault(strongroom_columns_ring::Fault::StringTooLong)
     };
     // SAFETY: `cstring_to_text_with_len` makes a varlena of any bytes; `text` and `bytea` are laid out alike.
     Datum::from(unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), len) })

@@ -10,10 +10,10 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{ANSWER_HALF, AREA_SIZE, Answer, Broken, Descriptor};
+use strongroom_columns_ring::{Fault, Host, Interrupted, Op};
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{ANSWER_HALF, AREA_SIZE, Answer, Broken, Descriptor};
-use strongroom_rpc::{Fault, Host, Interrupted, Op};
 
 use crate::{fault, life, settings, statement};
 pub(crate) use owed::{forget_owed, part_begins, part_failed, settle};

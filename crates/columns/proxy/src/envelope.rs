@@ -1,6 +1,6 @@
 //! Envelopes under the owner's column keys, and their text form.
 //!
-//! How they are sealed is `strongroom-envelope`'s. Must not: know what a value means. Specified in docs/spec/columns.md.
+//! How they are sealed is `strongroom-columns-envelope`'s. Must not: know what a value means. Specified in docs/spec/columns.md.
 
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::keys::ColumnKeys;
 
-pub use strongroom_envelope::EnvelopeError;
+pub use strongroom_columns_envelope::EnvelopeError;
 
 /// Without padding, and a text that another text would decode like is refused.
 const ENGINE: GeneralPurpose = GeneralPurpose::new(
@@ -62,7 +62,7 @@ pub fn open(
     kind: Kind,
     envelope: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, EnvelopeError> {
-    let header = strongroom_envelope::head(kind, envelope)?;
+    let header = strongroom_columns_envelope::head(kind, envelope)?;
     let key = keys.find(&header.key_id).ok_or(EnvelopeError::UnknownKey)?;
     // The zone seals nothing as a client's: this is a constant or a parameter that somebody sends back as a result.
     if header.lineage == Lineage::CLIENT {

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use strongroom_columns_envelope::{ColumnKey, id_of};
 use strongroom_crypto::{CryptoError, SecretKey, hkdf};
-use strongroom_envelope::{ColumnKey, id_of};
 use strongroom_format::columns::channel::COLUMN_LABEL;
 use strongroom_keyring::{Error, Keyring};
 

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use postgres::{Client, NoTls};
-use strongroom_client::proxy::Address;
+use strongroom_columns_proxy::proxy::Address;
 use support::proxy_pinned;
 
 const ENC_TEXT: u32 = 90_001;

@@ -8,13 +8,13 @@
 
 use std::sync::LazyLock;
 
-use strongroom_client::channel::{Accepted, OpenSession, Question, Refused};
+use strongroom_columns_proxy::channel::{Accepted, OpenSession, Question, Refused};
+use strongroom_columns_ring::Fault;
+use strongroom_columns_zone::session::ColumnKeys;
+use strongroom_columns_zone::session::attest::ProcessAttester;
+use strongroom_columns_zone::session::channel::Channel;
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::channel::{Request, Ticket, right};
-use strongroom_rpc::Fault;
-use strongroom_zone::session::ColumnKeys;
-use strongroom_zone::session::attest::ProcessAttester;
-use strongroom_zone::session::channel::Channel;
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];

@@ -11,7 +11,7 @@
 mod support;
 
 use postgres::{Client, NoTls};
-use strongroom_client::proxy::{Address, PlaintextConstants};
+use strongroom_columns_proxy::proxy::{Address, PlaintextConstants};
 use support::{Server, proxy_with, psql};
 
 fn connect(server: &Server, port: u16) -> Client {

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
+use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
 use support::{Server, client, config};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);

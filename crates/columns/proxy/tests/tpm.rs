@@ -7,13 +7,13 @@ mod swtpm;
 
 use std::time::Duration;
 
-use strongroom_client::channel::{Accepted, PcrPolicy, Question, Refused, TrustedKey};
+use strongroom_columns_proxy::channel::{Accepted, PcrPolicy, Question, Refused, TrustedKey};
+use strongroom_columns_zone::session::ColumnKeys;
+use strongroom_columns_zone::session::attest::{Attester, TpmAttester};
+use strongroom_columns_zone::session::channel::Channel;
+use strongroom_columns_zone::tpm::Tpm;
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::channel::{Attestation, Ticket, right};
-use strongroom_zone::session::ColumnKeys;
-use strongroom_zone::session::attest::{Attester, TpmAttester};
-use strongroom_zone::session::channel::Channel;
-use strongroom_zone::tpm::Tpm;
 use swtpm::Swtpm;
 
 const STORE: [u8; 16] = [5; 16];
@@ -113,7 +113,7 @@ fn a_key_is_released_to_the_right_machine_only() {
     };
     assert_eq!(ask(&attester, &measured), Err(Refused::Measurement));
     // A TPM that is trusted says nothing for a zone that attests itself.
-    let itself = strongroom_zone::session::attest::ProcessAttester::new().unwrap();
+    let itself = strongroom_columns_zone::session::attest::ProcessAttester::new().unwrap();
     assert_eq!(ask(&itself, &accepted), Err(Refused::ProvesNothing));
     drop(attester);
     // The machine starts something else.

@@ -20,9 +20,9 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use harness::{ENC_INT4, ENC_TEXT, FAILED, FORGOTTEN, P, Wire, Zone, begin, bind, catalog, parse};
-use strongroom_client::channel::Accepted;
-use strongroom_client::proxy::Terms;
-use strongroom_zone::session::attest::ProcessAttester;
+use strongroom_columns_proxy::channel::Accepted;
+use strongroom_columns_proxy::proxy::Terms;
+use strongroom_columns_zone::session::attest::ProcessAttester;
 
 #[test]
 fn data_does_not_go_by_the_rules_of_a_copy_that_failed() {

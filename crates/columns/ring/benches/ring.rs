@@ -7,7 +7,7 @@
 mod common;
 
 use criterion::{Criterion, Throughput};
-use strongroom_rpc::{Descriptor, Op};
+use strongroom_columns_ring::{Descriptor, Op};
 
 use common::{Place, Role, connect, go_on, zone};
 

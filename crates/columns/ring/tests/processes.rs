@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{Place, Role, connect, go_on, zone};
-use strongroom_rpc::{
+use strongroom_columns_ring::{
     AREA_SIZE, Broken, ConnectError, Descriptor, ENTRIES, Fault, Host, Interrupted, Op,
 };
 

@@ -8,9 +8,9 @@ mod exact;
 
 use core::cmp::Ordering;
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::function::Aggregate;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Fault;
-use strongroom_rpc::function::Aggregate;
 use zeroize::Zeroize;
 
 use crate::compare::compare;

@@ -7,8 +7,8 @@
     reason = "PostgreSQL's protocol is big-endian"
 )]
 
+use strongroom_columns_ring::Fault;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Fault;
 
 use crate::datetime::{is_date, is_infinite, is_infinite_date, is_timestamp};
 use crate::input::Unreadable;

@@ -5,8 +5,8 @@
 use core::cmp::Ordering;
 
 use num_bigint::BigInt;
+use strongroom_columns_ring::Fault;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Fault;
 
 use crate::interval::Interval;
 use crate::numeric::{Num, TEN, arithmetic, put_small, small};

@@ -1,10 +1,10 @@
-//! The functions of `strongroom_rpc::function::FUNCTIONS`, each by its code.
+//! The functions of `strongroom_columns_ring::function::FUNCTIONS`, each by its code.
 //!
 //! A code is resolved once, to a function pointer; calling it takes its arguments by position and checks that each is what the function
 //! takes. Must not: compute anything itself that is more than one line.
 
-use strongroom_rpc::Fault;
-use strongroom_rpc::function::{Field, Function};
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::function::{Field, Function};
 
 use crate::datetime;
 use crate::field::{self, As};
@@ -519,7 +519,7 @@ const fn no_integer(why: Unreadable, syntax: Fault, range: Fault) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strongroom_rpc::function::{FUNCTIONS, Gives};
+    use strongroom_columns_ring::function::{FUNCTIONS, Gives};
 
     #[test]
     fn every_function_of_the_list_is_computed() {

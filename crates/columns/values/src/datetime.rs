@@ -3,7 +3,7 @@
 //! Dates are days, timestamps microseconds, since 2000-01-01; the least and greatest numbers are the infinities. Years are
 //! astronomical here: 0 is 1 BC. Must not: print or parse.
 
-use strongroom_rpc::Fault;
+use strongroom_columns_ring::Fault;
 
 use crate::interval::{DAY, HOUR, Interval, MINUTE, SECOND};
 use crate::zone::Zone;

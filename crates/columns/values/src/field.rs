@@ -3,8 +3,8 @@
 //! `extract` gives a numeric, `date_part` a double; both from src/backend/utils/adt/{date,timestamp}.c. Must not: know a zone but through
 //! the civil time that it is given.
 
-use strongroom_rpc::Fault;
-use strongroom_rpc::function::Field;
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::function::Field;
 
 use crate::datetime::{Civil, UNIX_SECONDS, from_julian, julian};
 use crate::interval::{DAY, Interval, SECOND};

@@ -7,7 +7,7 @@
 use core::fmt::Write as _;
 
 use num_bigint::BigUint;
-use strongroom_rpc::Fault;
+use strongroom_columns_ring::Fault;
 use zeroize::Zeroizing;
 
 use crate::input::{Unreadable, is_space, strip_prefix_ignoring_case};

@@ -4,7 +4,7 @@
 
 use core::cmp::Ordering;
 
-use strongroom_rpc::Fault;
+use strongroom_columns_ring::Fault;
 
 use crate::value::{Out, Value};
 

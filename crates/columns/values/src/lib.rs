@@ -7,7 +7,7 @@
 //! | module | what of PostgreSQL |
 //! |---|---|
 //! | `binary`, `text` | `recv` and `send`, input and output functions |
-//! | `compute` | the functions of `strongroom_rpc::function` |
+//! | `compute` | the functions of `strongroom_columns_ring::function` |
 //! | `compare`, `aggregate` | B-tree order and equality; transition, combine and final functions |
 #![forbid(unsafe_code)]
 

@@ -6,7 +6,7 @@
 //! would, are given up: nobody can cancel them. Must not: recurse on outside bytes.
 
 use memchr::memmem;
-use strongroom_rpc::Fault;
+use strongroom_columns_ring::Fault;
 
 use crate::value::Out;
 

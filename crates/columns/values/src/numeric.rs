@@ -10,7 +10,7 @@ pub(crate) mod arithmetic;
 pub(crate) mod forms;
 
 use num_bigint::{BigInt, BigUint, Sign};
-use strongroom_rpc::Fault;
+use strongroom_columns_ring::Fault;
 
 use crate::value::{Out, Value};
 

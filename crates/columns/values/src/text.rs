@@ -9,9 +9,9 @@ mod span;
 
 use core::fmt::Write as _;
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::function::Field;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Fault;
-use strongroom_rpc::function::Field;
 
 use crate::binary::check_text;
 use crate::datetime::{Civil, EPOCH, from_julian};

@@ -2,7 +2,7 @@
 //!
 //! Positions count characters from 1. Case is ASCII's alone, as in collation "C". Must not: interpret text.
 
-use strongroom_rpc::Fault;
+use strongroom_columns_ring::Fault;
 use zeroize::Zeroizing;
 
 use crate::value::Out;

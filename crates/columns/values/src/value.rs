@@ -3,8 +3,8 @@
 //! Invariants: equal bits for equal value and display scale (one canonical form each); what a [`Buf`] held is zeroised when it
 //! is cleared, grown or dropped. Must not: know SQL, or print a value (there is no `Debug` here).
 
-use strongroom_rpc::Fault;
-use strongroom_rpc::function::Field;
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::function::Field;
 use zeroize::Zeroize;
 
 use crate::zone::Zone;

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
-use strongroom_rpc::Fault;
+use strongroom_columns_ring::Fault;
 
 /// Seconds in 400 Gregorian years.
 const CYCLE: i64 = 146_097 * 86_400;

@@ -3,12 +3,12 @@
 //! checked in test builds, so that it would be seen.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use strongroom_format::columns::Kind;
-use strongroom_rpc::function::{Aggregate, Arg, FUNCTIONS, Field, Gives};
-use strongroom_values::{
+use strongroom_columns_ring::function::{Aggregate, Arg, FUNCTIONS, Field, Gives};
+use strongroom_columns_values::{
     Accumulator, Buf, Operand, Out, Settings, Value, Zone, compare, compute, parse, print, send,
     test, token_bytes,
 };
+use strongroom_format::columns::Kind;
 
 struct Random(u64);
 

@@ -1,6 +1,6 @@
 //! The mapping store alone: one operation, batches, in order and at random, in memory and paged.
 //!
-//! Run with `cargo bench -p strongroom-zone`. The disk is a directory below the system's temporary one.
+//! Run with `cargo bench -p strongroom-columns-zone`. The disk is a directory below the system's temporary one.
 #![expect(
     clippy::unwrap_used,
     reason = "a benchmark that cannot set itself up has failed"
@@ -10,14 +10,14 @@ use std::hint::black_box;
 use std::path::PathBuf;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use strongroom_columns_values::Value;
+use strongroom_columns_zone::store::{
+    ANCHOR_NAME, FileAnchor, Options, Promotion, Source, Store, create, open,
+};
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind};
 use strongroom_keyring::Opener;
-use strongroom_values::Value;
-use strongroom_zone::store::{
-    ANCHOR_NAME, FileAnchor, Options, Promotion, Source, Store, create, open,
-};
 
 const VALUES: u64 = 1 << 20;
 const BATCH: usize = 4096;

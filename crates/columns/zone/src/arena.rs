@@ -15,9 +15,9 @@ mod scope;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::{Accumulator, Out, Value};
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::Fault;
-use strongroom_values::{Accumulator, Out, Value};
 
 use crate::store::memory::Memory;
 use heap::{Form, Heap, Slot, Slots};
@@ -344,7 +344,7 @@ impl Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strongroom_rpc::function::Aggregate;
+    use strongroom_columns_ring::function::Aggregate;
 
     fn arena() -> Arena {
         Arena::new(5, &Memory::new(false))

@@ -20,10 +20,10 @@ mod values;
 
 use std::time::{Duration, Instant};
 
+use strongroom_columns_ring::function::Aggregate;
+use strongroom_columns_ring::{Answer, Area, Descriptor, Fault, Handler, Op, Peer};
+use strongroom_columns_values::{Buf, Out};
 use strongroom_keyring::Error;
-use strongroom_rpc::function::Aggregate;
-use strongroom_rpc::{Answer, Area, Descriptor, Fault, Handler, Op, Peer};
-use strongroom_values::{Buf, Out};
 use zeroize::Zeroize as _;
 
 use crate::record::Recorder;
@@ -396,7 +396,7 @@ impl Handler for Zone {
 /// Whether nobody has asked for this yet.
 const fn is_ahead(op: Op, descriptor: &Descriptor) -> bool {
     matches!(op, Op::CompareMany | Op::TestMany | Op::TokenMany)
-        && descriptor.flags & strongroom_rpc::op::flag::AHEAD != 0
+        && descriptor.flags & strongroom_columns_ring::op::flag::AHEAD != 0
 }
 
 /// The kind in the low byte of the flags.
@@ -418,14 +418,14 @@ fn offset_of(descriptor: &Descriptor) -> Result<usize, Fault> {
 
 /// Offset of the answers, for operations that leave their arguments as they are.
 fn answers_of(descriptor: &Descriptor) -> Result<usize, Fault> {
-    let offset = offset_of(descriptor)?.checked_add(strongroom_rpc::ANSWER_HALF);
+    let offset = offset_of(descriptor)?.checked_add(strongroom_columns_ring::ANSWER_HALF);
     offset.ok_or(Fault::BadRequest)
 }
 
 /// Copies `n` words out of the data area.
 fn copy_words(area: &Area, descriptor: &Descriptor, words: &mut Vec<u64>) -> Result<(), Fault> {
     let count = usize::try_from(descriptor.n).map_err(|_| Fault::BadRequest)?;
-    if count > strongroom_rpc::AREA_SIZE / 8 {
+    if count > strongroom_columns_ring::AREA_SIZE / 8 {
         return Err(Fault::BadRequest);
     }
     words.clear();
@@ -441,7 +441,7 @@ fn copy_bytes(
     len: usize,
     bytes: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    if len > strongroom_rpc::AREA_SIZE {
+    if len > strongroom_columns_ring::AREA_SIZE {
         return Err(Fault::BadRequest);
     }
     bytes.clear();

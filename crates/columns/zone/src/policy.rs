@@ -8,9 +8,9 @@
 //! Invariants A1 to A3 of docs/internals/columns.md. A value is judged by its [`Scope`]: the column keys that it was made from.
 //! Must not: look at a value.
 
+use strongroom_columns_ring::Fault;
 use strongroom_format::columns::Lineage;
 use strongroom_format::columns::channel::right;
-use strongroom_rpc::Fault;
 
 use crate::arena::{Origin, Scope};
 use crate::session::Session;

@@ -13,10 +13,10 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use strongroom_columns_ring::{Answer, Area, Descriptor, Fault, Op};
 use strongroom_crypto::GcmKey;
 use strongroom_format::columns::record::{PieceHead, RECORD_MAX, RECORD_PIECE_MAX, RecordedCall};
 use strongroom_keyring::{Error, NewObject, Object, Opener, Purpose};
-use strongroom_rpc::{Answer, Area, Descriptor, Fault, Op};
 
 /// Longest name of a record.
 const NAME_MAX: usize = 64;

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use strongroom_rpc::{Server, Stopper};
+use strongroom_columns_ring::{Server, Stopper};
 
 use crate::engine::Zone;
 use crate::sandbox::{self, Closed, Sandbox};

@@ -11,8 +11,8 @@ pub mod ledger;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use strongroom_columns_ring::Fault;
 use strongroom_format::columns::channel::Ticket;
-use strongroom_rpc::Fault;
 
 pub use keys::{ColumnKeys, KeyId};
 pub use ledger::Ledger;

@@ -32,14 +32,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Value;
 use strongroom_crypto::{CryptoError, GcmKey, SecretKey};
 use strongroom_format::code::{self, Code};
 use strongroom_format::columns::block::VALUE_MAX;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind};
 use strongroom_keyring::Error;
-use strongroom_rpc::Fault;
-use strongroom_values::Value;
 
 pub use anchor::{Anchor, FileAnchor, TpmAnchor};
 pub use census::Census;

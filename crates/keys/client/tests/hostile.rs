@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use common::{Authority, COUNTED, LONG, Server, answer, material, node, node_with};
 use rcgen::ExtendedKeyUsagePurpose;
-use strongroom_keyclient::{Client, Kind, Node, Version};
+use strongroom_keys_client::{Client, Kind, Node, Version};
 
 /// Limits of a request and of a call, so short that a test which waits for them is quick.
 const SHORT: &str = "request_timeout_seconds = 1\ntotal_timeout_seconds = 1";

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use common::{Authority, COUNTED, Server, answer, material, node, node_with, put};
 use strongroom_crypto::SecretBytes;
-use strongroom_keyclient::{Enrolment, Error, Kind, Node, Version, enrol};
+use strongroom_keys_client::{Enrolment, Error, Kind, Node, Version, enrol};
 
 fn kind(path: &Path) -> Kind {
     match Node::load(path) {

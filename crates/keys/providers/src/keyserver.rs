@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use strongroom_crypto::{GcmKey, SecretBytes, SecretKey, hkdf, nonce12};
 use strongroom_format::code;
-use strongroom_keyclient::{Client, Fetched, Node, Version, key_name_is_valid};
 use strongroom_keyring::Error;
 use strongroom_keyring::provider::{Made, Registered};
+use strongroom_keys_client::{Client, Fetched, Node, Version, key_name_is_valid};
 
 use crate::network::deadline::Deadline;
 use crate::network::error;

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Place, Running, all_bytes};
 use serde_json::{Value, json};
-use strongroom_keyserver::audit::{Chain, Row};
+use strongroom_keys_server::audit::{Chain, Row};
 
 #[test]
 fn a_node_makes_fetches_and_rotates_its_key_and_nobody_else_gets_it() {
@@ -140,7 +140,7 @@ fn disabled_destroyed_restored() {
         pending.text()
     );
     assert!(
-        pending.json()["destroy_at"].as_u64().unwrap() > strongroom_keyserver::now() + 6 * 86_400
+        pending.json()["destroy_at"].as_u64().unwrap() > strongroom_keys_server::now() + 6 * 86_400
     );
     node.get(material).refused(423, "SR-8426");
     admin

@@ -23,15 +23,15 @@ use common::store::{Hooked, REMOVAL_OF_ROWS};
 use common::{Place, Running};
 use serde_json::{Value, json};
 use strongroom_keyring::{Keyring, Provider};
-use strongroom_keyserver::archive;
-use strongroom_keyserver::audit::{Chain, Row};
-use strongroom_keyserver::config::Config;
-use strongroom_keyserver::init::{NewServer, RootWay, init};
-use strongroom_keyserver::keys::Keys;
-use strongroom_keyserver::records::AUDIT_CUT;
-use strongroom_keyserver::server::ROOT_NAME;
-use strongroom_keyserver::service::{Service, naming};
-use strongroom_keyserver::store::{self, Store};
+use strongroom_keys_server::archive;
+use strongroom_keys_server::audit::{Chain, Row};
+use strongroom_keys_server::config::Config;
+use strongroom_keys_server::init::{NewServer, RootWay, init};
+use strongroom_keys_server::keys::Keys;
+use strongroom_keys_server::records::AUDIT_CUT;
+use strongroom_keys_server::server::ROOT_NAME;
+use strongroom_keys_server::service::{Service, naming};
+use strongroom_keys_server::store::{self, Store};
 
 fn written(path: &Path, bytes: &[u8]) {
     let mut file = std::fs::File::create(path).unwrap();
@@ -317,7 +317,7 @@ fn a_store_made_before_there_were_archives_takes_them() {
     let key = Keys::of_store(&keyring.key(ROOT_NAME, None).unwrap(), &id).unwrap();
     let options = strongroom_sqlite::OpenOptions {
         key: Some(strongroom_keyring::KeySource::Given(
-            strongroom_keyserver::keys::secret_hex(key.expose()).unwrap(),
+            strongroom_keys_server::keys::secret_hex(key.expose()).unwrap(),
         )),
         ..strongroom_sqlite::OpenOptions::default()
     };

@@ -17,9 +17,11 @@ use common::etcd::Cluster;
 use common::{Place, Running};
 use serde_json::json;
 use strongroom_keyring::Provider;
-use strongroom_keyserver::config::{Config, Etcd, Root};
-use strongroom_keyserver::init::{NewServer, RootWay, init};
-use strongroom_keyserver::store::{Append, Change, EtcdStore, Guard, Outcome, SqliteStore, Store};
+use strongroom_keys_server::config::{Config, Etcd, Root};
+use strongroom_keys_server::init::{NewServer, RootWay, init};
+use strongroom_keys_server::store::{
+    Append, Change, EtcdStore, Guard, Outcome, SqliteStore, Store,
+};
 
 const ID: [u8; 16] = [7; 16];
 
@@ -150,7 +152,7 @@ fn keeps_its_promises(store: &dyn Store) {
     store.scrub().unwrap();
     store.scrub().unwrap();
     assert_eq!(store.read("k/a").unwrap(), Some(third));
-    let large = vec![9; strongroom_keyserver::store::VALUE_MAX];
+    let large = vec![9; strongroom_keys_server::store::VALUE_MAX];
     assert_eq!(
         store
             .commit(&[], &[put("large", &large)], &rows(4, &[b"r4"]))

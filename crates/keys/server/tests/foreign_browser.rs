@@ -17,7 +17,7 @@ mod server;
 use std::process::Command;
 
 use server::{Running, peer};
-use strongroom_keyserver::records::{Role, State};
+use strongroom_keys_server::records::{Role, State};
 
 #[test]
 #[ignore = "needs Chromium, Node and Playwright: make test-keyserver"]
@@ -52,7 +52,7 @@ fn a_page_of_another_site_has_the_browser_change_nothing() {
     assert_eq!(key.state, State::Active, "{told}");
     assert!(service.grants(&admin, "", 10).unwrap().is_empty(), "{told}");
     let after = service.nodes(&admin, "", 10).unwrap();
-    let whose = |nodes: &[strongroom_keyserver::service::NodeInfo]| {
+    let whose = |nodes: &[strongroom_keys_server::service::NodeInfo]| {
         let nodes = nodes.iter();
         nodes
             .map(|node| (node.name.clone(), node.spki.clone()))

@@ -438,7 +438,8 @@ fn be_a_server_until_killed() {
         return;
     };
     let path = Path::new(&directory).join("server.toml");
-    strongroom_keyserver::run::run(&path, |address| println!("\nport {}", address.port())).unwrap();
+    strongroom_keys_server::run::run(&path, |address| println!("\nport {}", address.port()))
+        .unwrap();
 }
 
 struct Process {

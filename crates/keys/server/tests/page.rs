@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 
 use fixture::{HOSTILE, NOW, all_pages, fleet, one_object, parse, reader, text_of};
 use scraper::{Html, Selector};
-use strongroom_keyserver::page::frame::{Place, STYLE, Theme};
-use strongroom_keyserver::page::judge::{Concern, Measure, Severity};
-use strongroom_keyserver::page::model::Fleet;
-use strongroom_keyserver::page::query::{PER_PAGE, Query};
-use strongroom_keyserver::page::records::{DAY_S, KeyRecord, KeyState, Kind, Policy, Records};
-use strongroom_keyserver::page::states::Why;
-use strongroom_keyserver::page::{HEADERS, frame, lists, overview, parts};
+use strongroom_keys_server::page::frame::{Place, STYLE, Theme};
+use strongroom_keys_server::page::judge::{Concern, Measure, Severity};
+use strongroom_keys_server::page::model::Fleet;
+use strongroom_keys_server::page::query::{PER_PAGE, Query};
+use strongroom_keys_server::page::records::{DAY_S, KeyRecord, KeyState, Kind, Policy, Records};
+use strongroom_keys_server::page::states::Why;
+use strongroom_keys_server::page::{HEADERS, frame, lists, overview, parts};
 
 fn select<'a>(page: &'a Html, selector: &str) -> Vec<scraper::ElementRef<'a>> {
     page.select(&Selector::parse(selector).unwrap()).collect()

@@ -16,7 +16,7 @@ mod server;
 use std::process::Command;
 
 use server::{Credentials, Running, peer, saved, volume};
-use strongroom_keyserver::records::{Report, Role};
+use strongroom_keys_server::records::{Report, Role};
 
 const DAY: u64 = 86_400;
 const HOSTILE: &str = "</th><script>document.title='owned'</script><img src=//127.0.0.1:9/x onerror=alert(1)>\u{200b}\"'";
@@ -30,7 +30,7 @@ fn report_all(running: &Running) {
     for key in ["volumes", "databases"] {
         service.create_key(&peer(&nodes[0]), key, None).unwrap();
     }
-    let now = strongroom_keyserver::now();
+    let now = strongroom_keys_server::now();
     for n in 0..240_u64 {
         let kind = ["volume", "sqlite", "instance", "backup"][usize::try_from(n % 4).unwrap()];
         let age = n * 37 % 400;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use scraper::{Html, Selector};
 use server::{Answered, Credentials, Running, peer, volume};
-use strongroom_keyserver::page::HEADERS;
-use strongroom_keyserver::records::Role;
+use strongroom_keys_server::page::HEADERS;
+use strongroom_keys_server::records::Role;
 
 const ID: &str = "00112233445566778899aabbccddeeff";
 const HOSTILE: &str = "</th><script>alert(1)</script><img src=x onerror=alert(1)>&lt;\u{200b}\"'";

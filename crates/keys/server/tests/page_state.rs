@@ -13,11 +13,11 @@
 mod fixture;
 
 use fixture::{NOW, of, one_object};
-use strongroom_keyserver::page::query::Query;
-use strongroom_keyserver::page::records::{
+use strongroom_keys_server::page::query::Query;
+use strongroom_keys_server::page::records::{
     DAY_S, DestroyAsked, KeyRecord, KeyState, Kind, ObjectRecord,
 };
-use strongroom_keyserver::page::{detail, overview};
+use strongroom_keys_server::page::{detail, overview};
 
 #[test]
 fn shredded_objects_have_a_heading_of_their_own_and_nothing_is_asked_of_them() {

@@ -15,12 +15,12 @@ use common::Place;
 use common::service::{enrolled, opened, peer};
 use common::store::Hooked;
 use strongroom_keyring::Error;
-use strongroom_keyserver::keys::Keys;
-use strongroom_keyserver::records::{
+use strongroom_keys_server::keys::Keys;
+use strongroom_keys_server::records::{
     self, ESCROW, ESCROW_DATA, ESCROW_WORK, GRANTS, Report, Role, Unnamed,
 };
-use strongroom_keyserver::service::{Peer, Service};
-use strongroom_keyserver::store::{Append, Store};
+use strongroom_keys_server::service::{Peer, Service};
+use strongroom_keys_server::store::{Append, Store};
 
 const ID: &str = "000102030405060708090a0b0c0d0e0f";
 

@@ -151,7 +151,7 @@ fn many_first_uses_at_once_end_one_certificate_once() {
 /// server.
 #[test]
 fn metrics_tell_what_ends_and_that_somebody_used_the_root_key() {
-    use strongroom_keyserver::offline::Offline;
+    use strongroom_keys_server::offline::Offline;
 
     let place = Place::with_provider();
     place.edit(|text| text.replace("certificate_days = 1825", "certificate_days = 20"));

@@ -15,7 +15,7 @@ mod server;
 use std::process::Command;
 
 use server::{Running, saved};
-use strongroom_keyserver::records::Role;
+use strongroom_keys_server::records::Role;
 
 #[test]
 #[ignore = "needs Schemathesis: make test-keyserver"]

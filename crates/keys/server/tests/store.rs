@@ -13,10 +13,10 @@ use rusqlite::params;
 use serde_json::json;
 use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_keyring::{KeySource, Keyring};
-use strongroom_keyserver::config::Config;
-use strongroom_keyserver::keys::{Keys, secret_hex};
-use strongroom_keyserver::server::ROOT_NAME;
-use strongroom_keyserver::store::SqliteStore;
+use strongroom_keys_server::config::Config;
+use strongroom_keys_server::keys::{Keys, secret_hex};
+use strongroom_keys_server::server::ROOT_NAME;
+use strongroom_keys_server::store::SqliteStore;
 use strongroom_sqlite::OpenOptions;
 
 #[test]

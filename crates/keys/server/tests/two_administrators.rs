@@ -17,11 +17,11 @@ use common::store::Hooked;
 use common::{Client, Identity, Place, Running, request};
 use serde_json::{Value, json};
 use strongroom_keyring::Error;
-use strongroom_keyserver::config::Config;
-use strongroom_keyserver::now;
-use strongroom_keyserver::records::{self, Found, Key, Role, State};
-use strongroom_keyserver::service::{Peer, Service};
-use strongroom_keyserver::store::{Append, Store};
+use strongroom_keys_server::config::Config;
+use strongroom_keys_server::now;
+use strongroom_keys_server::records::{self, Found, Key, Role, State};
+use strongroom_keys_server::service::{Peer, Service};
+use strongroom_keys_server::store::{Append, Store};
 
 const DAY_S: u64 = 86_400;
 const DESTROY: &str = "/v1/keys/k/destroy";

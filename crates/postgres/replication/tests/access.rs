@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use strongroom_replication::{BackupOptions, Connection, Error};
+use strongroom_postgres_replication::{BackupOptions, Connection, Error};
 use support::{Room, Server, checked, config, give, installed, take, verify};
 
 /// What a certificate is like.

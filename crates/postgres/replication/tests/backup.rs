@@ -13,7 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use strongroom_replication::{BackupEvent, BackupOptions, Connection, Error, ManifestChecksums};
+use strongroom_postgres_replication::{
+    BackupEvent, BackupOptions, Connection, Error, ManifestChecksums,
+};
 use support::{
     Room, Server, checked, free_port, give, installed, settle, stop_in, take, unpack, verify,
 };

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use script::*;
-use strongroom_replication::{
+use strongroom_postgres_replication::{
     BackupEnd, BackupEvent, BackupOptions, Config, Connection, Error, Lsn, Started, WalEvent,
 };
 
@@ -362,7 +362,7 @@ fn a_timeline_that_ends_where_the_log_was_asked_for_has_no_stream() {
 
 #[test]
 fn only_what_was_received_can_be_confirmed() {
-    use strongroom_replication::Positions;
+    use strongroom_postgres_replication::Positions;
     let (client, mut peer) = UnixStream::pair().unwrap();
     peer.write_all(&[startup(), message(b'W', &[0, 0, 0]), log(0x100, b"abc")].concat())
         .unwrap();

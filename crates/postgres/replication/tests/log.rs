@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use strongroom_replication::{
+use strongroom_postgres_replication::{
     Connection, Error, Lsn, NextTimeline, Positions, Started, WalEvent, WalStream,
 };
 use support::{Room, Server, checked, installed, until};

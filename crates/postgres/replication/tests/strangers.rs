@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use script::*;
-use strongroom_replication::{BackupOptions, Config, Connection, Error};
+use strongroom_postgres_replication::{BackupOptions, Config, Connection, Error};
 
 #[test]
 fn scram_ends_with_the_servers_proof_or_not_at_all() {

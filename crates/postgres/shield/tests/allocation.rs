@@ -11,7 +11,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use sealed::{Handle, instance};
-use strongroom_shield::body::Body;
+use strongroom_postgres_shield::body::Body;
 
 struct Counting;
 

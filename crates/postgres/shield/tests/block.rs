@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
-use strongroom_shield::body::{self, BlockKey, Body, File, Memory};
-use strongroom_shield::instance::Instance;
-use strongroom_shield::keys::Keys;
-use strongroom_shield::real::{Real, Symbols};
+use strongroom_postgres_shield::body::{self, BlockKey, Body, File, Memory};
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::keys::Keys;
+use strongroom_postgres_shield::real::{Real, Symbols};
 
 const BLOCK: usize = 8192;
 
@@ -413,7 +413,7 @@ fn transfers_that_the_kernel_cuts_short_are_reported_so_and_can_be_continued() {
 fn a_transfer_of_the_largest_piece_fits_at_any_offset() {
     let instance = instance(Cipher::Aes128Xts);
     let sealed = Sealed::new(&instance, Body::Temporary, BlockKey::Temporary);
-    let bytes = Random(5).bytes(strongroom_shield::scratch::LEN);
+    let bytes = Random(5).bytes(strongroom_postgres_shield::scratch::LEN);
     for at in [0, 1, 15, 16, 8191, 8193, 70_000] {
         sealed.write(&bytes, at);
         assert_eq!(sealed.read(bytes.len(), at), bytes, "at {at}");

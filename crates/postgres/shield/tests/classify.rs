@@ -7,9 +7,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use strongroom_shield::classify::{Class, Identity, Placed, classify};
-use strongroom_shield::path;
-use strongroom_shield::table::treatment;
+use strongroom_postgres_shield::classify::{Class, Identity, Placed, classify};
+use strongroom_postgres_shield::path;
+use strongroom_postgres_shield::table::treatment;
 
 fn class(path: &str) -> Class {
     classify(path.as_bytes()).class

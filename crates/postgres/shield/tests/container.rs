@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use sealed::{Dice, Handle, instance, model_write, of_vector, put};
 use strongroom_format::postgres::container::{chunk_offset, container_physical};
-use strongroom_shield::body::Body;
-use strongroom_shield::instance::Instance;
-use strongroom_shield::real::Errno;
+use strongroom_postgres_shield::body::Body;
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::real::Errno;
 
 const EIO: Errno = Errno(libc::EIO);
 

@@ -26,11 +26,11 @@ use kill::killed;
 use strongroom_crypto::{SecretKey, sha256};
 use strongroom_format::header::{Cipher, ObjectKind};
 use strongroom_keyring::{Error, Object, Opener};
-use strongroom_shield::classify::{Class, classify};
-use strongroom_shield::convert::{
+use strongroom_postgres_shield::classify::{Class, classify};
+use strongroom_postgres_shield::convert::{
     Action, Options, Report, decrypt, encrypt, rewrap, rotate, unfinished,
 };
-use strongroom_shield::table::{Treatment, treatment};
+use strongroom_postgres_shield::table::{Treatment, treatment};
 
 const CANARY: &[u8] = b"CANARY-7f3a";
 
@@ -249,7 +249,7 @@ fn there_and_back_is_byte_for_byte_the_same() {
     }
 
     let done = AtomicU64::new(0);
-    let progress = |progress: strongroom_shield::convert::Progress| {
+    let progress = |progress: strongroom_postgres_shield::convert::Progress| {
         assert!(progress.bytes <= progress.bytes_total);
         done.fetch_add(1, Ordering::Relaxed);
     };

@@ -19,12 +19,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sealed::{Handle, directory, instance, of_vector};
-use strongroom_shield::body::Body;
-use strongroom_shield::classify::classify;
-use strongroom_shield::container;
-use strongroom_shield::instance::Instance;
-use strongroom_shield::name;
-use strongroom_shield::real::{Errno, Real};
+use strongroom_postgres_shield::body::Body;
+use strongroom_postgres_shield::classify::classify;
+use strongroom_postgres_shield::container;
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::name;
+use strongroom_postgres_shield::real::{Errno, Real};
 
 const EIO: Errno = Errno(libc::EIO);
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Instance, files_of, like};
-use strongroom_shield::classify::{Class, classify};
+use strongroom_postgres_shield::classify::{Class, classify};
 
 /// First match decides. `#` is a run of decimal digits, `%` a run of upper-case hexadecimal ones, `*` anything but a
 /// slash.

@@ -10,11 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
-use strongroom_shield::install::{Step, step};
-use strongroom_shield::instance::Instance;
-use strongroom_shield::place::rule;
-use strongroom_shield::real::Errno;
-use strongroom_shield::roots;
+use strongroom_postgres_shield::install::{Step, step};
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::place::rule;
+use strongroom_postgres_shield::real::Errno;
+use strongroom_postgres_shield::roots;
 use tempfile::TempDir;
 
 const SEGMENT: &str = "pg_wal/000000010000000000000001";

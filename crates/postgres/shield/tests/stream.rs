@@ -8,9 +8,9 @@ mod sealed;
 use std::path::Path;
 
 use sealed::{Dice, Handle, instance, model_write, put};
-use strongroom_shield::body::Body;
-use strongroom_shield::instance::Instance;
-use strongroom_shield::real::Errno;
+use strongroom_postgres_shield::body::Body;
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::real::Errno;
 
 const EIO: Errno = Errno(libc::EIO);
 const HEADER: usize = 4096;

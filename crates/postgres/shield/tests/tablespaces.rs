@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
-use strongroom_shield::instance::Instance;
-use strongroom_shield::place::{Ruling, rule, rule_followed};
-use strongroom_shield::roots;
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::place::{Ruling, rule, rule_followed};
+use strongroom_postgres_shield::roots;
 
 fn opener() -> Opener {
     Opener::raw(SecretKey::take(&mut [7; 32]).unwrap())

@@ -21,9 +21,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sealed::instance;
-use strongroom_shield::body::{self, BlockKey, Body, File, Memory};
-use strongroom_shield::instance::Instance;
-use strongroom_shield::real::{Errno, Real};
+use strongroom_postgres_shield::body::{self, BlockKey, Body, File, Memory};
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::real::{Errno, Real};
 
 const PAGE: usize = 8192;
 const EIO: Errno = Errno(libc::EIO);

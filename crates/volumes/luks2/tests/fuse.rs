@@ -14,7 +14,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{PASS, Place, secret};
-use strongroom_luks::{
+use strongroom_luks2::{
     LuksError, MountOptions, Mounted, Slots, Volume, attached_at, check_mountpoint, detach,
     open_locked, read, unlock,
 };

@@ -10,7 +10,7 @@ use common::{
     BINARY, COPY, PASS, Place, header_of, json_of, secret, set_sequence, summed, with_json,
 };
 use serde_json::{Value, json};
-use strongroom_luks::{CopyState, LuksError, Slots, Which, read, unlock};
+use strongroom_luks2::{CopyState, LuksError, Slots, Which, read, unlock};
 
 #[test]
 fn every_changed_byte_of_one_copy_is_noticed_and_the_other_copy_serves() {

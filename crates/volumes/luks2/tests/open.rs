@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{PASS, Place, json_of, secret, with_json};
 use serde_json::json;
 use strongroom_crypto::SecretBytes;
-use strongroom_luks::{
+use strongroom_luks2::{
     LuksError, Slots, Volume, VolumeKey, key_of_slot, open_locked, read, unlock,
 };
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use common::{PASS, Place, json_of, secret, with_json};
 use serde_json::{Value, json};
-use strongroom_luks::{LuksError, Slots, read, unlock};
+use strongroom_luks2::{LuksError, Slots, read, unlock};
 
 fn outcome(image: &[u8]) -> LuksError {
     let found = match read(image) {

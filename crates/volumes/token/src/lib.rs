@@ -15,7 +15,7 @@ mod ffi;
 
 use serde_json::Value;
 use strongroom_crypto::SecretBytes;
-use strongroom_keyclient::{Kind, Node, Version};
+use strongroom_keys_client::{Kind, Node, Version};
 use strongroom_volume::header::Metadata;
 use strongroom_volume::secret::slot_secret;
 use strongroom_volume::token::{Provider, Token};
@@ -129,7 +129,7 @@ fn description(json: &str) -> String {
     }
 }
 
-fn of_client(error: strongroom_keyclient::Error) -> Refusal {
+fn of_client(error: strongroom_keys_client::Error) -> Refusal {
     let why = match error.kind() {
         Kind::Unreachable | Kind::Sealed => Why::NotNow,
         _ => Why::Denied,

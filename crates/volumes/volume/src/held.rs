@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use strongroom_keyring::{Error, Locked};
-use strongroom_luks::lock_holder;
+use strongroom_luks2::lock_holder;
 
 use crate::look::{in_use, io};
 

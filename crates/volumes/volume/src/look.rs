@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::OFlags;
 use strongroom_format::{code, header};
 use strongroom_keyring::Error;
-use strongroom_luks::loop_device_of;
+use strongroom_luks2::loop_device_of;
 
 use crate::held::{Purpose, check_not_held};
 

@@ -1,6 +1,6 @@
 //! Puts a volume's header and key slots back from a backup.
 //!
-//! Invariants: V23, a backup is read and checked whole, by `strongroom-luks` and by libcryptsetup, in memory, and opened there
+//! Invariants: V23, a backup is read and checked whole, by `strongroom-luks2` and by libcryptsetup, in memory, and opened there
 //! with what is given to open it, before a byte of the device changes; one of a re-encryption under way is never put back, for
 //! data may have moved on since. V24, what is on the device is looked at first: the header of another volume, one under another
 //! volume key, or anything else that is known goes only when it was named. V7 holds for the writing.
@@ -14,7 +14,7 @@ use std::path::Path;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
-use strongroom_luks::{
+use strongroom_luks2::{
     BINARY_LEN, Found, HEADER_SIZES, Header, LuksError, Metadata, check_not_active, open_locked,
     read,
 };

@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use strongroom_format::code;
-use strongroom_keyclient::{Client, Error as ClientError, Kind, Node, Version};
 use strongroom_keyring::Error;
+use strongroom_keys_client::{Client, Error as ClientError, Kind, Node, Version};
 
 use crate::keys::{Destruction, Fate, Keys, Material, Report};
 use crate::token::Provider;
@@ -129,7 +129,7 @@ impl Keys for OfServer {
     }
 
     fn report(&mut self, object_id: &[u8; 16], report: &Report<'_>) -> Result<(), Error> {
-        let report = strongroom_keyclient::Report {
+        let report = strongroom_keys_client::Report {
             kind: "volume".to_owned(),
             name: report.name.to_owned(),
             cipher: report.cipher.to_owned(),
@@ -138,7 +138,7 @@ impl Keys for OfServer {
             created: report.created,
             rotated: report.rotated,
             shredded: report.shredded,
-            ..strongroom_keyclient::Report::default()
+            ..strongroom_keys_client::Report::default()
         };
         self.client
             .report(object_id, &report)

@@ -77,7 +77,7 @@ impl TpmToken {
 
     /// That of a header which libcryptsetup has not read.
     #[must_use]
-    pub fn of(token: &strongroom_luks::Token) -> Option<Self> {
+    pub fn of(token: &strongroom_luks2::Token) -> Option<Self> {
         let tpm = token.tpm.as_ref()?;
         Some(Self {
             slots: token.keyslots.clone(),

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
-use strongroom_replication::{
+use strongroom_postgres_replication::{
     BackupEnd, BackupEvent, BackupOptions, BaseBackup, Checkpoint, Config, Connection,
 };
 
@@ -357,15 +357,17 @@ fn size_of(shown: &str) -> Option<u64> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn server(error: strongroom_replication::Error) -> Error {
+fn server(error: strongroom_postgres_replication::Error) -> Error {
     Error::new(&code::BACKUP_SERVER, error.to_string())
 }
 
 /// A server that cannot build on the base says so with one class of errors: summaries of the log are off or missing, another
 /// timeline, another cluster.
-fn incremental(error: strongroom_replication::Error) -> Error {
-    let refused = matches!(error, strongroom_replication::Error::Unsupported(_))
-        || error.sqlstate() == Some("55000");
+fn incremental(error: strongroom_postgres_replication::Error) -> Error {
+    let refused = matches!(
+        error,
+        strongroom_postgres_replication::Error::Unsupported(_)
+    ) || error.sqlstate() == Some("55000");
     if refused {
         return Error::new(&code::INCREMENTAL_BASE, error.to_string());
     }

@@ -3,7 +3,7 @@
 //! Invariants: a row that somebody else has locked is passed over, never waited for, so that this command is part of no deadlock; a row is
 //! locked from when its value is read until it is written. Must not: print or keep a value.
 
-use strongroom_client::server::{Answer, Connection, Error, identifier};
+use strongroom_columns_proxy::server::{Answer, Connection, Error, identifier};
 use strongroom_format::code;
 
 use super::table::{Table, field};

@@ -2,7 +2,7 @@
 //!
 //! Must not: keep an index that was not finished: a command that is killed leaves it invalid, and it is made again.
 
-use strongroom_client::server::identifier;
+use strongroom_columns_proxy::server::identifier;
 
 use super::plan::{Index, Plan};
 use super::table::{Table, field};
@@ -53,7 +53,7 @@ fn one(database: &mut Database, table: &Table, index: &Index) -> Result<(), Fail
 }
 
 /// An error that another try may not meet is none.
-fn passed<T>(done: Result<T, strongroom_client::server::Error>) -> Result<(), Failure> {
+fn passed<T>(done: Result<T, strongroom_columns_proxy::server::Error>) -> Result<(), Failure> {
     match done {
         Ok(_) => Ok(()),
         Err(error) if is_passing(&error) => Ok(()),

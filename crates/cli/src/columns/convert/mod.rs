@@ -12,7 +12,7 @@ mod swap;
 mod table;
 
 use clap::Args;
-use strongroom_client::server::{Answer, Connection, Error};
+use strongroom_columns_proxy::server::{Answer, Connection, Error};
 use strongroom_format::code;
 
 use super::connect::{LoginOptions, checked, refused};

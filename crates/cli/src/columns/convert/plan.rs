@@ -2,7 +2,7 @@
 //!
 //! Must not: change anything; leave out a dependent of the column, because the old column is dropped in the end.
 
-use strongroom_client::server::identifier;
+use strongroom_columns_proxy::server::identifier;
 
 use super::table::{Table, field};
 use super::{Database, Direction, cannot};
@@ -289,7 +289,7 @@ fn keys(
     table: &Table,
     numbers: &str,
     options: &str,
-    names: &[strongroom_client::server::Row],
+    names: &[strongroom_columns_proxy::server::Row],
 ) -> String {
     let named = |number: &str| {
         if number == table.column.number {

@@ -4,7 +4,7 @@
 //! locked out since before that was looked at). Must not: wait for a lock longer than the session's `lock_timeout`, because everybody
 //! else queues behind the waiting.
 
-use strongroom_client::server::{Connection, constant, identifier};
+use strongroom_columns_proxy::server::{Connection, constant, identifier};
 
 use super::plan::Plan;
 use super::table::{Table, field};

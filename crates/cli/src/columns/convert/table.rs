@@ -2,7 +2,7 @@
 //!
 //! Must not: change anything.
 
-use strongroom_client::server::{Row, identifier};
+use strongroom_columns_proxy::server::{Row, identifier};
 
 use super::{Database, Direction, cannot};
 use crate::failure::Failure;

@@ -11,8 +11,8 @@ use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, Header, HeaderError};
 use strongroom_format::hex::from_hex;
 use strongroom_format::slot::SlotKind;
-use strongroom_keyclient::Report;
 use strongroom_keyring::Keyring;
+use strongroom_keys_client::Report;
 use strongroom_volume::Volume;
 
 use crate::backup::Past;

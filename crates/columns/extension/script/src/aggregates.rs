@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
+use strongroom_columns_ring::function::{AGGREGATE_NAMES, Aggregate};
 use strongroom_format::columns::Kind;
-use strongroom_rpc::function::{AGGREGATE_NAMES, Aggregate};
 
 use crate::type_name;
 

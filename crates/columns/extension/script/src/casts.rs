@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
+use strongroom_columns_ring::function::{Arg, FUNCTIONS, Function, Gives};
 use strongroom_format::columns::Kind;
-use strongroom_rpc::function::{Arg, FUNCTIONS, Function, Gives};
 
 use crate::{arguments, type_name};
 

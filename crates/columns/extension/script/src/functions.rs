@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use strongroom_rpc::function::{ALIASES, FUNCTIONS, Function, Gives};
+use strongroom_columns_ring::function::{ALIASES, FUNCTIONS, Function, Gives};
 
 use crate::{COST, arguments, result_type};
 

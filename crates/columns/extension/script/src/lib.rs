@@ -1,4 +1,4 @@
-//! The SQL script of the extension `strongroom_columns`, made from the list of functions in `strongroom-rpc`, so that what SQL
+//! The SQL script of the extension `strongroom_columns`, made from the list of functions in `strongroom-columns-ring`, so that what SQL
 //! offers and what the zone computes are stated once.
 //!
 //! Invariant: the committed script is what this makes (tests/committed.rs). Every identifier is quoted. Must not: know
@@ -10,8 +10,8 @@ mod functions;
 mod operators;
 mod types;
 
+use strongroom_columns_ring::function::{Arg, Function, Gives};
 use strongroom_format::columns::Kind;
-use strongroom_rpc::function::{Arg, Function, Gives};
 
 /// What a function costs in the planner's eyes, in units of a cheap built-in function: one that asks the zone takes some hundred
 /// nanoseconds, so that conditions on plain columns are to be looked at first.

@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
+use strongroom_columns_ring::function::{Arg, FUNCTIONS, Function};
 use strongroom_format::columns::Kind;
-use strongroom_rpc::function::{Arg, FUNCTIONS, Function};
 
 use crate::{COST, arg_type, type_name};
 

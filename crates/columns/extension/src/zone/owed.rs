@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use pgrx::pg_sys;
-use strongroom_rpc::{Broken, Descriptor, Op};
+use strongroom_columns_ring::{Broken, Descriptor, Op};
 
 use super::{LINK, at_end, with};
 use crate::fault;

@@ -22,10 +22,7 @@ pub const TABLES: [&str; 8] = [
 pub const QUERIES: u32 = 22;
 
 /// Where the texts are: with the proxy's tests, which resolve them without a server.
-const TEXTS: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../proxy/tests/tpch"
-);
+const TEXTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proxy/tests/tpch");
 
 /// Clause 2.4.11.3: the fraction of query 11 is this divided by the scale.
 const FRACTION: f64 = 0.0001;

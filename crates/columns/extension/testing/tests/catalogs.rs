@@ -3,9 +3,11 @@
 
 use std::path::Path;
 
+use strongroom_columns_ring::function::{
+    AGGREGATE_NAMES, Aggregate, Arg, FUNCTIONS, Function, Gives,
+};
 use strongroom_columns_testing::Server;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::function::{AGGREGATE_NAMES, Aggregate, Arg, FUNCTIONS, Function, Gives};
 
 /// Types of the extension, and the base type of each.
 const TYPES: &str = "CREATE VIEW enc AS SELECT t.oid AS enc, b.oid AS base, t.typname FROM pg_type t JOIN pg_type b

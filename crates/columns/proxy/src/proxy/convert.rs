@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use strongroom_columns_values::{Buf, Out, Unreadable, Zone};
 use strongroom_format::columns::{EnvelopeHeader, Kind};
-use strongroom_values::{Buf, Out, Unreadable, Zone};
 use zeroize::Zeroizing;
 
 use super::downstream::unexpected;
@@ -245,7 +245,7 @@ impl<'a> Converter<'a> {
 
     fn seal(&self, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Refusal> {
         // What no server would take as this type's binary form is not sealed either: it would be found out too late.
-        strongroom_values::receive(kind, value, &mut Out::new())
+        strongroom_columns_values::receive(kind, value, &mut Out::new())
             .map_err(|why| unreadable(kind, why))?;
         envelope::seal(self.keys, kind, value)
             .map_err(|_| Refusal::value("58000", "the system's random number generator failed"))
@@ -257,9 +257,9 @@ impl<'a> Converter<'a> {
         self.speaks(text.is_ascii())?;
         let (mut value, mut binary) = (Out::new(), Buf::new());
         let settings = self.values_settings(kind)?;
-        strongroom_values::parse(kind, text, &settings, &mut value)
+        strongroom_columns_values::parse(kind, text, &settings, &mut value)
             .map_err(|why| unreadable(kind, why))?;
-        strongroom_values::send(kind, value.value(), &mut binary)
+        strongroom_columns_values::send(kind, value.value(), &mut binary)
             .map_err(|_| unreadable(kind, Unreadable::Syntax))?;
         Ok(Zeroizing::new(binary.as_slice().to_vec()))
     }
@@ -281,19 +281,24 @@ impl<'a> Converter<'a> {
         }
         let invalid = || Refusal::value("22P03", "an envelope holds no value of its type");
         let (mut value, mut text) = (Out::new(), Buf::new());
-        strongroom_values::receive(kind, bytes, &mut value).map_err(|_| invalid())?;
-        strongroom_values::print(kind, value.value(), &self.values_settings(kind)?, &mut text)
-            .map_err(|_| invalid())?;
+        strongroom_columns_values::receive(kind, bytes, &mut value).map_err(|_| invalid())?;
+        strongroom_columns_values::print(
+            kind,
+            value.value(),
+            &self.values_settings(kind)?,
+            &mut text,
+        )
+        .map_err(|_| invalid())?;
         self.speaks(text.as_slice().is_ascii())?;
         Ok(Zeroizing::new(text.as_slice().to_vec()))
     }
 
     /// The settings that the value's forms depend on.
-    fn values_settings(&self, kind: Kind) -> Result<strongroom_values::Settings, Refusal> {
+    fn values_settings(&self, kind: Kind) -> Result<strongroom_columns_values::Settings, Refusal> {
         match &self.settings.zone {
-            Some(zone) => Ok(strongroom_values::Settings { zone: zone.clone() }),
+            Some(zone) => Ok(strongroom_columns_values::Settings { zone: zone.clone() }),
             None if kind != Kind::Timestamptz => {
-                Ok(strongroom_values::Settings { zone: Zone::utc() })
+                Ok(strongroom_columns_values::Settings { zone: Zone::utc() })
             }
             None => Err(Refusal::value(
                 "0A000",

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use strongroom_values::Zone;
+use strongroom_columns_values::Zone;
 
 use crate::sql::catalog::{Catalog, EncType};
 use crate::sql::refusal::Refusal;

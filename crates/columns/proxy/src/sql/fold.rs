@@ -3,9 +3,9 @@
 //! Written as parameters the two would be computed on by the zone for every row, because the server does not fold what is not
 //! immutable. Computed with the code that the zone computes with. Must not: fold what could fail; the server then reports the error.
 
+use strongroom_columns_ring::function::{Arg, by_name};
+use strongroom_columns_values::{Buf, Operand, Out, Settings, compute, parse, print};
 use strongroom_format::columns::Kind;
-use strongroom_rpc::function::{Arg, by_name};
-use strongroom_values::{Buf, Operand, Out, Settings, compute, parse, print};
 use zeroize::Zeroizing;
 
 use super::functions;

@@ -4,8 +4,8 @@
 //! A function that is not listed here counts as one that computes with all its arguments and gives a value of their
 //! sort. Must not: resolve overloads as PostgreSQL does; the server does that.
 
+use strongroom_columns_ring::function::{Aggregate, Arg, FUNCTIONS, Gives};
 use strongroom_format::columns::Kind;
-use strongroom_rpc::function::{Aggregate, Arg, FUNCTIONS, Gives};
 
 /// What an argument is that says how and not what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

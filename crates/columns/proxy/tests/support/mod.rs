@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
-use strongroom_client::sql::catalog::PinnedColumn;
+use strongroom_columns_proxy::keys::ColumnKeys;
+use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
+use strongroom_columns_proxy::sql::catalog::PinnedColumn;
 use strongroom_crypto::SecretKey;
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";

@@ -9,11 +9,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use strongroom_client::proxy::{Address, PlaintextConstants, Terms};
-use strongroom_client::sql::catalog::PinnedColumn;
-use strongroom_zone::session::ColumnKeys;
-use strongroom_zone::session::attest::ProcessAttester;
-use strongroom_zone::session::channel::Channel;
+use strongroom_columns_proxy::proxy::{Address, PlaintextConstants, Terms};
+use strongroom_columns_proxy::sql::catalog::PinnedColumn;
+use strongroom_columns_zone::session::ColumnKeys;
+use strongroom_columns_zone::session::attest::ProcessAttester;
+use strongroom_columns_zone::session::channel::Channel;
 
 use super::support::{config, started};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use strongroom_rpc::{
+use strongroom_columns_ring::{
     Answer, Area, Descriptor, Fault, Handler, Host, Interrupted, Op, Peer, Server,
 };
 

@@ -3,9 +3,9 @@
 //! Sums are kept in 128 bits as long as they fit, then in big integers. Must not: round before the result.
 
 use num_bigint::{BigInt, Sign};
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::function::Aggregate;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Fault;
-use strongroom_rpc::function::Aggregate;
 use zeroize::Zeroize;
 
 use crate::numeric::{Num, TEN, arithmetic, small, ten};

@@ -5,7 +5,7 @@
 use core::cmp::Ordering;
 
 use num_bigint::{BigInt, BigUint, Sign};
-use strongroom_rpc::Fault;
+use strongroom_columns_ring::Fault;
 
 use super::{Num, SCALE_MAX, TEN, TEN64, first_digit_place, put_small, small, ten};
 use crate::value::{Out, Value};

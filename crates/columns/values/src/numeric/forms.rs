@@ -10,7 +10,7 @@ use core::fmt::Write as _;
 
 use num_bigint::{BigInt, BigUint, Sign};
 use num_traits::{ToPrimitive, Zero};
-use strongroom_rpc::Fault;
+use strongroom_columns_ring::Fault;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::arithmetic::round_at;

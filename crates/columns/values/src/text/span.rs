@@ -2,7 +2,7 @@
 //!
 //! Numbers with units in any order, `hours:minutes:seconds`, `years-months`, `ago`; `P1Y2M3DT4H5M6S`. Must not: read a field twice.
 
-use strongroom_rpc::function::Field;
+use strongroom_columns_ring::function::Field;
 
 use crate::input::{Unreadable, is_space};
 use crate::interval::{DAY, DAYS_PER_MONTH, HOUR, Interval, MINUTE, SECOND};

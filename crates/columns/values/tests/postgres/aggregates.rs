@@ -1,9 +1,9 @@
 //! Aggregates: the same groups, the same result or error; and the same again from parts that are combined.
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::function::Aggregate;
+use strongroom_columns_values::{Accumulator, Buf, Out, Settings, Value, parse, print};
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Fault;
-use strongroom_rpc::function::Aggregate;
-use strongroom_values::{Accumulator, Buf, Out, Settings, Value, parse, print};
 
 use crate::random::{Random, cases, value};
 use crate::server::{Server, escaped};

@@ -1,10 +1,10 @@
 //! Text and binary forms: what the server reads, and what it makes of it.
 
-use strongroom_format::columns::Kind;
-use strongroom_rpc::function::Field;
-use strongroom_values::{
+use strongroom_columns_ring::function::Field;
+use strongroom_columns_values::{
     Buf, Out, Settings, Unreadable, Zone, parse, parse_interval, print, receive, send,
 };
+use strongroom_format::columns::Kind;
 
 use crate::random::{Random, cases, number_like, text, value};
 use crate::server::Server;

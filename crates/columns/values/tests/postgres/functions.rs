@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-use strongroom_format::columns::Kind;
-use strongroom_rpc::Fault;
-use strongroom_rpc::function::{Arg, FUNCTIONS, Field, Function, Gives};
-use strongroom_values::{
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::function::{Arg, FUNCTIONS, Field, Function, Gives};
+use strongroom_columns_values::{
     Buf, Operand, Out, Settings, Zone, compare, compute, parse, print, test, token_bytes,
 };
+use strongroom_format::columns::Kind;
 
 use crate::random::{Random, arguments, cases, value};
 use crate::server::Server;

@@ -2,9 +2,9 @@
 //!
 //! Must not: leave out what PostgreSQL accepts because it is hard.
 
+use strongroom_columns_ring::function::{Arg, Field, Function};
+use strongroom_columns_values::{Buf, Settings, Value, print};
 use strongroom_format::columns::Kind;
-use strongroom_rpc::function::{Arg, Field, Function};
-use strongroom_values::{Buf, Settings, Value, print};
 
 /// A generator: the mixing of `SplitMix64`.
 pub(crate) struct Random(u64);

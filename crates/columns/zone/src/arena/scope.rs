@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use strongroom_columns_ring::Fault;
 use strongroom_format::columns::Lineage;
-use strongroom_rpc::Fault;
 
 use crate::session::KeyId;
 use crate::store::Binding;

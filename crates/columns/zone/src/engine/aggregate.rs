@@ -2,17 +2,17 @@
 //!
 //! Must not: know how an aggregate is computed.
 
+use strongroom_columns_ring::{Descriptor, Fault};
+use strongroom_columns_values::Accumulator;
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
-use strongroom_rpc::{Descriptor, Fault};
-use strongroom_values::Accumulator;
 
 use super::ground::Judged;
 use super::{Zone, aggregate_of, kind_of};
 use crate::arena::{Meta, Total};
 
 impl Zone {
-    /// [`strongroom_rpc::Op::Accumulate`].
+    /// [`strongroom_columns_ring::Op::Accumulate`].
     pub(super) fn accumulate(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
         let kind = kind_of(descriptor)?;
         let aggregate = aggregate_of(descriptor)?;
@@ -44,7 +44,7 @@ impl Zone {
         arena.put_total(fid, Total { accumulator, scope })
     }
 
-    /// [`strongroom_rpc::Op::Combine`].
+    /// [`strongroom_columns_ring::Op::Combine`].
     pub(super) fn combine(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
         let kind = kind_of(descriptor)?;
         let aggregate = aggregate_of(descriptor)?;
@@ -81,7 +81,7 @@ impl Zone {
         arena.put_total(fid, total)
     }
 
-    /// [`strongroom_rpc::Op::Final`]. 0 when the result is NULL.
+    /// [`strongroom_columns_ring::Op::Final`]. 0 when the result is NULL.
     pub(super) fn finish(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let from = Fid::from_bits(descriptor.a).ok_or(Fault::ForgedFid)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;

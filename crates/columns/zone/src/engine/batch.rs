@@ -3,8 +3,8 @@
 //! Invariants: the bytes are wiped with the batch; there are never more of them than the operation may ask for, whoever asks. Must not:
 //! interpret a value.
 
-use strongroom_rpc::Fault;
-use strongroom_values::{Buf, Value};
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::{Buf, Value};
 
 /// Values, one after the other.
 #[derive(Default)]

@@ -6,11 +6,11 @@
 use core::cell::Cell;
 use core::cmp::Ordering;
 
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{ANSWER_HALF, Area, Descriptor, Fault};
+use strongroom_columns_values::{Value, compare, token_bytes};
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::right;
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{ANSWER_HALF, Area, Descriptor, Fault};
-use strongroom_values::{Value, compare, token_bytes};
 
 use super::batch::Batch;
 use super::compute::tell;
@@ -21,7 +21,7 @@ use super::{Zone, answers_of, copy_words, kind_of, offset_of};
 const RANKED_MAX: usize = 64 << 20;
 
 impl Zone {
-    /// [`strongroom_rpc::Op::Compare`].
+    /// [`strongroom_columns_ring::Op::Compare`].
     pub(super) fn compare(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
         let mut judged = Judged::new();
@@ -37,7 +37,7 @@ impl Zone {
         Ok(i64::from(order as i8).cast_unsigned())
     }
 
-    /// [`strongroom_rpc::Op::CompareMany`].
+    /// [`strongroom_columns_ring::Op::CompareMany`].
     pub(super) fn compare_many(
         &mut self,
         ring: u16,
@@ -96,7 +96,7 @@ impl Zone {
         Ok(count)
     }
 
-    /// [`strongroom_rpc::Op::Token`].
+    /// [`strongroom_columns_ring::Op::Token`].
     pub(super) fn token(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         self.hands.words.clear();
         self.hands.words.push(descriptor.a);
@@ -104,7 +104,7 @@ impl Zone {
         tokens.first().copied().ok_or(Fault::BadRequest)
     }
 
-    /// [`strongroom_rpc::Op::TokenMany`].
+    /// [`strongroom_columns_ring::Op::TokenMany`].
     pub(super) fn token_many(
         &mut self,
         ring: u16,
@@ -149,7 +149,7 @@ impl Zone {
         Ok(tokens)
     }
 
-    /// [`strongroom_rpc::Op::RankMany`].
+    /// [`strongroom_columns_ring::Op::RankMany`].
     pub(super) fn rank_many(
         &mut self,
         ring: u16,

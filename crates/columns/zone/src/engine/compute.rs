@@ -4,11 +4,11 @@
 
 use std::time::{Duration, Instant};
 
+use strongroom_columns_ring::function::{Arg, Field, Function, Gives};
+use strongroom_columns_ring::{Area, Descriptor, Fault};
+use strongroom_columns_values::Operand;
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
-use strongroom_rpc::function::{Arg, Field, Function, Gives};
-use strongroom_rpc::{Area, Descriptor, Fault};
-use strongroom_values::Operand;
 
 use super::ground::Judged;
 use super::rings::Ring;
@@ -24,7 +24,7 @@ const BATCH_TIME: Duration = Duration::from_millis(20);
 const GRANTED: u16 = 1024;
 
 impl Zone {
-    /// [`strongroom_rpc::Op::Compute`].
+    /// [`strongroom_columns_ring::Op::Compute`].
     pub(super) fn compute(
         &mut self,
         ring: u16,
@@ -53,7 +53,7 @@ impl Zone {
         Ok(())
     }
 
-    /// [`strongroom_rpc::Op::Test`].
+    /// [`strongroom_columns_ring::Op::Test`].
     pub(super) fn test(
         &mut self,
         ring: u16,
@@ -73,7 +73,7 @@ impl Zone {
         Ok(u64::from(truth))
     }
 
-    /// [`strongroom_rpc::Op::TestMany`].
+    /// [`strongroom_columns_ring::Op::TestMany`].
     pub(super) fn test_many(
         &mut self,
         ring: u16,
@@ -190,7 +190,7 @@ pub(super) fn tell(
 
 /// The arguments as the function wants them; what it has not is a plain 0.
 fn operands<'a>(
-    values: &'a [strongroom_values::Out; 3],
+    values: &'a [strongroom_columns_values::Out; 3],
     function: &Function,
     descriptor: &Descriptor,
     third: Option<u64>,

@@ -1,10 +1,10 @@
-//! The functions of `strongroom_rpc::function`, resolved once, found by their code.
+//! The functions of `strongroom_columns_ring::function`, resolved once, found by their code.
 //!
 //! Must not: compute.
 
-use strongroom_rpc::Fault;
-use strongroom_rpc::function::{FUNCTIONS, Function};
-use strongroom_values::{Computation, Condition};
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::function::{FUNCTIONS, Function};
+use strongroom_columns_values::{Computation, Condition};
 
 /// One function, ready to be carried out.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl Functions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strongroom_rpc::function::Gives;
+    use strongroom_columns_ring::function::Gives;
 
     #[test]
     fn every_function_is_there_and_can_be_carried_out() {

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Out;
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::Fault;
-use strongroom_values::Out;
 
 use super::rings::Rings;
 use crate::arena::{Origin, ScopeId};

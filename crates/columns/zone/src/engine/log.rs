@@ -2,9 +2,9 @@
 //!
 //! Must not: do anything that is not the store's.
 
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{Answer, Area, Descriptor, Fault, Op};
 use strongroom_format::columns::Fid;
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{Answer, Area, Descriptor, Fault, Op};
 
 use super::{Zone, copy_bytes, copy_words, len_of, offset_of};
 use crate::store::Store;

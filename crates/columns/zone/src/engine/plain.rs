@@ -2,9 +2,9 @@
 //!
 //! Must not: give or take a value in clear that the policy was not asked for; keep a copy of one.
 
+use strongroom_columns_ring::{Area, Descriptor, Fault};
+use strongroom_columns_values::{receive, send};
 use strongroom_format::columns::Fid;
-use strongroom_rpc::{Area, Descriptor, Fault};
-use strongroom_values::{receive, send};
 use zeroize::Zeroize as _;
 
 use super::session::reply;
@@ -13,7 +13,7 @@ use crate::arena::Meta;
 use crate::policy;
 
 impl Zone {
-    /// [`strongroom_rpc::Op::Declassify`].
+    /// [`strongroom_columns_ring::Op::Declassify`].
     pub(super) fn declassify(
         &mut self,
         ring: u16,
@@ -35,7 +35,7 @@ impl Zone {
         len
     }
 
-    /// [`strongroom_rpc::Op::Classify`].
+    /// [`strongroom_columns_ring::Op::Classify`].
     pub(super) fn classify(
         &mut self,
         ring: u16,

@@ -4,14 +4,14 @@
 //! log); X1: a value of the target's own partition and column keeps its identifier, every other one is copied. Must not: promote a
 //! value that the policy was not asked for.
 
+use strongroom_columns_ring::layout::{promote_layout, relation_layout};
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{AREA_SIZE, Answer, Area, Descriptor, Fault};
+use strongroom_columns_values::Value;
 use strongroom_crypto::fill_random;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind, Lineage};
 use strongroom_format::layout::{Field, array};
-use strongroom_rpc::layout::{promote_layout, relation_layout};
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{AREA_SIZE, Answer, Area, Descriptor, Fault};
-use strongroom_values::Value;
 
 use super::batch::Batch;
 use super::{Zone, copy_bytes, len_of, offset_of};
@@ -39,7 +39,7 @@ impl Wanted {
 }
 
 impl Zone {
-    /// [`strongroom_rpc::Op::Promote`].
+    /// [`strongroom_columns_ring::Op::Promote`].
     pub(super) fn promote(
         &mut self,
         ring: u16,
@@ -143,7 +143,7 @@ impl Zone {
         Ok(())
     }
 
-    /// [`strongroom_rpc::Op::Partition`].
+    /// [`strongroom_columns_ring::Op::Partition`].
     pub(super) fn partition(
         &mut self,
         ring: u16,
@@ -168,7 +168,7 @@ impl Zone {
         })
     }
 
-    /// [`strongroom_rpc::Op::Drop`].
+    /// [`strongroom_columns_ring::Op::Drop`].
     pub(super) fn drop_partition(
         &mut self,
         ring: u16,
@@ -181,7 +181,7 @@ impl Zone {
         self.flush(chain, descriptor, area, 0, false)
     }
 
-    /// [`strongroom_rpc::Op::Rehome`].
+    /// [`strongroom_columns_ring::Op::Rehome`].
     pub(super) fn rehome(
         &mut self,
         ring: u16,

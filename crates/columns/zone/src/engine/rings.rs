@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Settings;
 use strongroom_crypto::MacKey;
-use strongroom_rpc::Fault;
-use strongroom_values::Settings;
 
 use crate::arena::{Arena, ScopeId};
 use crate::policy::Place;

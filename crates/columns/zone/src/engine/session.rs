@@ -2,9 +2,9 @@
 //!
 //! Must not: know what a message says; tell a value.
 
+use strongroom_columns_ring::{AREA_SIZE, Area, Descriptor, Fault};
+use strongroom_columns_values::{Settings, Zone as TimeZone};
 use strongroom_crypto::fill_random;
-use strongroom_rpc::{AREA_SIZE, Area, Descriptor, Fault};
-use strongroom_values::{Settings, Zone as TimeZone};
 
 use super::{Zone, copy_bytes, len_of, offset_of};
 
@@ -12,7 +12,7 @@ use super::{Zone, copy_bytes, len_of, offset_of};
 const NAME_MAX: usize = 256;
 
 impl Zone {
-    /// [`strongroom_rpc::Op::TimeZone`].
+    /// [`strongroom_columns_ring::Op::TimeZone`].
     pub(super) fn time_zone(
         &mut self,
         ring: u16,
@@ -30,21 +30,21 @@ impl Zone {
         Ok(0)
     }
 
-    /// [`strongroom_rpc::Op::Lead`].
+    /// [`strongroom_columns_ring::Op::Lead`].
     pub(super) fn lead(&mut self, ring: u16) -> Result<u64, Fault> {
         let mut fresh = [0; 8];
         fill_random(&mut fresh).map_err(|_| Fault::OutOfMemory)?;
         self.ground.rings.lead(ring, u64::from_le_bytes(fresh))
     }
 
-    /// [`strongroom_rpc::Op::Join`].
+    /// [`strongroom_columns_ring::Op::Join`].
     pub(super) fn join(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let leader = u16::try_from(descriptor.a).map_err(|_| Fault::NotAllowed)?;
         self.ground.rings.join(ring, leader, descriptor.b)?;
         Ok(0)
     }
 
-    /// [`strongroom_rpc::Op::Attest`].
+    /// [`strongroom_columns_ring::Op::Attest`].
     pub(super) fn attest(
         &mut self,
         ring: u16,
@@ -61,7 +61,7 @@ impl Zone {
         reply(descriptor, area, &attestation)
     }
 
-    /// [`strongroom_rpc::Op::Message`].
+    /// [`strongroom_columns_ring::Op::Message`].
     pub(super) fn message(
         &mut self,
         ring: u16,
@@ -94,7 +94,7 @@ impl Zone {
         reply(descriptor, area, &answer.message)
     }
 
-    /// [`strongroom_rpc::Op::Record`].
+    /// [`strongroom_columns_ring::Op::Record`].
     pub(super) fn record(
         &mut self,
         ring: u16,

@@ -2,7 +2,7 @@
 //!
 //! Must not: tell a value, an identifier of one, or a key; outgrow the data area.
 
-use strongroom_rpc::{Area, Descriptor, Fault};
+use strongroom_columns_ring::{Area, Descriptor, Fault};
 
 use super::Zone;
 use super::session::reply;
@@ -12,7 +12,7 @@ use crate::store::Census;
 const LISTED: usize = 1000;
 
 impl Zone {
-    /// [`strongroom_rpc::Op::Status`].
+    /// [`strongroom_columns_ring::Op::Status`].
     pub(super) fn status(&self, descriptor: &Descriptor, area: &Area) -> Result<u64, Fault> {
         reply(descriptor, area, self.status_text().as_bytes())
     }

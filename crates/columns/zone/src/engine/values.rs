@@ -2,11 +2,11 @@
 //!
 //! Must not: leave a value in clear anywhere but in an arena and in hand.
 
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{AREA_SIZE, Area, Descriptor, Fault};
+use strongroom_columns_values::{receive, send};
 use strongroom_crypto::sha256;
 use strongroom_format::columns::Fid;
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{AREA_SIZE, Area, Descriptor, Fault};
-use strongroom_values::{receive, send};
 use zeroize::Zeroize as _;
 
 use super::{Zone, copy_bytes, copy_words, kind_of, len_of, offset_of};
@@ -14,7 +14,7 @@ use crate::arena::{Meta, Scope};
 use crate::policy;
 
 impl Zone {
-    /// [`strongroom_rpc::Op::Intake`].
+    /// [`strongroom_columns_ring::Op::Intake`].
     pub(super) fn intake(
         &mut self,
         ring: u16,
@@ -46,7 +46,7 @@ impl Zone {
         Ok(fid.bits())
     }
 
-    /// [`strongroom_rpc::Op::Accept`].
+    /// [`strongroom_columns_ring::Op::Accept`].
     pub(super) fn accept(
         &mut self,
         ring: u16,
@@ -60,7 +60,7 @@ impl Zone {
         self.intake(ring, descriptor, area).map(drop)
     }
 
-    /// [`strongroom_rpc::Op::Output`].
+    /// [`strongroom_columns_ring::Op::Output`].
     pub(super) fn output(
         &mut self,
         ring: u16,

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use strongroom_columns_ring::{
+    Answer, Area, Descriptor, Fault, Handler, Op, Peer, Server, Stopper,
+};
 use strongroom_crypto::GcmKey;
 use strongroom_format::code;
 use strongroom_format::columns::record::{
@@ -16,7 +19,6 @@ use strongroom_format::columns::record::{
 };
 use strongroom_format::header::{HEADER_LEN, ObjectKind};
 use strongroom_keyring::{Error, Object, Opener, Purpose};
-use strongroom_rpc::{Answer, Area, Descriptor, Fault, Handler, Op, Peer, Server, Stopper};
 
 use super::shape;
 use crate::sandbox::{self, Sandbox};

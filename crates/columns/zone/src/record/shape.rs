@@ -2,9 +2,9 @@
 //!
 //! Must not: interpret them.
 
-use strongroom_rpc::layout::relation_layout;
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{ANSWER_HALF, AREA_SIZE, Answer, Area, Descriptor, Op};
+use strongroom_columns_ring::layout::relation_layout;
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{ANSWER_HALF, AREA_SIZE, Answer, Area, Descriptor, Op};
 
 /// Bytes of a token in [`Op::TokenMany`]'s answer.
 const TOKEN: usize = 16;

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use strongroom_columns_ring::Fault;
 use strongroom_format::columns::channel::Ticket;
-use strongroom_rpc::Fault;
 
 use super::{KeyId, Ledger};
 

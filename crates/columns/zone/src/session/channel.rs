@@ -13,12 +13,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use strongroom_columns_ring::Fault;
 use strongroom_crypto::{GcmKey, KeyAgreement, SecretKey, random16, sha256};
 use strongroom_format::columns::channel::{
     Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, MESSAGE_SEALED, Request, Sealed, Ticket,
     ZONE_LABEL, bound, hello_layout, opening,
 };
-use strongroom_rpc::Fault;
 use zeroize::Zeroize as _;
 
 use super::accounts::Accounts;

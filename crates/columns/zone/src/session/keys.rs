@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
+use strongroom_columns_envelope::{ColumnKey, EnvelopeError, head, id_of};
+use strongroom_columns_ring::Fault;
 use strongroom_crypto::{CryptoError, MacKey, SecretKey, hkdf};
-use strongroom_envelope::{ColumnKey, EnvelopeError, head, id_of};
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::TICKET_LABEL;
-use strongroom_rpc::Fault;
 use zeroize::Zeroize as _;
 
 use crate::store::Binding;
 
-pub use strongroom_envelope::KeyId;
+pub use strongroom_columns_envelope::KeyId;
 
 struct Held {
     column: ColumnKey,

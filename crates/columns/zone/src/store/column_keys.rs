@@ -6,13 +6,13 @@
 
 use std::collections::btree_map::Entry as Place;
 
+use strongroom_columns_ring::Fault;
 use strongroom_crypto::SecretKey;
 use strongroom_format::code;
 use strongroom_format::columns::Lineage;
 use strongroom_format::columns::manifest::{ColumnKeyEntry, KeptKey};
 use strongroom_format::columns::redo::{ColumnBinding, Entry};
 use strongroom_keyring::Error;
-use strongroom_rpc::Fault;
 use zeroize::Zeroizing;
 
 use super::memory::{Buffer, NoMemory};

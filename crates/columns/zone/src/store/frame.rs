@@ -3,8 +3,8 @@
 //! Invariants: a slot that is free or retired has a zero word; a slot in state `BYTES` has a reference into its partition's slabs in
 //! the word. Must not: know where the block is on disk, nor what it is there.
 
+use strongroom_columns_values::Value;
 use strongroom_format::columns::block::{BLOCK_SLOTS, INLINE_MAX, state};
-use strongroom_values::Value;
 
 use super::memory::{NoMemory, Piece};
 use super::slab::Slabs;

@@ -204,7 +204,7 @@ fn of(bytes: &[u8], at: usize) -> u8 {
 mod tests {
     use super::*;
     use crate::store::memory::Memory;
-    use strongroom_values::Value;
+    use strongroom_columns_values::Value;
 
     fn shown(value: Option<Value<'_>>) -> Option<Result<u64, Vec<u8>>> {
         value.map(|value| match value {

@@ -6,11 +6,11 @@
 
 use std::sync::atomic::Ordering;
 
+use strongroom_columns_ring::Fault;
 use strongroom_format::code;
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::manifest::BlockEntry;
 use strongroom_keyring::Error;
-use strongroom_rpc::Fault;
 
 use super::files::about;
 use super::frame::Frame;

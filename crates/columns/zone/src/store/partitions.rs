@@ -4,10 +4,10 @@
 //! that were never used under it, and only when the record of the drop is in the host's log; a change of a partition has a stamp, so that
 //! an older one found in a log changes nothing. Must not: know more of a relation than its three numbers.
 
+use strongroom_columns_ring::Fault;
 use strongroom_format::columns::fid::{EXTENTS, PARTITIONS};
 use strongroom_format::columns::manifest::PartitionEntry;
 use strongroom_format::columns::redo::{Entry, PartitionChange, Relation};
-use strongroom_rpc::Fault;
 
 use super::checkpoint::ahead;
 use super::partition::{BLOCKS, Partition};

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
+use strongroom_columns_ring::Fault;
 use strongroom_format::code;
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::redo::Entry;
 use strongroom_keyring::Error;
-use strongroom_rpc::Fault;
 
 use super::Store;
 use super::frame::SLOTS;

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Value;
 use strongroom_crypto::GcmKey;
 use strongroom_format::code;
 use strongroom_format::columns::manifest::ChainEntry;
 use strongroom_format::columns::redo::{Entry, Link, PartitionChange, RedoHead, redo_layout};
 use strongroom_format::columns::{Fid, Kind};
 use strongroom_keyring::Error;
-use strongroom_rpc::Fault;
-use strongroom_values::Value;
 
 use super::checkpoint::ahead;
 use super::memory::Buffer;

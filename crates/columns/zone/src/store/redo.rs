@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Value;
 use strongroom_format::columns::manifest::ChainEntry;
 use strongroom_format::columns::redo::{
     Entry, Link, PartitionChange, REDO_MAX, RedoHead, redo_layout, redo_link_layout,
 };
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::Fault;
-use strongroom_values::Value;
 
 use super::memory::{Buffer, NoMemory};
 use super::{Held, Store, of_crypto};

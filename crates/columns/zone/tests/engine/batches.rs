@@ -1,10 +1,10 @@
 //! Goal: operations on many values give what the same operations give one by one. Method: both, on the same values.
 
+use strongroom_columns_ring::function::{Arg, by_name};
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{ANSWER_HALF, Descriptor, Fault, Host, Op};
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::right::ORDINARY;
-use strongroom_rpc::function::{Arg, by_name};
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{ANSWER_HALF, Descriptor, Fault, Host, Op};
 
 use super::{A, call, earlier, fault, go_on, intake, of_kind, output, sealed, with_zone};
 

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::process::Command;
 
-use strongroom_zone::sandbox::{Sandbox, close};
+use strongroom_columns_zone::sandbox::{Sandbox, close};
 
 #[test]
 fn other_files_programs_and_sockets_are_out_of_reach() {

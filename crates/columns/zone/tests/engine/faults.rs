@@ -1,8 +1,8 @@
 //! What failed of that which nobody waited for is told by the next call, once (R2).
 
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{Descriptor, Fault, Op};
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{Descriptor, Fault, Op};
 
 use super::{A, ORDINARY, call, earlier, fault, go_on, int8, with_zone};
 

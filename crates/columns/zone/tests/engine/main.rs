@@ -18,19 +18,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use owner::{Owner, intake};
+use strongroom_columns_ring::function::{Aggregate, Arg, by_name};
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Fault, Host, Interrupted, Op};
+use strongroom_columns_zone::engine::Zone;
+use strongroom_columns_zone::sandbox::Sandbox;
+use strongroom_columns_zone::serve::Serving;
+use strongroom_columns_zone::session::ColumnKeys;
+use strongroom_columns_zone::session::attest::ProcessAttester;
+use strongroom_columns_zone::store::{self, ANCHOR_NAME, FileAnchor, Options};
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::right::ORDINARY;
 use strongroom_format::columns::channel::{Ticket, right};
 use strongroom_keyring::Opener;
-use strongroom_rpc::function::{Aggregate, Arg, by_name};
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{ANSWER_HALF, Broken, Descriptor, Fault, Host, Interrupted, Op};
-use strongroom_zone::engine::Zone;
-use strongroom_zone::sandbox::Sandbox;
-use strongroom_zone::serve::Serving;
-use strongroom_zone::session::ColumnKeys;
-use strongroom_zone::session::attest::ProcessAttester;
-use strongroom_zone::store::{self, ANCHOR_NAME, FileAnchor, Options};
 
 /// Ids of the column keys of 32 bytes 0x0a and 0x0b.
 const A: [u8; 16] = [

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use strongroom_columns_ring::{Broken, Descriptor, Host, Op};
 use strongroom_crypto::{
     GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, nonce12, random16, random32, sha256,
 };
@@ -11,7 +12,6 @@ use strongroom_format::columns::channel::{
 };
 use strongroom_format::columns::envelope::{self, EnvelopeHeader, envelope_layout};
 use strongroom_format::columns::{Kind, Lineage};
-use strongroom_rpc::{Broken, Descriptor, Host, Op};
 
 use super::{call_bytes, go_on};
 

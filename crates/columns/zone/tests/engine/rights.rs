@@ -1,8 +1,8 @@
 //! What a ticket gives, and on which columns.
 
+use strongroom_columns_ring::{Broken, Fault, Host, Op};
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::{Ticket, right};
-use strongroom_rpc::{Broken, Fault, Host, Op};
 
 use super::{
     A, B, ORDINARY, call, earlier, fault, go_on, int8, intake, of_kind, ticket, with_zone,

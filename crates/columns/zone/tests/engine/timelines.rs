@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{Broken, Descriptor, Fault, Host, Op};
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{Broken, Descriptor, Fault, Host, Op};
 
 use crate::{fault, go_on, with_zone};
 

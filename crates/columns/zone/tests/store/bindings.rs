@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use strongroom_crypto::SecretKey;
-use strongroom_format::columns::Kind;
-use strongroom_rpc::Fault;
-use strongroom_values::Value;
-use strongroom_zone::store::{
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Value;
+use strongroom_columns_zone::store::{
     ANCHOR_NAME, FileAnchor, Options, Promotion, Source, Store, create, open,
 };
+use strongroom_crypto::SecretKey;
+use strongroom_format::columns::Kind;
 
 use crate::disk::{Disk, State};
 use crate::host::{Safe, opener, options, relation, to};

@@ -6,9 +6,9 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use strongroom_columns_zone::store::{Anchor, Files, LogStorage};
 use strongroom_format::code;
 use strongroom_keyring::Error;
-use strongroom_zone::store::{Anchor, Files, LogStorage};
 
 /// One call.
 #[derive(Clone)]

@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Value;
+use strongroom_columns_zone::store::{Binding, Held, Keys, Options, Promotion, Source, Store};
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind, Lineage};
 use strongroom_keyring::{NewObject, Object, Opener};
-use strongroom_rpc::Fault;
-use strongroom_values::Value;
-use strongroom_zone::store::{Binding, Held, Keys, Options, Promotion, Source, Store};
 
 use crate::disk::{Dice, Disk, State};
 

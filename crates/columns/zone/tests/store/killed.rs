@@ -4,10 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use strongroom_columns_values::Value;
+use strongroom_columns_zone::store::{
+    ANCHOR_NAME, FileAnchor, LOG_NAME, LogFile, Store, create, open,
+};
 use strongroom_format::code;
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_values::Value;
-use strongroom_zone::store::{ANCHOR_NAME, FileAnchor, LOG_NAME, LogFile, Store, create, open};
 
 use crate::disk::{Disk, State, Unsynced};
 use crate::host::{Known, Safe, bind_all, known, opener, options, relation};

@@ -7,7 +7,10 @@ use crate::host::Host;
 /// Some 10 blocks: everything is evicted and read again all the time.
 const SMALL: u64 = 100 * 1024;
 
-fn one(host: &mut Host, mut store: strongroom_zone::store::Store) -> strongroom_zone::store::Store {
+fn one(
+    host: &mut Host,
+    mut store: strongroom_columns_zone::store::Store,
+) -> strongroom_columns_zone::store::Store {
     match host.dice.roll(100) {
         0..45 => host.promote(&mut store, 30),
         45..55 => host.copy(&mut store),

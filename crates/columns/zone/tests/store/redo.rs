@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Value;
+use strongroom_columns_zone::store::{Promotion, Record, Source, Store};
 use strongroom_format::columns::redo::RedoHead;
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::Fault;
-use strongroom_values::Value;
-use strongroom_zone::store::{Promotion, Record, Source, Store};
 
 use crate::disk::{Disk, State};
 use crate::host::{Known, Safe, bind_all, keep_key, known, relation};

@@ -1,10 +1,10 @@
 //! What a host may not have a store believe: values without a binding, old records, an end of the log that it did not read.
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Value;
+use strongroom_columns_zone::store::{Options, Promotion, Source, Store};
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::Fault;
-use strongroom_values::Value;
-use strongroom_zone::store::{Options, Promotion, Source, Store};
 
 use crate::disk::{Disk, State};
 use crate::host::{Known, Safe, bind_all, keep_key, known, options, relation, to};

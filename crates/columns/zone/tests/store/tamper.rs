@@ -1,11 +1,11 @@
 //! Bytes on disk that are changed, exchanged, or from another time: each is found, with its code.
 
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Value;
+use strongroom_columns_zone::store::{Options, Store};
 use strongroom_format::code;
 use strongroom_format::columns::manifest::manifest_layout;
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::Fault;
-use strongroom_values::Value;
-use strongroom_zone::store::{Options, Store};
 
 use crate::disk::{Disk, State};
 use crate::host::{Host, Safe, options, relation};

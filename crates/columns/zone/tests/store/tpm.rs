@@ -4,10 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use strongroom_columns_zone::store::{
+    Anchor as _, MANIFEST_NAME, Options, Store, TpmAnchor, create, open,
+};
+use strongroom_columns_zone::tpm::Tpm;
 use strongroom_format::code;
 use strongroom_keyring::durable;
-use strongroom_zone::store::{Anchor as _, MANIFEST_NAME, Options, Store, TpmAnchor, create, open};
-use strongroom_zone::tpm::Tpm;
 
 use crate::host::{opener, options};
 use crate::swtpm::{COUNTER, Swtpm};

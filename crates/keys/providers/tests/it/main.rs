@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use strongroom_keyring::{Error, Keyring, Provider};
-use strongroom_providers::child::{Launcher, launched_by, serve};
+use strongroom_keys_providers::child::{Launcher, launched_by, serve};
 
 /// The variable by which the test program knows that it was started for a module's sake.
 const CHILD: &str = "STRONGROOM_TEST_PROVIDER_CHILD";
@@ -38,7 +38,7 @@ impl Home {
     fn new() -> Self {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            strongroom_providers::register();
+            strongroom_keys_providers::register();
             let mut environment = vec![(CHILD.into(), "1".into())];
             #[cfg(feature = "pkcs11")]
             environment.push(("SOFTHSM2_CONF".into(), pkcs11::configuration().into()));

@@ -72,7 +72,7 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new() -> Self {
         static ONCE: Once = Once::new();
-        ONCE.call_once(strongroom_providers::register);
+        ONCE.call_once(strongroom_keys_providers::register);
         let directory = tempfile::tempdir().unwrap();
         let keyring = directory.path().join("keyring");
         Self { directory, keyring }

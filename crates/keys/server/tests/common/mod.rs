@@ -28,12 +28,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 use strongroom_keyring::Provider;
-use strongroom_keyserver::config::Config;
-use strongroom_keyserver::http::Face;
-use strongroom_keyserver::init::{NewServer, RootWay, init};
-use strongroom_keyserver::serve::serve;
-use strongroom_keyserver::server::Server;
-use strongroom_keyserver::tls;
+use strongroom_keys_server::config::Config;
+use strongroom_keys_server::http::Face;
+use strongroom_keys_server::init::{NewServer, RootWay, init};
+use strongroom_keys_server::serve::serve;
+use strongroom_keys_server::server::Server;
+use strongroom_keys_server::tls;
 use tokio::sync::watch;
 
 /// Longest wait for something that must happen.

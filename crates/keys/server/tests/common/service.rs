@@ -5,13 +5,13 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use strongroom_keyring::Keyring;
-use strongroom_keyserver::authority::shown;
-use strongroom_keyserver::config::Config;
-use strongroom_keyserver::keys::Keys;
-use strongroom_keyserver::records::Role;
-use strongroom_keyserver::server::ROOT_NAME;
-use strongroom_keyserver::service::{NewToken, Peer, Rules, Service};
-use strongroom_keyserver::store::{self, Store};
+use strongroom_keys_server::authority::shown;
+use strongroom_keys_server::config::Config;
+use strongroom_keys_server::keys::Keys;
+use strongroom_keys_server::records::Role;
+use strongroom_keys_server::server::ROOT_NAME;
+use strongroom_keys_server::service::{NewToken, Peer, Rules, Service};
+use strongroom_keys_server::store::{self, Store};
 
 use super::{Place, request};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
-use strongroom_keyserver::store::{Append, Change, Guard, Outcome, Room, Store, Stored};
+use strongroom_keys_server::store::{Append, Change, Guard, Outcome, Room, Store, Stored};
 
 type Act = Box<dyn FnOnce() + Send>;
 

@@ -2,13 +2,13 @@
 
 use maud::Markup;
 use scraper::{ElementRef, Html};
-use strongroom_keyserver::page::frame::{self, Place, Reader};
-use strongroom_keyserver::page::model::{Fleet, Object};
-use strongroom_keyserver::page::query::Query;
-use strongroom_keyserver::page::records::{
+use strongroom_keys_server::page::frame::{self, Place, Reader};
+use strongroom_keys_server::page::model::{Fleet, Object};
+use strongroom_keys_server::page::query::Query;
+use strongroom_keys_server::page::records::{
     DAY_S, DestroyAsked, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records,
 };
-use strongroom_keyserver::page::{detail, lists, overview, states};
+use strongroom_keys_server::page::{detail, lists, overview, states};
 
 /// The time of all fleets.
 pub(crate) const NOW: u64 = 1_795_000_000;

@@ -9,15 +9,15 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use strongroom_crypto::SecretBytes;
-use strongroom_keyserver::authority::shown;
-use strongroom_keyserver::config::Config;
-use strongroom_keyserver::http::Face;
-use strongroom_keyserver::init::{self, NewServer, RootWay};
-use strongroom_keyserver::records::{Report, Role};
-use strongroom_keyserver::serve::serve;
-use strongroom_keyserver::server::Server;
-use strongroom_keyserver::service::{NewToken, Peer, Service};
-use strongroom_keyserver::tls;
+use strongroom_keys_server::authority::shown;
+use strongroom_keys_server::config::Config;
+use strongroom_keys_server::http::Face;
+use strongroom_keys_server::init::{self, NewServer, RootWay};
+use strongroom_keys_server::records::{Report, Role};
+use strongroom_keys_server::serve::serve;
+use strongroom_keys_server::server::Server;
+use strongroom_keys_server::service::{NewToken, Peer, Service};
+use strongroom_keys_server::tls;
 use tokio::sync::watch;
 
 /// The server, its files, its shares.
@@ -268,7 +268,7 @@ pub(crate) fn peer(client: &Credentials) -> Peer {
 
 /// A report on a volume of this name.
 pub(crate) fn volume(name: &str) -> Report {
-    let now = strongroom_keyserver::now();
+    let now = strongroom_keys_server::now();
     Report {
         kind: "volume".to_owned(),
         name: name.to_owned(),

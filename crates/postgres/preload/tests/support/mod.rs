@@ -46,7 +46,7 @@ fn built() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
-        .args(["build", "--quiet", "-p", "strongroom-shield-preload"])
+        .args(["build", "--quiet", "-p", "strongroom-postgres-preload"])
         .env("CARGO_TARGET_DIR", profile.parent().unwrap());
     if profile.ends_with("release") {
         command.arg("--release");

@@ -10,7 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use strongroom_replication::{Config, Connection};
+use strongroom_postgres_replication::{Config, Connection};
 
 /// A message of the server.
 pub(crate) fn message(tag: u8, body: &[u8]) -> Vec<u8> {

@@ -23,7 +23,9 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use strongroom_replication::{BackupEnd, BackupEvent, BackupOptions, Config, Connection, Error};
+use strongroom_postgres_replication::{
+    BackupEnd, BackupEvent, BackupOptions, Config, Connection, Error,
+};
 
 /// PostgreSQL's user, when the test is root.
 fn other_user() -> Option<(u32, u32)> {

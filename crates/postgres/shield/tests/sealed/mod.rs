@@ -20,10 +20,10 @@ use std::sync::atomic::AtomicU64;
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind};
 use strongroom_keyring::{NewObject, Object, Opener};
-use strongroom_shield::body::{self, BlockKey, Body, File, Memory};
-use strongroom_shield::instance::Instance;
-use strongroom_shield::keys::Keys;
-use strongroom_shield::real::{Errno, Real, Symbols};
+use strongroom_postgres_shield::body::{self, BlockKey, Body, File, Memory};
+use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::keys::Keys;
+use strongroom_postgres_shield::real::{Errno, Real, Symbols};
 
 fn opener() -> Opener {
     Opener::raw(SecretKey::take(&mut [7; 32]).unwrap())

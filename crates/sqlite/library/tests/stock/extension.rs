@@ -21,7 +21,7 @@ fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
-        .args(["build", "-p", "strongroom-sqlite-ext"])
+        .args(["build", "-p", "strongroom-sqlite-extension"])
         .env("CARGO_TARGET_DIR", profile.parent().unwrap());
     if profile.ends_with("release") {
         command.arg("--release");
