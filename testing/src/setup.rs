@@ -111,7 +111,7 @@ pub fn extension() -> &'static Path {
                 "build",
                 "--quiet",
                 "-p",
-                "strongroom-sqlite-ext",
+                "strongroom-sqlite-extension",
                 "--manifest-path",
             ])
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))

@@ -29,7 +29,7 @@ use crate::report::{Line, Report};
 use crate::setup::{LARGE, Workshop};
 use crate::workloads::Workload;
 
-/// Guard 2 beside plain PostgreSQL: pgbench in and out of the page cache, COPY, CREATE TABLE AS, spills, recovery.
+/// Sealed PostgreSQL beside plain PostgreSQL: pgbench in and out of the page cache, COPY, CREATE TABLE AS, spills, recovery.
 #[derive(Parser)]
 #[command(name = "strongroom-bench-postgres", version)]
 struct Options {

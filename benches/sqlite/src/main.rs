@@ -35,7 +35,7 @@ use crate::report::{Line, Report};
 use crate::setup::Place;
 use crate::workloads::Workload;
 
-/// Guard 1 beside stock SQLite, `SQLCipher` and `SQLite3` Multiple Ciphers.
+/// Sealed SQLite beside stock SQLite, `SQLCipher` and `SQLite3` Multiple Ciphers.
 #[derive(Parser)]
 #[command(name = "strongroom-bench-sqlite", version)]
 pub(crate) struct Options {

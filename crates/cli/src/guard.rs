@@ -1,4 +1,4 @@
-//! The one way from the command to guard 1, the SQLite guard: open, encrypt, decrypt, rekey, verify.
+//! The one way from the command to sealed SQLite databases: open, encrypt, decrypt, rekey, verify.
 //!
 //! Must not: know a byte of the sealed format.
 

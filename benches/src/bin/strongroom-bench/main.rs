@@ -26,7 +26,7 @@ use strongroom_benches::variant::Variant;
 
 use crate::setup::{Databases, Place};
 
-/// Guard 1 beside stock SQLite: scans, TPC-H queries, point reads, updates, bulk load, open latency.
+/// Sealed SQLite beside stock SQLite: scans, TPC-H queries, point reads, updates, bulk load, open latency.
 #[derive(Parser)]
 #[command(name = "strongroom-bench", version)]
 struct Options {

@@ -1,4 +1,4 @@
-//! Layouts of guard 1: head and slots of a sealed rollback journal.
+//! Layouts of sealed SQLite: head and slots of a sealed rollback journal.
 //!
 //! Specified in docs/spec/sqlite.md, "Rollback journal". Must not: seal or open anything.
 

@@ -1,4 +1,4 @@
-//! Layouts of guard 2: the tweaks of blocks, and the headers of streams and containers.
+//! Layouts of sealed PostgreSQL: the tweaks of blocks, and the headers of streams and containers.
 //!
 //! Specified in docs/spec/postgres.md. All arithmetic between PostgreSQL's offsets ("logical") and the file's
 //! ("physical") lives here, so that it is stated and tested once. A tweak says where in the instance a block

@@ -1,4 +1,4 @@
-//! Layouts of guard 1: the page tail, the prologue of logs and journals, and the units of write-ahead logs. What is a
+//! Layouts of sealed SQLite: the page tail, the prologue of logs and journals, and the units of write-ahead logs. What is a
 //! rollback journal's alone is in `journal.rs`.
 //!
 //! Specified in docs/spec/sqlite.md. All arithmetic between SQLite's offsets ("logical") and the file's

@@ -82,7 +82,7 @@ fn dependencies_point_one_way() {
         ("argon2", &["crates/core/crypto"]),
         (
             "rusqlite",
-            // The store of the key server is a database sealed by guard 1.
+            // The store of the key server is a sealed SQLite database.
             &[
                 "crates/sqlite/library",
                 "crates/keys/server",

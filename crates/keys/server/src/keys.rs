@@ -47,7 +47,7 @@ impl Keys {
         })
     }
 
-    /// The key of the store's file, where guard 1 seals it.
+    /// The key of the store's file, where it is a sealed SQLite database.
     ///
     /// # Errors
     /// As [`Keys::of`].

@@ -1,4 +1,4 @@
-//! Guard 2: a PostgreSQL instance sealed file by file, under an unmodified PostgreSQL.
+//! Sealed PostgreSQL: a PostgreSQL instance sealed file by file, under an unmodified PostgreSQL.
 //!
 //! [`classify`] says what a path of an instance is, [`table`] what is done with each class and why. The bytes are
 //! specified in docs/spec/postgres.md, the invariants in docs/internals/shield.md.

@@ -1,4 +1,4 @@
-//! Guard 1 as a Rust library on rusqlite: open sealed databases, and encrypt, decrypt, rekey and verify them.
+//! Sealed SQLite as a Rust library on rusqlite: open sealed databases, and encrypt, decrypt, rekey and verify them.
 //!
 //! ```no_run
 //! use strongroom_sqlite::{KeySource, OpenOptions};

@@ -1,4 +1,4 @@
-//! Guard 1's VFS: SQLite files sealed page by page under an unmodified SQLite.
+//! The encrypting VFS: SQLite files sealed page by page under an unmodified SQLite.
 //!
 //! The way of a call: SQLite -> `methods` (C entry points) -> a `Body` (`main_file`, `wal`, `journal`, `temp`,
 //! `super_journal`, `plain`) -> `seal` -> `lower` (the file of the VFS below). `choose` decides

@@ -1,4 +1,4 @@
-//! The catalogue: a SQLite database that guard 1 seals for a key of the keyring. Which key that is, its own header says, so a run
+//! The catalogue: a sealed SQLite database for a key of the keyring. Which key that is, its own header says, so a run
 //! needs to be told nothing but where it is.
 //!
 //! Invariants: the file appears whole, with its schema, and never over another one; rows are only added.

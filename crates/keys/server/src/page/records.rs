@@ -8,13 +8,13 @@ pub const DAY_S: u64 = 86_400;
 /// What kind of thing a node reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A SQLite database (guard 1).
+    /// A SQLite database.
     Database,
-    /// A PostgreSQL instance (guard 2).
+    /// A PostgreSQL instance.
     Instance,
-    /// A LUKS2 volume (guard 3).
+    /// A LUKS2 volume.
     Volume,
-    /// A backup medium, seen by its newest set (guard 4).
+    /// A backup medium, seen by its newest set.
     Backup,
 }
 

@@ -102,7 +102,7 @@ pub const COMMIT_MAX: usize = 96;
 
 /// A store of records. Paths are ASCII without control characters, their parts separated by `/`.
 ///
-/// Every call blocks, in bounded time. Errors: SR-8435 when the store does not answer or refuses, and what guard 1 reports.
+/// Every call blocks, in bounded time. Errors: SR-8435 when the store does not answer or refuses, and what the SQLite extension reports.
 /// After an error of [`Store::commit`] it is unknown whether the commit happened.
 pub trait Store: Send + Sync {
     /// The record at `path`.

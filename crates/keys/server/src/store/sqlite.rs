@@ -1,9 +1,9 @@
-//! The store in one SQLite database that guard 1 seals under a key derived from the root key.
+//! The store in one sealed SQLite database, under a key derived from the root key.
 //!
 //! Invariants: as for every store; commits are durable because the log is synced before each returns (`synchronous=FULL`), and triggers
 //! refuse changes of the audit log. Replaced values are overwritten (`secure_delete`), and [`Store::scrub`] empties the write-ahead log.
 //!
-//! Must not: keep the database's key beside the connections that guard 1 opened with it.
+//! Must not: keep the database's key beside the connections that were opened with it.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
