@@ -403,6 +403,81 @@ fn what_cannot_be_converted_is_refused_and_left_alone() {
     assert!(!data.join("strongroom.header").exists() && !data.join("strongroom.convert").exists());
 }
 
+/// A conversion that passed over what is away would leave it in clear, or under a key that is gone.
+#[test]
+fn parts_of_an_instance_that_are_away_are_refused() {
+    let instance = furnished("away");
+    let data = instance.data();
+    seal(&instance).unwrap();
+    let sealed = snapshot(&instance);
+    open(&instance).unwrap();
+    let plain = snapshot(&instance);
+    let tablespace = fs::read_dir(data.join("pg_tblspc")).unwrap().next();
+    let link = tablespace.unwrap().unwrap().path();
+    let space = fs::read_link(&link).unwrap();
+    let away = data.with_file_name("away");
+    let refused = |what: &str| {
+        assert_eq!(code(seal(&instance)), 7002, "{what}");
+        assert!(!data.join("strongroom.header").exists(), "{what}");
+    };
+
+    // The disk of a tablespace is not mounted: its directory is missing, then empty.
+    move_aside(&space, &away);
+    refused("a tablespace that is missing");
+    fs::create_dir(&space).unwrap();
+    refused("a tablespace that is empty");
+    fs::remove_dir(&space).unwrap();
+    move_aside(&away, &space);
+
+    // The same of directories of the instance, by a link and without one; and of single files.
+    for name in ["pg_wal", "pg_xact", "base", "base/1", "base/1/1259", "pg_twophase"] {
+        let path = data.join(name);
+        move_aside(&path, &away);
+        symlink(data.join("nowhere"), &path).unwrap();
+        refused(name);
+        fs::remove_file(&path).unwrap();
+        if ["pg_wal", "pg_xact", "base"].contains(&name) {
+            fs::create_dir(&path).unwrap();
+            refused(name);
+            fs::remove_dir(&path).unwrap();
+        }
+        move_aside(&away, &path);
+    }
+    for name in ["base/1/1259", "pg_xact/0000", "pg_stat/pgstat.stat"] {
+        let path = data.join(name);
+        move_aside(&path, &away);
+        for kind in [rustix::fs::FileType::Fifo, rustix::fs::FileType::Socket] {
+            rustix::fs::mknodat(rustix::fs::CWD, &path, kind, rustix::fs::Mode::RUSR, 0).unwrap();
+            refused(name);
+            fs::remove_file(&path).unwrap();
+        }
+        fs::create_dir(&path).unwrap();
+        refused(name);
+        fs::remove_dir(&path).unwrap();
+        move_aside(&away, &path);
+    }
+    assert_eq!(snapshot(&instance), plain);
+
+    // What is sealed is neither decrypted, rotated nor verified in part.
+    seal(&instance).unwrap();
+    assert_eq!(snapshot(&instance).len(), sealed.len());
+    move_aside(&space, &away);
+    assert_eq!(code(open(&instance)), 7002);
+    let rotated = rotate(&data, &opener(1), &[&opener(2)], &options());
+    assert_eq!(code(rotated), 7002);
+    move_aside(&away, &space);
+    open(&instance).unwrap();
+    assert_eq!(snapshot(&instance), plain);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file system comes and goes, as by an administrator"
+)]
+fn move_aside(from: &Path, to: &Path) {
+    fs::rename(from, to).unwrap();
+}
+
 #[test]
 fn a_conversion_that_runs_out_of_room_is_completed_when_there_is_some() {
     let instance = furnished("room");

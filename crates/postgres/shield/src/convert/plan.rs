@@ -2,6 +2,8 @@
 //!
 //! Invariants: the walk goes where PostgreSQL goes, by the same links, and gives each file one name, so that an
 //! interrupted conversion finds its lines again. A file that cannot be converted is an error here, not halfway through.
+//! So is a part of the instance that is not there, because its file system is not mounted: its files would keep a key
+//! that is gone, or stay in clear.
 //!
 //! Must not: write.
 
@@ -28,6 +30,9 @@ use crate::table::{Treatment, treatment};
 
 /// The control file's path.
 pub(super) const CONTROL: &[u8] = b"global/pg_control";
+
+/// Directories without files of which no server has ever started.
+const NEVER_EMPTY: [&str; 4] = ["base/", "global/", "pg_wal/", "pg_xact/"];
 
 /// Longest file name, in bytes, on every file system that PostgreSQL runs on.
 const NAME_MAX: usize = 255;
@@ -93,7 +98,20 @@ impl Plan {
             plan: Self::default(),
         };
         walk.directory(b"")?;
+        walk.plan.must_be_whole(root)?;
         Ok(walk.plan)
+    }
+
+    /// # Errors
+    /// SR-7002 when a directory that always has files has none.
+    fn must_be_whole(&self, root: &Path) -> Result<(), Error> {
+        for directory in NEVER_EMPTY {
+            let is_below = |item: &Item| item.relative.starts_with(directory.as_bytes());
+            if !self.all().any(is_below) {
+                return Err(is_away(&root.join(directory), "it holds no file of the instance"));
+            }
+        }
+        Ok(())
     }
 
     /// All items, the control file among them.
@@ -128,6 +146,10 @@ impl Walk<'_> {
         if is_tablespace_link(relative) {
             // The same directory may hold the tablespace of another version's instance.
             names.retain(|name| *name == self.version_directory);
+            if names.is_empty() {
+                let missing = format!("it has no {}", self.version_directory.display());
+                return Err(is_away(&path, &missing));
+            }
         }
         self.plan.directories.push(path.clone());
         for name in names {
@@ -146,7 +168,8 @@ impl Walk<'_> {
         let about = fs::symlink_metadata(&path);
         let about = about.map_err(|error| Error::io(path.display().to_string(), error))?;
         let placed = classify(&relative);
-        if about.is_dir() {
+        let is_sealed_file = is_sealed_file(placed.class);
+        if about.is_dir() && !is_sealed_file {
             if placed.class == Class::Directory && relative.ends_with(b".fileset") {
                 self.plan.remove_directories.push(path);
             }
@@ -158,8 +181,14 @@ impl Walk<'_> {
         if about.is_file() {
             return self.file(relative, path, &about, placed);
         }
-        // Sockets and pipes hold nothing.
-        Ok(())
+        match is_sealed_file {
+            true => {
+                let detail = format!("{} is not a regular file", path.display());
+                Err(Error::new(&code::PG_REFUSED, detail))
+            }
+            // Sockets and pipes hold nothing.
+            false => Ok(()),
+        }
     }
 
     fn link(&mut self, relative: &[u8], path: PathBuf, class: Class) -> Result<(), Error> {
@@ -171,9 +200,15 @@ impl Walk<'_> {
             (Treatment::Plain, _) => {
                 self.plan.in_clear = self.plan.in_clear.saturating_add(1);
             }
-            (treatment, Ok(_)) if treatment.is_sealed() && class != Class::Unknown => {
+            (_, Ok(_)) if is_sealed_file(class) => {
                 let detail = format!("{} is a symbolic link", path.display());
                 return Err(Error::new(&code::PG_REFUSED, detail));
+            }
+            (_, Err(_)) if class == Class::Directory || is_sealed_file(class) => {
+                return Err(is_away(&path, "it is a symbolic link to what is not there"));
+            }
+            (_, Ok(_)) if class == Class::Directory => {
+                return Err(is_away(&path, "it is a symbolic link, and not to a directory"));
             }
             _ => self.plan.not_followed.push(path),
         }
@@ -245,6 +280,21 @@ impl Walk<'_> {
             _ => self.root.join(OsStr::from_bytes(relative)),
         }
     }
+}
+
+/// Whether a path of this class names a file that is sealed. Of a name that no rule knows, anything
+/// may be there.
+fn is_sealed_file(class: Class) -> bool {
+    treatment(class).is_sealed() && class != Class::Unknown
+}
+
+/// SR-7002 for a part of the instance that is not where it should be.
+fn is_away(path: &Path, why: &str) -> Error {
+    let detail = format!(
+        "{}: {why}; if its file system is not mounted, mount it first",
+        path.display()
+    );
+    Error::new(&code::PG_REFUSED, detail)
 }
 
 /// What PostgreSQL removes when it starts or writes anew before it reads it, and what Strongroom's
