@@ -58,6 +58,10 @@ impl<'a> Found<'a> {
         }
         let head = present.as_ref().map(|(head, _)| head);
         let superseded = allowed(store, head, options, now_unix_s)?;
+        if present.is_some() {
+            // Before anything is written that would then have no place.
+            medium::next_position(store)?;
+        }
         Ok(Self {
             store,
             present,

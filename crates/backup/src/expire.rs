@@ -12,7 +12,7 @@ use strongroom_postgres_replication::Lsn;
 
 use crate::create::now;
 use crate::head::{Description, Kind};
-use crate::medium::{ListedSet, Superseded, clear, list};
+use crate::medium::{HEAD, ListedSet, MediumHead, Superseded, clear, list};
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -28,11 +28,16 @@ pub struct Expired {
 /// Keeps the newest `keep` sets, and those that have not expired. With `pretend` nothing is removed.
 ///
 /// # Errors
-/// SR-7106 and others when a head cannot be read; SR-5001.
+/// SR-7102 when the medium's own head is damaged or missing; SR-7106 and others when that of a set
+/// cannot be read; SR-5001.
 pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> {
     let listing = list(store)?;
     if let Some(bad) = listing.unreadable.into_iter().next() {
         return Err(bad.error);
+    }
+    if MediumHead::read(store)?.is_none() && !listing.sets.is_empty() {
+        let detail = format!("{}/{HEAD} is missing; nothing was removed", store.shown());
+        return Err(Error::new(&code::MEDIUM_DAMAGED, detail));
     }
     let now_unix_s = now();
     let due = |set: &ListedSet| {

@@ -20,6 +20,8 @@ use crate::store::{Store, Version, is_misfit};
 use crate::{Error, Result};
 
 pub(crate) const HEAD: &str = "medium.json";
+/// The last position that a set can have; eight digits.
+const POSITION_MAX: u32 = 99_999_999;
 const FORMAT: &str = "strongroom medium";
 const VERSION: u32 = 1;
 const HEAD_MAX: u64 = 64 * 1024;
@@ -270,6 +272,28 @@ pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<Unopened> {
     }
 }
 
+/// The first position that no head has or had.
+///
+/// # Errors
+/// SR-7103 when there is none; SR-5001.
+pub(crate) fn next_position(store: &dyn Store) -> Result<u32> {
+    after(store, removal::last_position(store)?)
+}
+
+fn after(store: &dyn Store, position: u32) -> Result<u32> {
+    match position.checked_add(1) {
+        Some(next) if next <= POSITION_MAX => Ok(next),
+        _ => {
+            let name = head_name(position);
+            let detail = format!(
+                "{}/{name} has the last position that there is: if it is no set, remove it",
+                store.shown()
+            );
+            Err(Error::new(&code::MEDIUM_FOREIGN, detail))
+        }
+    }
+}
+
 /// Publishes a head at the first free position; returns it. `head_at` makes the head, which names
 /// its position.
 pub(crate) fn publish(
@@ -279,10 +303,7 @@ pub(crate) fn publish(
     let mut position = removal::last_position(store)?;
     // Another writer may take a position at any time; each turn means that one succeeded.
     loop {
-        position = match position.checked_add(1) {
-            Some(next) if next <= 99_999_999 => next,
-            _ => return Err(Error::new(&code::BUG, "positions are used up")),
-        };
+        position = after(store, position)?;
         let name = head_name(position);
         let created = store.create_new(&name, &head_at(position)?);
         if created.map_err(|error| Error::io(format!("{}/{name}", store.shown()), error))? {

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use strongroom_keyring::{Link, Locked, durable, is_not_regular, open_regular};
 
 use crate::leftovers;
@@ -299,7 +299,7 @@ impl Store for LocalStore {
     }
 
     fn at_work(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>> {
-        let directory = File::open(self.path("data"))?;
+        let directory = open_directory(&self.path("data"))?;
         let operation = if alone {
             FlockOperation::NonBlockingLockExclusive
         } else {
@@ -313,7 +313,7 @@ impl Store for LocalStore {
     }
 
     fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>> {
-        let directory = File::open(self.path(directory))?;
+        let directory = open_directory(&self.path(directory))?;
         flock(&directory, FlockOperation::LockExclusive)?;
         Ok(Box::new(Locked::from(directory)))
     }
@@ -351,6 +351,13 @@ impl Store for LocalStore {
     fn shown(&self) -> String {
         self.root.display().to_string()
     }
+}
+
+/// Opens a directory, and does not wait where a named pipe is in its place.
+fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, rustix::fs::Mode::empty());
+    Ok(File::from(opened?))
 }
 
 /// Whether an error of [`Store::read`] says that what was found there cannot be an object of a

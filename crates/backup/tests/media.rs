@@ -8,7 +8,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use common::{Place, key, made, noise, options, picture, put, restored, verified};
-use strongroom_backup::{Cipher, Compression, CreateOptions, Mode, list, open_chain, verify_chain};
+use strongroom_backup::{
+    Cipher, Compression, CreateOptions, Mode, expire, list, open_chain, verify_chain,
+};
 use strongroom_format::code;
 
 #[test]
@@ -403,6 +405,74 @@ fn what_is_no_file_is_no_object() {
         let refused = made(&place.medium(), &tree, &options(None)).unwrap_err();
         assert_eq!(refused.code(), &code::MEDIUM_DAMAGED, "{refused}");
     }
+}
+
+/// Writers lock directories of the medium: what is in the place of one is not waited for.
+#[test]
+fn a_pipe_in_the_place_of_a_directory_is_not_waited_for() {
+    for name in ["data", "sets"] {
+        let place = Place::new();
+        let tree = place.tree(10);
+        for _ in 0..2 {
+            made(&place.medium(), &tree, &options(None)).unwrap();
+        }
+        let path = place.at("medium").join(name);
+        fs::remove_dir_all(&path).unwrap();
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        for mode in [Mode::Append, Mode::Init, Mode::Format] {
+            let wanted = CreateOptions {
+                mode,
+                ..options(None)
+            };
+            made(&place.medium(), &tree, &wanted).unwrap_err();
+        }
+        if name == "sets" {
+            expire(&place.medium(), 1, false).unwrap_err();
+        }
+        assert!(!path.is_dir());
+    }
+}
+
+#[test]
+fn no_set_is_removed_from_a_medium_without_its_own_head() {
+    let place = Place::new();
+    let tree = place.tree(10);
+    for _ in 0..2 {
+        made(&place.medium(), &tree, &options(None)).unwrap();
+    }
+    let head = place.at("medium/medium.json");
+    let whole = fs::read(&head).unwrap();
+    for damage in [None, Some(b"".as_slice()), Some(b"{}".as_slice())] {
+        fs::remove_file(&head).unwrap();
+        if let Some(bytes) = damage {
+            put(&head, bytes);
+        }
+        let refused = expire(&place.medium(), 1, false).unwrap_err();
+        assert_eq!(refused.code(), &code::MEDIUM_DAMAGED, "{refused}");
+        assert_eq!(list(&place.medium()).unwrap().sets.len(), 2);
+        let _missing = fs::remove_file(&head);
+        put(&head, &whole);
+    }
+    let expired = expire(&place.medium(), 1, false).unwrap();
+    assert_eq!(expired.sets, [1]);
+}
+
+/// Nothing is written for a set that could have no place.
+#[test]
+fn a_name_in_the_last_position_is_refused_before_anything_is_written() {
+    let place = Place::new();
+    let tree = place.tree(10);
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    let last = place.at("medium/sets/99999999");
+    put(&last, b"");
+    let before = picture(&place.at("medium"));
+    let refused = made(&place.medium(), &tree, &options(None)).unwrap_err();
+    assert_eq!(refused.code(), &code::MEDIUM_FOREIGN, "{refused}");
+    assert!(refused.detail().contains("99999999"), "{refused}");
+    assert_eq!(picture(&place.at("medium")), before);
+    fs::remove_file(&last).unwrap();
+    made(&place.medium(), &tree, &options(None)).unwrap();
 }
 
 /// Damage in three places is told in one run of `verify`, not place by place in three.

@@ -74,6 +74,48 @@ fn a_volume_lives_and_ends_with_the_servers_key() {
 
 /// The key is there for as long as it can be restored, and nothing says otherwise: not the record,
 /// not what the node reports, not the server. A shredded volume can be taken off the fleet page.
+/// Two volumes with one key: who destroys one of them does not lose the other.
+#[test]
+fn a_key_that_opens_another_volume_is_not_destroyed_with_the_first() {
+    let server = Server::new();
+    server.join("db-7");
+    let mut uuids = Vec::new();
+    for name in ["one", "two"] {
+        let create = [
+            "create",
+            name,
+            "--key-id",
+            "shared",
+            "--size",
+            "24M",
+            "--no-recovery",
+            "--json",
+        ];
+        let made = server.volume("db-7", &create);
+        uuids.push(made.json()["uuid"].as_str().unwrap().to_owned());
+        made.succeeded();
+    }
+    let shred = ["shred", "one", "--confirm", &uuids[0]];
+    let said = server.volume("db-7", &shred).failed(6, "SR-8362");
+    assert!(said.contains("two on db-7"), "{said}");
+    for name in ["one", "two"] {
+        let open = server.volume("db-7", &["open", name, "--test"]);
+        open.succeeded();
+    }
+    let alone = [&shred[..], &["--keep-key"]].concat();
+    server.volume("db-7", &alone).succeeded();
+    server
+        .volume("db-7", &["open", "one", "--test"])
+        .failed(4, "SR-8322");
+    server
+        .volume("db-7", &["open", "two", "--test"])
+        .succeeded();
+    // The first one was reported as destroyed, so that the key goes with the last.
+    let last = ["shred", "two", "--confirm", &uuids[1]];
+    let said = server.volume("db-7", &last).succeeded();
+    assert!(said.contains("its key is NOT destroyed yet"), "{said}");
+}
+
 fn the_key_is_said_to_wait(server: &Server, record: &serde_json::Value, made: &serde_json::Value) {
     assert_eq!(
         (&record["key_destroyed"], &record["key_state"]),

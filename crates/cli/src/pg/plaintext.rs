@@ -8,8 +8,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use strongroom_format::code;
 use strongroom_postgres_shield::classify::{Class as Kind, classify};
-use strongroom_postgres_shield::table::{ROWS, Row, Treatment, treatment};
+use strongroom_postgres_shield::table::{ROWS, Row, Treatment, is_sealed_file, treatment};
 
 use crate::failure::{Failure, printable};
 use crate::output::columns;
@@ -77,6 +78,10 @@ pub(super) fn find(directory: &Path) -> Result<Found, Failure> {
 
 /// Regular files with their sizes, relative to the directory. Links to directories (the log's, the tablespaces') are
 /// followed where PostgreSQL has them.
+///
+/// # Errors
+/// SR-7002 for a link of PostgreSQL's to what is not there, as where a file system is not mounted,
+/// and for what is no regular file in the place of a sealed one; SR-5001.
 pub(super) fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
     let mut found = Vec::new();
     let mut left = vec![PathBuf::new()];
@@ -95,19 +100,31 @@ pub(super) fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
                 continue;
             };
             if about.is_symlink() && may_be_link(&path) {
-                let Ok(target) = std::fs::metadata(entry.path()) else {
-                    continue;
-                };
-                about = target;
+                match std::fs::metadata(entry.path()) {
+                    Ok(target) => about = target,
+                    // Its tablespace was dropped meanwhile.
+                    Err(_) if std::fs::symlink_metadata(entry.path()).is_err() => continue,
+                    Err(error) => {
+                        let why = format!("{error}; if its file system is not mounted, mount it");
+                        return Err(misfit(&entry.path(), &why));
+                    }
+                }
             }
-            if about.is_dir() {
-                left.push(path);
-            } else if about.is_file() || about.is_symlink() {
+            let is_sealed = is_sealed_file(classify(path.as_os_str().as_bytes()).class);
+            if about.is_file() || about.is_symlink() {
                 found.push((path, about.len()));
+            } else if is_sealed {
+                return Err(misfit(&entry.path(), "it is not a regular file"));
+            } else if about.is_dir() {
+                left.push(path);
             }
         }
     }
     Ok(found)
+}
+
+fn misfit(path: &Path, why: &str) -> Failure {
+    Failure::new(&code::PG_REFUSED, format!("{}: {why}", path.display()))
 }
 
 /// `pg_wal`, and what is in `pg_tblspc`.

@@ -58,13 +58,18 @@ impl ShredArgs {
             .unwrap_or_default();
         cache::forget_of(&mut volume);
         drop(volume);
-        let mut keys: Option<Box<dyn Keys>> = match (&token, self.keep_key) {
-            (Some((_, token)), false) => Some(self.provider.keys(context, Some(token.provider))?),
-            _ => None,
+        let keys = token
+            .as_ref()
+            .map(|(_, token)| self.provider.keys(context, Some(token.provider)));
+        // A key that stays need not be in reach: then the fleet page is not told either.
+        let mut keys: Option<Box<dyn Keys>> = match self.keep_key {
+            true => keys.and_then(Result::ok),
+            false => keys.transpose()?,
         };
+        let (path, keep_key) = (&self.path, self.keep_key);
         let record = match keys.as_mut() {
-            Some(keys) => shred::shred(&self.path, &self.confirm, Some(keys.as_mut()))?,
-            None => shred::shred(&self.path, &self.confirm, None)?,
+            Some(keys) => shred::shred(path, &self.confirm, Some(keys.as_mut()), keep_key)?,
+            None => shred::shred(path, &self.confirm, None, keep_key)?,
         };
         if let (true, Some((_, token)), Some(keys)) = (record.is_proven, &token, keys.as_mut()) {
             fleet::tell_shredded(&self.path, keys.as_mut(), token, &cipher);

@@ -227,7 +227,7 @@ codes! {
     KEY_FILE_OPEN = 6023, Warning, "a key file can be read by other users", "take the permission away (chmod 600; 640 if root owns it and one group must read it), and change the key if somebody may have read it";
 
     PG_FILE = 7001, Data, "a sealed file of a PostgreSQL instance is damaged, cut short, or sealed under another key or for another name", "restore the file from a backup; one that PostgreSQL makes anew (statistics, caches) may be removed while the server is stopped";
-    PG_REFUSED = 7002, Refused, "a file or a call that cannot be sealed was refused", "set dynamic_shared_memory_type to posix and io_method to worker or sync; other names are in the documentation of what is sealed";
+    PG_REFUSED = 7002, Refused, "a file or a call that cannot be sealed was refused", "see the detail: mount what is not mounted, put back the file whose place something else has taken; a server needs dynamic_shared_memory_type = posix and io_method worker or sync; other names are in the documentation of what is sealed";
     PG_CONVERTING = 7003, Refused, "a conversion of the instance was begun and not finished", "finish it with the `strongroom pg` command that began it";
     PG_NOT_SEALED = 7004, Refused, "the shield was given a key, but the data directory is not sealed", "seal it with `strongroom pg encrypt` or `strongroom pg initdb`, or start it without the shield";
     PG_SYMBOL = 7005, Io, "the C library lacks a function that the shield needs", "use the shield with glibc 2.31 or later";
@@ -402,6 +402,7 @@ codes! {
     VOLUME_CONFIRM = 8359, Refused, "the volume is not the one that --confirm names", "nothing was changed; if this is the volume that is to be destroyed, give the UUID that `strongroom volume status DEVICE` shows";
     VOLUME_WHICH = 8360, Usage, "the device does not say which volume it was", "give --object-id and --key-id: the fleet page of the key server shows them beside the name of the volume, and `strongroom volume create --json` printed them";
     VOLUME_RECOVERY_KEY = 8361, Key, "that is not a recovery key of a volume", "give all of its 64 letters, which are of cbdefghijklnrtuv, as they were shown or written to the file of --recovery-out; dashes and blanks do not count";
+    VOLUME_KEY_SHARED = 8362, Refused, "other objects need the key that was to be destroyed with the volume; nothing was changed", "give --keep-key to destroy this volume alone, or destroy the others first";
     NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "name it with --node FILE or STRONGROOM_NODE, an administrator's admin.toml too; `strongroom keyserver join` writes it: docs/guides/nodes.md";
     NODE_FILE = 8401, Key, "a file that the node's configuration names cannot be used", "see the message; the private key must be this user's alone (mode 0600)";
     KEYSERVER_UNREACHABLE = 8402, Key, "no key server gave an answer in the time that was configured", "see what each server came to; another opener of the object still opens it";

@@ -293,5 +293,5 @@ fn told_tls(error: &rustls::Error) -> Why {
 
 /// Text of others, cut short, on one line.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(300).collect()
+    text.chars().filter(|c| !c.is_control()).take(600).collect()
 }

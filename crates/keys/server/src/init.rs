@@ -62,6 +62,28 @@ pub struct Made {
     pub shares: Vec<SecretBytes>,
 }
 
+/// Refuses what could not be served: two listeners on one address, a store in the place of another
+/// file of the server.
+fn check_places<'a>(
+    new: &NewServer,
+    directory: &Path,
+    mut files: impl Iterator<Item = &'a PathBuf>,
+) -> Result<(), Error> {
+    let refused = |detail: String| Err(Error::new(&code::SERVER_CONFIG, detail));
+    if new.page == Some(new.address) && new.address.port() != 0 {
+        return refused(format!("page: {} is the server's own address", new.address));
+    }
+    let Some(store) = new.store.strip_prefix("sqlite:") else {
+        return Ok(());
+    };
+    let store = directory.join(store);
+    if store == directory.join(KEYRING) || files.any(|file| *file == store) {
+        let shown = store.display();
+        return refused(format!("store: {shown} is another file of the server"));
+    }
+    Ok(())
+}
+
 /// Makes a server.
 ///
 /// # Errors
@@ -97,6 +119,7 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
         }
     }
     names::check(&new.names)?;
+    check_places(new, &directory, files.iter().chain([&path, &admin_config]))?;
     std::fs::create_dir_all(&directory)
         .map_err(|error| Error::io(directory.display().to_string(), error))?;
     let id = random16()?;

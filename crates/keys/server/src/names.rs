@@ -28,6 +28,14 @@ pub fn check(names: &[String]) -> Result<(), Error> {
 
 /// Why a text is no name of a server; `None` when it is one.
 fn refusal(name: &str) -> Option<String> {
+    if name
+        .parse::<IpAddr>()
+        .is_ok_and(|address| address.is_unspecified())
+    {
+        return Some(
+            "no client can connect to it; give the name or the address that clients use".to_owned(),
+        );
+    }
     if name.parse::<IpAddr>().is_ok() || is_dns_name(name) {
         return None;
     }
@@ -112,6 +120,8 @@ mod tests {
             ("*.x", "a pattern"),
             ("*", "a pattern"),
             ("", "empty"),
+            ("0.0.0.0", "that clients use"),
+            ("::", "that clients use"),
         ] {
             let detail = refused(name);
             assert!(detail.contains(instead), "{name}: {detail}");

@@ -86,6 +86,7 @@ fn a_server_that_starts_without_room_is_sealed_and_says_that_it_is_the_store() {
     assert_eq!(client.get("/v1/status").json()["waits_for"], "provider");
     let error = running.server.unseal_by_provider().unwrap_err();
     assert_eq!(error.code().number, 8435, "{error}");
+    assert!(error.detail().contains("0 bytes free"), "{error}");
     assert_eq!(client.get("/v1/status").json()["waits_for"], "store");
     let answer = client.get("/v1/keys");
     answer.refused(503, "SR-8428");

@@ -3,6 +3,7 @@ mod common;
 
 use common::{Place, Running};
 use serde_json::json;
+use strongroom_keys_server::init::{NewServer, RootWay, init};
 
 /// Nothing is served to a client that would be served by an open server.
 fn served_nothing(client: &mut common::Client) {
@@ -137,4 +138,36 @@ fn a_provider_that_does_not_answer_leaves_it_sealed_until_it_does() {
         .client(None)
         .post("/v1/unseal", &json!({"share": "x"}))
         .refused(409, "SR-8439");
+}
+
+/// Two listeners on one address, or a store in the place of another file, would be found when the
+/// server starts.
+#[test]
+fn a_server_that_could_not_start_is_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let new = |store: &str, page: Option<&str>| NewServer {
+        config: at("server.toml"),
+        store: format!("sqlite:{store}"),
+        names: vec!["localhost".to_owned()],
+        address: "127.0.0.1:8443".parse().unwrap(),
+        page: page.map(|page| page.parse().unwrap()),
+        root: RootWay::Shares {
+            threshold: 2,
+            shares: 3,
+        },
+    };
+    let absolute = at("root.keyring").display().to_string();
+    for (store, page) in [
+        ("keys.db", Some("127.0.0.1:8443")),
+        ("admin.key", None),
+        ("server.toml", None),
+        ("authority.pem", None),
+        (&absolute, None),
+    ] {
+        let refused = init(&new(store, page)).err().unwrap();
+        assert_eq!(refused.code().number, 8434, "{store}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    init(&new("keys.db", Some("127.0.0.1:8444"))).unwrap();
 }

@@ -74,6 +74,13 @@ impl Treatment {
     }
 }
 
+/// Whether a path of this class names a file that is sealed. Anything may have a name that no rule
+/// knows.
+#[must_use]
+pub fn is_sealed_file(class: Class) -> bool {
+    treatment(class).is_sealed() && class != Class::Unknown
+}
+
 /// One class of files and what is done with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {

@@ -430,7 +430,14 @@ fn parts_of_an_instance_that_are_away_are_refused() {
     move_aside(&away, &space);
 
     // The same of directories of the instance, by a link and without one; and of single files.
-    for name in ["pg_wal", "pg_xact", "base", "base/1", "base/1/1259", "pg_twophase"] {
+    for name in [
+        "pg_wal",
+        "pg_xact",
+        "base",
+        "base/1",
+        "base/1/1259",
+        "pg_twophase",
+    ] {
         let path = data.join(name);
         move_aside(&path, &away);
         symlink(data.join("nowhere"), &path).unwrap();

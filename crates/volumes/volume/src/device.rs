@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use libcryptsetup_rs::consts::flags::{CryptActivate, CryptPbkdf, CryptVolumeKey};
@@ -60,12 +61,28 @@ pub struct Volume {
     pub(crate) device: CryptDevice,
 }
 
+/// Refuses what is neither a file nor a block device. Opening a named pipe would wait for a writer.
+fn must_hold_sectors(path: &Path) -> Result<(), Error> {
+    match std::fs::metadata(path) {
+        Ok(about)
+            if about.file_type().is_fifo()
+                || about.file_type().is_char_device()
+                || about.file_type().is_socket() =>
+        {
+            let detail = format!("{} is neither a file nor a block device", path.display());
+            Err(Error::new(&code::VOLUME_NOT_LUKS, detail))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Volume {
     /// Reads and checks the header on `path`.
     ///
     /// # Errors
     /// SR-1006, SR-8322, SR-8324.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        must_hold_sectors(path)?;
         check_not_held(path, Purpose::Read)?;
         Self::load(path, Either::Left(path))
     }
@@ -76,6 +93,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::open`]; SR-8320.
     pub fn open_to_change(path: &Path) -> Result<Self, Error> {
+        must_hold_sectors(path)?;
         check_not_held(path, Purpose::Change)?;
         Self::load(path, Either::Left(path))
     }
@@ -416,6 +434,18 @@ mod tests {
     use super::*;
     use crate::secret::new_recovery_key;
     use crate::testing::{forge, made, secret};
+
+    #[test]
+    fn a_pipe_is_refused_without_waiting_for_a_writer() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        for opened in [Volume::open(&path), Volume::open_to_change(&path)] {
+            let error = opened.err().unwrap();
+            assert_eq!(error.code(), &code::VOLUME_NOT_LUKS);
+        }
+    }
 
     /// With the iterations of one slot set to four thousand millions, opening took hours; as the system starts nobody ends it.
     #[test]

@@ -94,6 +94,16 @@ pub trait Keys {
     /// What the server reports.
     fn destroy(&mut self, name: &str) -> Result<Destruction, Error>;
 
+    /// Other objects than `object_id` that need the key, in words, as far as their nodes have
+    /// reported them. Empty where nobody keeps account of that.
+    ///
+    /// # Errors
+    /// What the server reports.
+    fn others_that_need(&mut self, name: &str, object_id: &[u8; 16]) -> Result<Vec<String>, Error> {
+        let _ = (name, object_id);
+        Ok(Vec::new())
+    }
+
     /// Whether header backups can be left here.
     fn keeps_headers(&self) -> bool {
         false

@@ -96,15 +96,18 @@ impl Record {
     }
 }
 
-/// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is whoever has its key, if that is to be destroyed too.
+/// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is whoever has its key;
+/// `keeps_key`: that and the header backup are to stay.
 ///
 /// # Errors
-/// SR-8320, SR-8322, SR-8324, SR-8359 for another UUID, SR-5001. What the key server does not do is
+/// SR-8320, SR-8322, SR-8324, SR-8359 for another UUID, SR-5001; SR-8362 when other objects need
+/// the key, and nothing was changed then. What the key server does not do is
 /// no error here; it stands in `not_done` of the record, and the volume is destroyed nevertheless.
 pub fn shred(
     path: &Path,
     confirmed: &str,
     mut keys: Option<&mut dyn Keys>,
+    keeps_key: bool,
 ) -> Result<Record, Error> {
     check_unused(path)?;
     let device = exclusively(path, true)?;
@@ -135,7 +138,14 @@ pub fn shred(
         (Some(token), Some(keys)) => opens_it(&mut volume, token, &mut **keys),
         _ => Ok(()),
     };
-    if let (Some(token), Err(error)) = (&token, &proven)
+    if let (Some(token), true) = (&token, keeps_key) {
+        record.is_proven = keys.is_some() && proven.is_ok();
+        let left = format!(
+            "the key {} was left as it is, as was a header backup at the key server",
+            token.key_id
+        );
+        record.remains.push(left);
+    } else if let (Some(token), Err(error)) = (&token, &proven)
         && error.code() == &code::SERVER_DESTROYED
     {
         // Whatever the header backup holds, no key of this name opens it any more.
@@ -153,13 +163,8 @@ pub fn shred(
         record.not_done.push(left);
     } else if let (Some(token), Some(keys)) = (&token, keys.as_mut()) {
         record.is_proven = true;
+        must_not_be_shared(token, &mut **keys)?;
         record.end_at_server(token, &mut **keys);
-    } else if let Some(token) = &token {
-        let left = format!(
-            "the key {} was left as it is, as was a header backup at the key server",
-            token.key_id
-        );
-        record.remains.push(left);
     }
     for slot in metadata.key_slots() {
         volume.remove_slot(slot)?;
@@ -182,6 +187,18 @@ fn opens_it(volume: &mut Volume, token: &Token, keys: &mut dyn Keys) -> Result<(
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
     let secret = slot_secret(&material.key, &token.object_id)?;
     volume.test_by(By::Token, &secret).map(drop)
+}
+
+/// Who has a key destroyed with one volume does not mean the other objects that it opens. A server
+/// that does not say what needs the key does not destroy it either.
+fn must_not_be_shared(token: &Token, keys: &mut dyn Keys) -> Result<(), Error> {
+    let others = keys.others_that_need(&token.key_id, &token.object_id);
+    let others = others.unwrap_or_default();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let detail = format!("the key {} opens {} too", token.key_id, others.join(", "));
+    Err(Error::new(&code::VOLUME_KEY_SHARED, detail))
 }
 
 /// Header and key slots become noise.
@@ -244,7 +261,7 @@ mod tests {
             to: at("moved"),
             other: at("other"),
         };
-        let record = shred(&at("v"), &uuid, Some(&mut keys)).unwrap();
+        let record = shred(&at("v"), &uuid, Some(&mut keys), false).unwrap();
         assert_eq!(
             (record.uuid, record.path),
             (uuid, at("v").display().to_string())
@@ -270,7 +287,7 @@ mod tests {
         made(&path, None);
         let before = std::fs::read(&path).unwrap();
         let confirmed = "00000000-0000-4000-8000-000000000000";
-        let error = shred(&path, confirmed, None).unwrap_err();
+        let error = shred(&path, confirmed, None, false).unwrap_err();
         assert_eq!(error.code(), &code::VOLUME_CONFIRM);
         assert!(std::fs::read(&path).unwrap() == before);
     }

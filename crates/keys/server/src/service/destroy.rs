@@ -161,7 +161,11 @@ impl Service {
                 return Err(Error::new(&code::SERVER_DESTROYED, name));
             }
             if after < rules.destroy_least_s {
-                let detail = format!("{} days at least", rules.destroy_least_s / 86_400);
+                let waits = match asked.is_some() && after_s.is_none() {
+                    true => "; the request that waits is for less: take it back and ask anew",
+                    false => "",
+                };
+                let detail = format!("{} days at least{waits}", rules.destroy_least_s / 86_400);
                 return Err(Error::new(&code::SERVER_TOO_SOON, detail));
             }
             let needs_two = rules.is_destroyed_by_two;

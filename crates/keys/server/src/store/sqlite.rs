@@ -25,6 +25,9 @@ const READERS: usize = 4;
 /// How long a connection waits for another process, in milliseconds.
 const BUSY_MS: u32 = 20_000;
 
+/// Room that opening the database takes, in bytes: the index and the log that SQLite makes.
+const ROOM_TO_OPEN: u64 = 64 * 1024;
+
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS record(path TEXT PRIMARY KEY, revision INTEGER NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS revision(only INTEGER PRIMARY KEY CHECK (only = 1), last INTEGER NOT NULL);
@@ -57,6 +60,21 @@ impl SqliteStore {
     /// SR-1006 when there is none; SR-2002 for another key; SR-8435 when its file system does not
     /// answer or has no room; what the SQLite extension finds damaged.
     pub fn open(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
+        Self::open_at(path, key, create).map_err(|error| match free(path) {
+            // SQLite says "disk I/O error" where its index finds no room.
+            Ok(bytes) if bytes < ROOM_TO_OPEN && error.code() == &code::SERVER_STORE => {
+                let detail = format!(
+                    "{}; the file system of {} has {bytes} bytes free",
+                    error.detail(),
+                    path.display()
+                );
+                Error::new(error.code(), detail)
+            }
+            _ => error,
+        })
+    }
+
+    fn open_at(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
         let writer = connection(path, key, create)?;
         private(path)?;
         writer

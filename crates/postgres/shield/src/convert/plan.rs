@@ -26,7 +26,7 @@ use crate::classify::{CONVERT_SUFFIX, Class, Placed, classify};
 use crate::name::TEMPORARY_SUMMARY;
 use crate::path::file_name;
 use crate::place::{Seal, seal};
-use crate::table::{Treatment, treatment};
+use crate::table::{Treatment, is_sealed_file, treatment};
 
 /// The control file's path.
 pub(super) const CONTROL: &[u8] = b"global/pg_control";
@@ -108,7 +108,10 @@ impl Plan {
         for directory in NEVER_EMPTY {
             let is_below = |item: &Item| item.relative.starts_with(directory.as_bytes());
             if !self.all().any(is_below) {
-                return Err(is_away(&root.join(directory), "it holds no file of the instance"));
+                return Err(is_away(
+                    &root.join(directory),
+                    "it holds no file of the instance",
+                ));
             }
         }
         Ok(())
@@ -208,7 +211,10 @@ impl Walk<'_> {
                 return Err(is_away(&path, "it is a symbolic link to what is not there"));
             }
             (_, Ok(_)) if class == Class::Directory => {
-                return Err(is_away(&path, "it is a symbolic link, and not to a directory"));
+                return Err(is_away(
+                    &path,
+                    "it is a symbolic link, and not to a directory",
+                ));
             }
             _ => self.plan.not_followed.push(path),
         }
@@ -280,12 +286,6 @@ impl Walk<'_> {
             _ => self.root.join(OsStr::from_bytes(relative)),
         }
     }
-}
-
-/// Whether a path of this class names a file that is sealed. Of a name that no rule knows, anything
-/// may be there.
-fn is_sealed_file(class: Class) -> bool {
-    treatment(class).is_sealed() && class != Class::Unknown
 }
 
 /// SR-7002 for a part of the instance that is not where it should be.
