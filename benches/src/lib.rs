@@ -22,3 +22,11 @@ pub mod variant;
 
 /// What can go wrong in a benchmark or in the tour: something that the operating system, SQLite or the guard said.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Writes progress, or what failed, to standard error.
+pub fn note(text: &str) {
+    use std::io::Write as _;
+    // When standard error is closed there is nobody to tell.
+    let written = writeln!(std::io::stderr(), "{text}");
+    drop(written);
+}

@@ -8,6 +8,7 @@ mod chart;
 mod compare;
 mod matrix;
 mod measured;
+mod options;
 mod peers;
 mod report;
 mod run;
@@ -16,52 +17,15 @@ mod source;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use strongroom_benches::Failure;
 use strongroom_benches::splice::{BACKUP, BACKUP_MATRIX, Markers, splice_file};
+use strongroom_benches::{Failure, note};
 use strongroom_keyring::durable;
 
-/// Backups and restores of one server and one directory: time, processor time, memory, size.
-#[derive(Parser)]
-#[command(name = "strongroom-bench-backup", version)]
-struct Options {
-    /// Rounds; the table shows medians
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Megabytes of the source, about [default: 2000, with --matrix 256]
-    #[arg(long = "size", value_name = "MB", default_value_t = 0)]
-    size_mb: u64,
-    /// Small and once: to see that everything runs
-    #[arg(long)]
-    quick: bool,
-    /// Only peers whose name contains this: a tool, "zstd 3", "none", "plain"
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
-    /// Four algorithms and none, compressed and not, from disk and memory, to disk and memory: forty backups of a directory
-    #[arg(long)]
-    matrix: bool,
-    /// With --matrix: a directory of a file system in memory
-    #[arg(long, value_name = "DIRECTORY", default_value = "/dev/shm")]
-    memory: PathBuf,
-    /// With --matrix: draw the chart here (SVG)
-    #[arg(long, value_name = "FILE")]
-    chart: Option<PathBuf>,
-    /// Do not measure, take these results (the JSON of an earlier run)
-    #[arg(long, value_name = "FILE")]
-    from: Option<PathBuf>,
-    /// Where everything is made, and removed again
-    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
-    directory: PathBuf,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
-    /// Also put the table between its markers in this document
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
-}
+use crate::options::Options;
 
 /// Megabytes of the source: of a comparison, of the matrix; and of both when it shall be quick.
 const SIZES: [u64; 2] = [2000, 256];
@@ -132,11 +96,4 @@ fn show(options: &Options, markers: Markers, table: &str, json: &str) -> Result<
 
 fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     Ok(durable::replace(path, text.as_bytes(), 0o644)?)
-}
-
-/// Progress and failures, to standard error.
-fn note(text: &str) {
-    // When standard error is closed there is nobody to tell.
-    let written = writeln!(std::io::stderr(), "{text}");
-    drop(written);
 }

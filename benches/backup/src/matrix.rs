@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use strongroom_benches::Failure;
 use strongroom_benches::hex::new_key_file;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::postgres::failed;
 use strongroom_benches::report::{duration, mebibytes};
 use strongroom_benches::stats::median;
+use strongroom_benches::{Failure, note};
 use tempfile::TempDir;
 
 use crate::measured::{self, Used};
-use crate::{Options, compare, note, run, source};
+use crate::options::Options;
+use crate::{compare, run, source};
 
 /// The algorithms, in the order of the table and the chart.
 pub(crate) const ALGORITHMS: [&str; 5] =

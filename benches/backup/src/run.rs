@@ -11,17 +11,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strongroom_benches::Failure;
 use strongroom_benches::hex::new_key_file;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::postgres::{Account, Cluster, Place, Server, Tools, failed};
 use strongroom_benches::stats::Samples;
+use strongroom_benches::{Failure, note};
 use tempfile::TempDir;
 
 use crate::measured::{self, Used};
+use crate::options::Options;
 use crate::peers::{self, Lab, Peer, Step, Tool};
 use crate::report::Report;
-use crate::{Options, compare, note, source};
+use crate::{compare, source};
 
 /// A peer's rounds.
 #[derive(Serialize, Deserialize)]

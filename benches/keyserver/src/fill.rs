@@ -2,6 +2,7 @@
 //!
 //! Must not: be used on a store that anyone needs: the audit log knows nothing of these keys.
 
+use strongroom_benches::Failure;
 use strongroom_crypto::{SecretKey, random16};
 use strongroom_format::hex::hex;
 use strongroom_keyring::Keyring;
@@ -11,7 +12,6 @@ use strongroom_keys_server::records::{KEYS, Key, State, Version};
 use strongroom_keys_server::server::ROOT_NAME;
 use strongroom_keys_server::store::{self, Append, Change, Outcome};
 
-use crate::Failure;
 use crate::place::Place;
 
 /// Records of a commit.

@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use strongroom_benches::Failure;
 use strongroom_keys_client::{Client, Version};
-
-use crate::Failure;
 
 /// What a load came to.
 pub(crate) struct Measured {

@@ -20,13 +20,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 
 use crate::load::Measured;
 use crate::place::{Kind, Place};
-
-/// Whatever stops a measurement.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The key that is asked for.
 const NAME: &str = "bench";

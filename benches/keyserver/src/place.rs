@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use strongroom_benches::Failure;
 use strongroom_crypto::SecretBytes;
 use strongroom_keyring::durable;
 use strongroom_keys_client::{Client, Enrolment, Method, Node, enrol};
-
-use crate::Failure;
 
 /// No start takes longer.
 const PATIENCE: Duration = Duration::from_secs(1800);

@@ -10,15 +10,15 @@ use std::path::Path;
 use std::process::Command;
 
 use serde::Serialize;
-use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::postgres::failed;
 use strongroom_benches::stats::penalty;
+use strongroom_benches::{Failure, note};
 
+use crate::options::Options;
 use crate::peer::{Node, Peer};
 use crate::report::preamble;
 use crate::setup::{self, Workshop};
-use crate::{Options, note};
 
 /// Rows of `items`: 10 MB.
 const ROWS: u32 = 100_000;

@@ -8,6 +8,7 @@
 //! Must not: leave a server or a file behind, or listen on a network.
 
 mod instructions;
+mod options;
 mod peer;
 mod pgbench;
 mod report;
@@ -15,72 +16,18 @@ mod setup;
 mod workloads;
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use serde::Serialize;
-use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::splice::{POSTGRES, POSTGRES_INSTRUCTIONS, splice_file};
+use strongroom_benches::{Failure, note};
 
+use crate::options::{Options, Sizes};
 use crate::peer::{Node, Peer};
 use crate::report::{Line, Report};
 use crate::setup::{LARGE, Workshop};
 use crate::workloads::Workload;
-
-/// Sealed PostgreSQL beside plain PostgreSQL: pgbench in and out of the page cache, COPY, CREATE TABLE AS, spills, recovery.
-#[derive(Parser)]
-#[command(name = "strongroom-bench-postgres", version)]
-struct Options {
-    /// Rounds of each workload; the table shows medians [default: 5, with --instructions 1]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: Option<u32>,
-    /// pgbench's scale: 15 MB for each unit; further tables grow with it
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
-    scale: u32,
-    /// The page cache (shared buffers) of each server, in MB; pgbench's scale 1 must fit, the scale above should not
-    #[arg(long, value_name = "MB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(24..))]
-    shared_buffers: u32,
-    /// pgbench's clients
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    clients: u32,
-    /// pgbench's transactions, for each client, in a round; fewer where they write
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(4..))]
-    transactions: u32,
-    /// Only workloads whose name contains this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
-    /// Count instructions of single processes instead of time
-    #[arg(long)]
-    instructions: bool,
-    /// Where the data directories are made, and removed again
-    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
-    directory: PathBuf,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
-    /// Also put the table between its markers in this document
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
-}
-
-impl Options {
-    fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(if self.instructions { 1 } else { 5 })
-    }
-}
-
-/// Sizes that explain the figures, in bytes.
-#[derive(Clone, Copy, Serialize)]
-struct Sizes {
-    /// The database that does not fit into the page cache.
-    large: u64,
-    /// The one that does.
-    small: u64,
-    /// WAL that was replayed after a kill; 0 when nothing was.
-    replayed: u64,
-}
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -96,13 +43,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Progress and failures, to standard error.
-fn note(text: &str) {
-    // When standard error is closed there is nobody to tell.
-    let written = writeln!(std::io::stderr(), "{text}");
-    drop(written);
 }
 
 fn run(options: &Options) -> Result<(), Failure> {

@@ -10,9 +10,9 @@ use strongroom_benches::machine::Machine;
 use strongroom_benches::report::{duration, mebibytes};
 use strongroom_benches::stats::{Samples, penalty};
 
+use crate::options::{Options, Sizes};
 use crate::peer::Peer;
 use crate::workloads::Round;
-use crate::{Options, Sizes};
 
 /// A processor time below this, in seconds, says nothing: it is counted in hundredths.
 const PROCESSOR_MIN: f64 = 0.2;

@@ -5,14 +5,15 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use strongroom_benches::Failure;
 use strongroom_benches::bytes::entropy;
 use strongroom_benches::hex::new_key_file;
 use strongroom_benches::postgres::{Account, Place, Tools};
+use strongroom_benches::{Failure, note};
 use tempfile::TempDir;
 
+use crate::options::Options;
 use crate::peer::{Node, Peer};
-use crate::{Options, note, pgbench};
+use crate::pgbench;
 
 /// The database for everything that does not fit into the page cache.
 pub(crate) const LARGE: &str = "large";

@@ -8,11 +8,11 @@ use std::time::Duration;
 use strongroom_benches::Failure;
 use strongroom_benches::postgres::Server;
 
+use crate::options::{Options, Sizes};
 use crate::peer::Node;
 use crate::pgbench::{self, Run};
 use crate::report::Line;
 use crate::setup::{BULK, LARGE, SMALL};
-use crate::{Options, Sizes};
 
 /// Rows of the table whose log is replayed, for each unit of the scale.
 const CRASH_ROWS: u32 = 40_000;

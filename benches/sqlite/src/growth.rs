@@ -3,13 +3,13 @@
 //! Must not: run one engine's rounds apart from the others'.
 
 use serde::Serialize;
-use strongroom_benches::Failure;
 use strongroom_benches::stats::median;
+use strongroom_benches::{Failure, note};
 
 use crate::driver::{self, Script};
 use crate::engine::Engine;
+use crate::options::{agree, order};
 use crate::setup::{Place, make};
-use crate::{agree, note, order};
 
 /// Random reads of one round.
 const READS: u32 = 5000;

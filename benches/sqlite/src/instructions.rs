@@ -8,12 +8,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
-use strongroom_benches::Failure;
+use strongroom_benches::{Failure, note};
 
 use crate::Options;
 use crate::driver;
 use crate::engine::Engine;
-use crate::note;
 use crate::setup::Place;
 use crate::workloads::COUNTED;
 

@@ -14,71 +14,28 @@ mod driver;
 mod engine;
 mod growth;
 mod instructions;
+mod options;
 mod report;
 mod setup;
 mod workloads;
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::splice::{SQLITE_PEERS, splice_file};
 use strongroom_benches::stats::Samples;
 use strongroom_benches::variant::stock;
+use strongroom_benches::{Failure, note};
 
 use crate::engine::Engine;
+use crate::options::{Options, agree, order};
 use crate::report::{Line, Report};
 use crate::setup::Place;
 use crate::workloads::Workload;
-
-/// Sealed SQLite beside stock SQLite, `SQLCipher` and `SQLite3` Multiple Ciphers.
-#[derive(Parser)]
-#[command(name = "strongroom-bench-sqlite", version)]
-pub(crate) struct Options {
-    /// Where build-peers put the drivers
-    #[arg(long, value_name = "DIRECTORY")]
-    drivers: PathBuf,
-    /// The guard: `libstrongroom_sqlite.so`
-    #[arg(long, value_name = "FILE")]
-    extension: PathBuf,
-    /// Rounds of each workload; the table shows medians
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// TPC-H scale factor
-    #[arg(long, default_value_t = 0.1)]
-    scale: f64,
-    /// Only workloads whose name contains this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
-    /// Only these engines, separated by commas; stock is always among them
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    engines: Vec<String>,
-    /// Sizes in MiB at which growth is measured; `--sizes 10,100,1000,4000` takes an hour and 40 GiB
-    #[arg(long, value_name = "MIB", value_delimiter = ',', default_values_t = [10_u32, 100])]
-    sizes: Vec<u32>,
-    /// Count instructions too, with valgrind, and keep its profiles here
-    #[arg(long, value_name = "DIRECTORY")]
-    instructions: Option<PathBuf>,
-    /// Measure no times
-    #[arg(long)]
-    no_times: bool,
-    /// Where the databases are made, and removed again
-    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
-    directory: PathBuf,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
-    /// Also put the table between the markers of this document, and the charts beside it
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
-    /// Rows of lineitem, once they are known
-    #[arg(skip)]
-    rows: u32,
-}
 
 fn main() -> ExitCode {
     match run(Options::parse()) {
@@ -86,38 +43,6 @@ fn main() -> ExitCode {
         Err(error) => {
             note(&format!("strongroom-bench-sqlite: {error}"));
             ExitCode::FAILURE
-        }
-    }
-}
-
-/// Progress and failures, to standard error.
-pub(crate) fn note(text: &str) {
-    // When standard error is closed there is nobody to tell.
-    let written = writeln!(std::io::stderr(), "{text}");
-    drop(written);
-}
-
-/// In which order engines take their turns: who begins rotates.
-pub(crate) fn order(count: usize, round: u32) -> impl Iterator<Item = usize> {
-    let first = usize::try_from(round).unwrap_or(0) % count.max(1);
-    (0..count).cycle().skip(first).take(count)
-}
-
-/// All engines return the same.
-pub(crate) fn agree(
-    agreed: &mut Option<String>,
-    digest: &str,
-    engine: Engine,
-    work: &str,
-) -> Result<(), Failure> {
-    match agreed {
-        Some(before) if before != digest => {
-            Err(format!("{work}: {} returned something else", engine.name()).into())
-        }
-        Some(_) => Ok(()),
-        None => {
-            *agreed = Some(digest.to_owned());
-            Ok(())
         }
     }
 }

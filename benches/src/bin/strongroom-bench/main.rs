@@ -9,52 +9,23 @@
 //! system).
 
 mod latency;
+mod options;
 mod setup;
 mod worker;
 mod workloads;
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::report::{Line, Report};
 use strongroom_benches::splice::{SQLITE, splice_file};
 use strongroom_benches::variant::Variant;
+use strongroom_benches::{Failure, note};
 
+use crate::options::Options;
 use crate::setup::{Databases, Place};
-
-/// Sealed SQLite beside stock SQLite: scans, TPC-H queries, point reads, updates, bulk load, open latency.
-#[derive(Parser)]
-#[command(name = "strongroom-bench", version)]
-struct Options {
-    /// Rounds of each workload; the table shows medians
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// TPC-H scale factor
-    #[arg(long, default_value_t = 0.1)]
-    scale: f64,
-    /// Page cache of each connection, in KiB
-    #[arg(long, default_value_t = 2000)]
-    cache_kib: u32,
-    /// Only workloads whose name contains this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
-    /// Where the databases are made, and removed again
-    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
-    directory: PathBuf,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
-    /// Also put the table between the markers of this document
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
-    /// One round of one peer: what this command runs itself as
-    #[arg(long, hide = true, num_args = 3, value_names = ["PEER", "WORKLOAD", "ROUND"])]
-    worker: Option<Vec<String>>,
-}
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -69,13 +40,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Progress and failures, to standard error.
-fn note(text: &str) {
-    // When standard error is closed there is nobody to tell.
-    let written = writeln!(std::io::stderr(), "{text}");
-    drop(written);
 }
 
 fn run(options: &Options) -> Result<(), Failure> {

@@ -5,14 +5,15 @@
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use strongroom_benches::Failure;
 use strongroom_benches::hex::new_key_file;
 use strongroom_benches::variant::Variant;
+use strongroom_benches::{Failure, note};
 use strongroom_keyring::{Keyring, Provider};
 use strongroom_sqlite::KeySource;
 use tempfile::TempDir;
 
-use crate::{Options, note, worker};
+use crate::options::Options;
+use crate::worker;
 
 /// Where the databases and their keys are, and how they are opened.
 pub(crate) struct Place {

@@ -13,8 +13,9 @@ use strongroom_benches::Failure;
 use strongroom_benches::tpch;
 use strongroom_benches::variant::{Variant, guard_is_registered};
 
+use crate::options::Options;
 use crate::setup::Place;
-use crate::{Options, workloads};
+use crate::workloads;
 
 /// The name under which a worker loads its database.
 pub(crate) const SETUP: &str = "setup";

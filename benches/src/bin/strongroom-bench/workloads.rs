@@ -11,8 +11,9 @@ use strongroom_benches::stats::{Numbers, timed};
 use strongroom_benches::tpch::{self, Answer, QUERIES, answer};
 use strongroom_benches::variant::Variant;
 
+use crate::latency;
+use crate::options::Options;
 use crate::setup::Place;
-use crate::{Options, latency};
 
 /// Rows read by key in one round.
 const POINT_READS: u32 = 20_000;

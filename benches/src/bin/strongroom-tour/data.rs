@@ -9,7 +9,7 @@ use strongroom_benches::stats::{Samples, timed};
 use strongroom_benches::tpch::{self, Answer, QUERIES, Query, TABLES, answer};
 
 use crate::checks::found;
-use crate::{KEY, SCALE, Tour};
+use crate::tour::{KEY, SCALE, Tour};
 
 /// Rounds of each query; the line shows medians.
 const ROUNDS: u32 = 3;

@@ -12,7 +12,7 @@ use strongroom_benches::tpch::{TABLES, Table};
 use strongroom_benches::{Failure, variant};
 
 use crate::checks::found;
-use crate::{KNOWN, NEXT_KEY, Tour};
+use crate::tour::{KNOWN, NEXT_KEY, Tour};
 
 /// Entropy of a sealed body, in bits per byte, is at least this.
 const SEALED_MIN: f64 = 7.999;

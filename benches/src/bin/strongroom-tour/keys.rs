@@ -7,7 +7,7 @@ use strongroom_benches::hex::new_key_file;
 use strongroom_benches::stats::timed;
 
 use crate::checks::found;
-use crate::{KEY, NEXT_KEY, OTHER_KEY, Tour};
+use crate::tour::{KEY, NEXT_KEY, OTHER_KEY, Tour};
 
 /// A keyring with a root key in a file, and three keys in it.
 pub(crate) fn make(tour: &mut Tour) -> Result<(), Failure> {

@@ -20,75 +20,20 @@ mod keys;
 mod postgres;
 mod spill;
 mod tamper;
+mod tour;
 mod volumes;
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use rusqlite::Connection;
 use strongroom_benches::Failure;
 use strongroom_benches::variant;
-use strongroom_sqlite::{Cipher, KeySource};
 
 use crate::checks::Checks;
 use crate::command::Strongroom;
-
-/// Where everything is made.
-const OUT: &str = "demo-out";
-/// TPC-H scale factor.
-const SCALE: f64 = 0.1;
-/// The keys of the tour's keyring: the database's first key, the one it gets later, and one that never fits.
-const KEY: &str = "ledger";
-const NEXT_KEY: &str = "ledger-2027";
-const OTHER_KEY: &str = "payroll";
-/// Texts that stand in the tables: a column of few values, and words of the comments.
-const KNOWN: [&str; 8] = [
-    "DELIVER IN PERSON",
-    "TAKE BACK RETURN",
-    "COLLECT COD",
-    "furiously",
-    "carefully",
-    "regular accounts",
-    "pending deposits",
-    "express requests",
-];
-
-/// The tour's place and its tools.
-struct Tour {
-    out: PathBuf,
-    strongroom: Strongroom,
-    checks: Checks,
-    /// The plain database for everything that is timed: opened before the guard is registered in this process, which
-    /// watches the statements of connections that are opened afterwards (B1).
-    plain: Connection,
-}
-
-impl Tour {
-    fn path(&self, name: &str) -> PathBuf {
-        self.out.join(name)
-    }
-
-    fn plain_path(&self) -> PathBuf {
-        self.path("plain.db")
-    }
-
-    fn sealed(&self) -> PathBuf {
-        self.path("sealed.db")
-    }
-
-    /// Another connection to the plain database on stock SQLite's own VFS, for what is not timed.
-    fn open_plain(&self) -> Result<Connection, Failure> {
-        variant::stock(&self.plain_path())
-    }
-
-    /// A sealed database through the guard.
-    fn open_sealed(&self, path: &Path, key: &str) -> Result<Connection, Failure> {
-        let source = KeySource::KeyId { id: key.to_owned() };
-        variant::sealed(path, source, Some(&self.path("keyring")), Cipher::Aes256Gcm)
-    }
-}
+use crate::tour::{OUT, SCALE, Tour};
 
 fn main() -> ExitCode {
     match run() {

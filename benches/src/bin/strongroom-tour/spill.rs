@@ -13,7 +13,7 @@ use strongroom_benches::bytes::{entropy, holds_any};
 use strongroom_benches::report::mebibytes;
 
 use crate::checks::{Found, found};
-use crate::{KEY, KNOWN, Tour};
+use crate::tour::{KEY, KNOWN, Tour};
 
 /// A sealed spill has at least this entropy, in bits per byte. (Nonces are counters: a few bytes per 4 KiB repeat.)
 const ENTROPY_MIN: f64 = 7.9;

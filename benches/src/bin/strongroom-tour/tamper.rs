@@ -10,7 +10,7 @@ use strongroom_benches::Failure;
 use strongroom_format::sqlite::page_offset;
 
 use crate::checks::found;
-use crate::{KEY, Tour};
+use crate::tour::{KEY, Tour};
 
 const PAGE_SIZE: u32 = 4096;
 /// Where in the page a bit is flipped, in bytes.

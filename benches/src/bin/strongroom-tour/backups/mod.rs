@@ -12,8 +12,8 @@ use rusqlite::Connection;
 use strongroom_benches::hex::new_key_file;
 use strongroom_benches::{Failure, bytes, variant};
 
-use crate::Tour;
 use crate::checks::found;
+use crate::tour::Tour;
 
 /// Rows of the database that is backed up.
 const ROWS: u32 = 50_000;

@@ -5,23 +5,23 @@
 use strongroom_benches::Failure;
 use strongroom_benches::postgres::{Cluster, Server, Tools};
 
-use crate::Tour;
 use crate::checks::{Checks, found};
-use crate::postgres::{Ground, succeeded};
+use crate::postgres::instances::{Workplace, succeeded};
+use crate::tour::Tour;
 
 /// The whole part.
 pub(super) fn run(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks
         .heading("Backups: a PostgreSQL server, and a point of its log")?;
     let checks = &mut tour.checks;
-    let begun = Tools::find().and_then(|tools| Ground::prepare(&tour.out, &tools));
-    let ground = match begun {
-        Ok(ground) => ground,
+    let begun = Tools::find().and_then(|tools| Workplace::prepare(&tour.out, &tools));
+    let workplace = match begun {
+        Ok(workplace) => workplace,
         Err(error) => return checks.check("PostgreSQL can be run", || Err(error)),
     };
-    let key = ground.key_file("backup-key")?.display().to_string();
-    let medium = ground.path("pg-medium").display().to_string();
-    let command = ground.strongroom().display().to_string();
+    let key = workplace.key_file("backup-key")?.display().to_string();
+    let medium = workplace.path("pg-medium").display().to_string();
+    let command = workplace.strongroom().display().to_string();
     let archive = format!("{command} backup wal-push \"%p\" --to {medium} --key-file {key}");
     let settings = [
         ("archive_mode", "on"),
@@ -29,8 +29,8 @@ pub(super) fn run(tour: &mut Tour) -> Result<(), Failure> {
         ("wal_level", "replica"),
     ];
     let cluster = Cluster::initdb(
-        ground.place(),
-        &ground.path("archived"),
+        workplace.place(),
+        &workplace.path("archived"),
         None,
         &[],
         &settings,

@@ -9,9 +9,9 @@ use strongroom_benches::Failure;
 use strongroom_benches::report::{duration, mebibytes};
 use strongroom_benches::stats::timed;
 
-use crate::Tour;
 use crate::checks::{Checks, found};
-use stack::{Ground, Stack};
+use crate::tour::Tour;
+use stack::{Stack, Workplace};
 
 /// What a confidential string and a plain one begin with: the second is what a search has to find.
 const CONFIDENTIAL: &str = "canary-confidential";
@@ -29,8 +29,8 @@ pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks.heading(
         "Confidential columns, PostgreSQL 15: the server has identifiers, the zone has values",
     )?;
-    let ground = match Ground::prepare(tour) {
-        Ok(ground) => ground,
+    let workplace = match Workplace::prepare(tour) {
+        Ok(workplace) => workplace,
         Err(error) => {
             return tour
                 .checks
@@ -40,7 +40,7 @@ pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
     let mut stack = None;
     let checks = &mut tour.checks;
     checks.check("columns zone; CREATE EXTENSION; columns proxy", || {
-        let (taken, made) = timed(|| Stack::start(&ground))?;
+        let (taken, made) = timed(|| Stack::start(&workplace))?;
         stack = Some(made);
         found(
             true,

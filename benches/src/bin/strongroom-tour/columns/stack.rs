@@ -13,8 +13,8 @@ use strongroom_benches::hex::new_key_file;
 use strongroom_benches::postgres::{Account, Cluster, Place, Server, Tools};
 use tempfile::TempDir;
 
-use crate::Tour;
 use crate::command::Ran;
+use crate::tour::Tour;
 
 /// Where Debian has PostgreSQL 15, below a root.
 const PROGRAMS: &str = "lib/postgresql/15";
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Directories, keys and programs.
-pub(super) struct Ground {
+pub(super) struct Workplace {
     directory: TempDir,
     /// Of the zone and the proxy: sockets' paths have to be short.
     sockets: TempDir,
@@ -35,7 +35,7 @@ pub(super) struct Ground {
     keyring: PathBuf,
 }
 
-impl Ground {
+impl Workplace {
     /// Copies PostgreSQL 15 and puts the extension in it; makes keys.
     pub(super) fn prepare(tour: &Tour) -> Result<Self, Failure> {
         let tools = Tools::find()?;
@@ -57,23 +57,23 @@ impl Ground {
         let place = Place::make(&copied, account, directory.path())?;
         let sockets = tempfile::Builder::new().prefix("sr-columns-").tempdir()?;
         open_to_all(sockets.path())?;
-        let ground = Self {
+        let workplace = Self {
             strongroom: place.tools.strongroom.clone(),
             keyring: directory.path().join("keyring"),
             directory,
             sockets,
             place,
         };
-        let root_key = ground.directory.path().join("root-key");
+        let root_key = workplace.directory.path().join("root-key");
         new_key_file(&root_key)?;
         // The directory belongs to the user that the server runs as. Root creates the keyring there
         // as that user, so that user must be able to read the root key.
-        ground.place.account.own(&root_key)?;
-        new_key_file(&ground.directory.path().join("zone-key"))?;
+        workplace.place.account.own(&root_key)?;
+        new_key_file(&workplace.directory.path().join("zone-key"))?;
         let provider = format!("file:{}", root_key.display());
-        ground.succeed(&["keyring", "init", "--provider", &provider])?;
-        ground.succeed(&["key", "create", "columns"])?;
-        Ok(ground)
+        workplace.succeed(&["keyring", "init", "--provider", &provider])?;
+        workplace.succeed(&["key", "create", "columns"])?;
+        Ok(workplace)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -153,7 +153,7 @@ impl Drop for Process {
 impl Process {
     /// Starts the command and waits for its socket.
     fn start(
-        ground: &Ground,
+        workplace: &Workplace,
         arguments: &[&str],
         socket: &Path,
         log: &str,
@@ -162,15 +162,15 @@ impl Process {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        let mut command = ground.command(arguments);
+        let mut command = workplace.command(arguments);
         command
             .stdout(Stdio::null())
-            .stderr(File::create(ground.path(log))?);
+            .stderr(File::create(workplace.path(log))?);
         let mut process = Self(command.spawn()?);
         let begin = Instant::now();
         while !socket.exists() {
             if let Some(end) = process.0.try_wait()? {
-                let said = std::fs::read_to_string(ground.path(log))?;
+                let said = std::fs::read_to_string(workplace.path(log))?;
                 let line = said.lines().last().unwrap_or_default();
                 return Err(format!("{end}: {line}").into());
             }
@@ -184,9 +184,9 @@ impl Process {
 }
 
 /// Everything that runs.
-pub(super) struct Stack<'ground> {
-    ground: &'ground Ground,
-    cluster: Cluster<'ground>,
+pub(super) struct Stack<'workplace> {
+    workplace: &'workplace Workplace,
+    cluster: Cluster<'workplace>,
     /// The directory of the server's socket.
     host: PathBuf,
     server: Option<Server>,
@@ -194,9 +194,9 @@ pub(super) struct Stack<'ground> {
     proxy: Option<Process>,
 }
 
-impl<'ground> Stack<'ground> {
-    pub(super) fn start(ground: &'ground Ground) -> Result<Self, Failure> {
-        let zone = ground.sockets.path().join("zone");
+impl<'workplace> Stack<'workplace> {
+    pub(super) fn start(workplace: &'workplace Workplace) -> Result<Self, Failure> {
+        let zone = workplace.sockets.path().join("zone");
         let zone = zone.to_str().ok_or("the path is not UTF-8")?;
         let settings = [
             ("shared_preload_libraries", "strongroom_columns"),
@@ -205,10 +205,10 @@ impl<'ground> Stack<'ground> {
             ("log_statement", "all"),
             ("autovacuum", "off"),
         ];
-        let data = ground.path("data");
-        let cluster = Cluster::initdb(&ground.place, &data, None, &[], &settings)?;
+        let data = workplace.path("data");
+        let cluster = Cluster::initdb(&workplace.place, &data, None, &[], &settings)?;
         let mut stack = Self {
-            ground,
+            workplace,
             cluster,
             host: PathBuf::new(),
             server: None,
@@ -224,8 +224,8 @@ impl<'ground> Stack<'ground> {
     }
 
     fn start_zone(&self) -> Result<Process, Failure> {
-        let (state, key) = (self.ground.path("zone"), self.ground.path("zone-key"));
-        let socket = self.ground.sockets.path().join("zone");
+        let (state, key) = (self.workplace.path("zone"), self.workplace.path("zone-key"));
+        let socket = self.workplace.sockets.path().join("zone");
         let user = server_user(self.cluster.data())?;
         let text = |path: &Path| path.display().to_string();
         let (state, key, named) = (text(&state), text(&key), text(&socket));
@@ -243,11 +243,11 @@ impl<'ground> Stack<'ground> {
             "--memory",
             "64",
         ];
-        Process::start(self.ground, &arguments, &socket, "zone.log")
+        Process::start(self.workplace, &arguments, &socket, "zone.log")
     }
 
     fn start_proxy(&self) -> Result<Process, Failure> {
-        let socket = self.ground.sockets.path().join(SOCKET);
+        let socket = self.workplace.sockets.path().join(SOCKET);
         let (listen, server) = (
             socket.display().to_string(),
             self.host.join(SOCKET).display().to_string(),
@@ -263,7 +263,7 @@ impl<'ground> Stack<'ground> {
             "columns",
             "--accept-process-attestation",
         ];
-        Process::start(self.ground, &arguments, &socket, "proxy.log")
+        Process::start(self.workplace, &arguments, &socket, "proxy.log")
     }
 
     /// What the server answers to its operator: a superuser without a session.
@@ -273,7 +273,7 @@ impl<'ground> Stack<'ground> {
 
     /// psql, connected to the proxy, as whoever runs the tour.
     fn psql(&self) -> Command {
-        let mut command = Command::new(self.ground.place.tools.bin.join("psql"));
+        let mut command = Command::new(self.workplace.place.tools.bin.join("psql"));
         command.args([
             "-X",
             "-q",
@@ -286,7 +286,7 @@ impl<'ground> Stack<'ground> {
         ]);
         command
             .args(["-d", "postgres", "-h"])
-            .arg(self.ground.sockets.path());
+            .arg(self.workplace.sockets.path());
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -346,7 +346,7 @@ impl<'ground> Stack<'ground> {
 
     /// State directory and log.
     pub(super) fn zone_files(&self) -> Vec<PathBuf> {
-        vec![self.ground.path("zone"), self.ground.path("zone.log")]
+        vec![self.workplace.path("zone"), self.workplace.path("zone.log")]
     }
 
     /// SIGKILL to the server's processes and the zone; how many there were.
@@ -379,7 +379,7 @@ impl<'ground> Stack<'ground> {
     pub(super) fn status(&self) -> Result<String, Failure> {
         let server = self.host.join(SOCKET).display().to_string();
         let ran = self
-            .ground
+            .workplace
             .succeed(&["columns", "status", "--server", &server])?;
         Ok(ran.stdout)
     }

@@ -11,7 +11,7 @@ use strongroom_benches::bytes::entropy;
 use strongroom_benches::postgres::Cluster;
 use strongroom_benches::report::mebibytes;
 
-use super::Instances;
+use super::instances::Instances;
 use crate::checks::{Checks, found};
 
 /// What every canary begins with.

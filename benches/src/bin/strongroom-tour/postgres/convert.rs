@@ -6,7 +6,8 @@ use strongroom_benches::Failure;
 use strongroom_benches::postgres::{Cluster, Server};
 use strongroom_benches::stats::timed;
 
-use super::{BALANCES, Instances, balanced, canary, succeeded};
+use super::canary;
+use super::instances::{BALANCES, Instances, balanced, succeeded};
 use crate::checks::{Checks, found};
 
 /// On both instances; the servers are stopped at the end.

@@ -14,7 +14,8 @@ use strongroom_benches::Failure;
 use strongroom_benches::postgres::Cluster;
 use strongroom_benches::stats::timed;
 
-use super::{BALANCES, Ground, Instances, canary, shown_balances, succeeded};
+use super::canary;
+use super::instances::{BALANCES, Instances, Workplace, shown_balances, succeeded};
 use crate::checks::{Checks, found};
 
 /// Clients that write at the moment of the cut.
@@ -35,7 +36,7 @@ pub(super) struct Left {
 /// Plants the canaries, lets clients write, and cuts the power.
 pub(super) fn cut(
     instances: &mut Instances<'_>,
-    ground: &Ground,
+    workplace: &Workplace,
     checks: &mut Checks,
 ) -> Result<Left, Failure> {
     let mut left = Left {
@@ -50,7 +51,7 @@ pub(super) fn cut(
         let create = "CREATE TABLE ledger (id bigint PRIMARY KEY);";
         instances.sealed.psql("postgres", create)?;
         let mut clients = (0..CLIENTS)
-            .map(|number| Client::start(&instances.sealed, ground, number))
+            .map(|number| Client::start(&instances.sealed, workplace, number))
             .collect::<Result<Vec<_>, _>>()?;
         wait_for(&clients)?;
         let sealed = instances.sealed_server.take().ok_or("no server")?;
@@ -96,10 +97,10 @@ struct Client {
 }
 
 impl Client {
-    fn start(cluster: &Cluster<'_>, ground: &Ground, number: u32) -> Result<Self, Failure> {
+    fn start(cluster: &Cluster<'_>, workplace: &Workplace, number: u32) -> Result<Self, Failure> {
         let (script, log) = (
-            ground.path(&format!("client{number}.sql")),
-            ground.path(&format!("client{number}.log")),
+            workplace.path(&format!("client{number}.sql")),
+            workplace.path(&format!("client{number}.log")),
         );
         let mut text = String::new();
         for insert in 0..INSERTS {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use strongroom_benches::Failure;
 use strongroom_benches::postgres::Server;
 
-use super::{Instances, ran, succeeded};
+use super::instances::{Instances, ran, succeeded};
 use crate::checks::{Checks, Found, found};
 
 /// On the stopped, sealed instance.
