@@ -8,6 +8,7 @@
 //! Must not: leave anything behind, or measure in memory-backed storage without saying so (the report names the file
 //! system).
 
+mod databases;
 mod latency;
 mod options;
 mod setup;
@@ -24,8 +25,9 @@ use strongroom_benches::splice::{SQLITE, splice_file};
 use strongroom_benches::variant::Variant;
 use strongroom_benches::{Failure, note};
 
+use crate::databases::Databases;
 use crate::options::Options;
-use crate::setup::{Databases, Place};
+use crate::setup::Place;
 
 fn main() -> ExitCode {
     let options = Options::parse();
