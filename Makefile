@@ -7,11 +7,11 @@
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
 #   make test-python   the part of it that is about the Python wheel
 #   make fuzz     the part of it that runs the fuzz targets, a few seconds each
-#   make wheel    the Python wheel of the SQLite guard
+#   make wheel    the Python wheel of sealed SQLite
 #   make test-volume   volumes in a virtual machine: boots, power cuts, stolen disks; an hour
 #   make lint     formatting, clippy, documentation links
-#   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
-#   make bench-sqlite   the part of it that is about the SQLite guard and its peers, SQLCipher and SQLite3 Multiple Ciphers
+#   make bench    the products beside stock SQLite and stock PostgreSQL, interleaved
+#   make bench-sqlite   the part of it that is about sealed SQLite and its peers, SQLCipher and SQLite3 Multiple Ciphers
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
 #   make bench-volume   volumes in a virtual machine, beside plain disks
 #   make bench-duckdb   another key for a DuckDB database beside DuckDB's own copy
@@ -83,7 +83,7 @@ test: deps-test
 	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_SQLITE_TOOLS=$(SQLITE_TOOLS) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
 		$(CARGO) test --locked --workspace --no-fail-fast
-	$(CARGO) test --locked -p strongroom-testing --features count-often --test simulation -- guard_ freshness_ power_cuts
+	$(CARGO) test --locked -p strongroom-testing --features count-often --test simulation -- sealed_ freshness_ power_cuts
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory test-python
 	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
@@ -180,7 +180,7 @@ bench: deps-postgres build bench-columns
 	$(MAKE) --no-print-directory bench-columns-oltp
 	$(MAKE) --no-print-directory bench-backup
 
-# The SQLite guard beside stock SQLite, SQLCipher and SQLite3 Multiple Ciphers: half an hour.
+# Sealed SQLite beside stock SQLite, SQLCipher and SQLite3 Multiple Ciphers: half an hour.
 SQLITE_BENCH ?= --instructions $(abspath $(TARGET))/sqlite-peers/profiles
 bench-sqlite: deps
 	@packaging/install-debian valgrind:valgrind libssl-dev:/usr/include/openssl/evp.h npm:npm python3:python3

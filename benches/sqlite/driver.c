@@ -212,7 +212,7 @@ static void opens(char *text) {
     answer(seconds[count / 2], hash);
 }
 
-/* The heap, and what is locked: the guard keeps keys apart from the heap. */
+/* The heap, and what is locked: the VFS keeps keys apart from the heap. */
 static size_t held_now(void) {
     struct mallinfo2 now = mallinfo2();
     size_t locked = 0;

@@ -1,6 +1,6 @@
 //! The result of a benchmark: as a table for people, as JSON for programs.
 //!
-//! Must not: round a ratio in the guard's favour, or hide a spread.
+//! Must not: round a ratio in the VFS's favour, or hide a spread.
 
 use std::fmt::Write as _;
 

@@ -21,8 +21,8 @@ pub const SQLITE: Markers = Markers {
 
 /// Of `strongroom-bench-sqlite`.
 pub const SQLITE_PEERS: Markers = Markers {
-    begin: "<!-- peers of the SQLite guard: begin (written by strongroom-bench-sqlite) -->",
-    end: "<!-- peers of the SQLite guard: end -->",
+    begin: "<!-- peers of sealed SQLite: begin (written by strongroom-bench-sqlite) -->",
+    end: "<!-- peers of sealed SQLite: end -->",
 };
 
 /// Around the figures of confidential columns.

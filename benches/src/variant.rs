@@ -1,4 +1,4 @@
-//! The peers: stock SQLite, and the guard with each of its ciphers.
+//! The peers: stock SQLite, and the VFS with each of its ciphers.
 //!
 //! Must not: give a peer a setting that the others do not get.
 
@@ -14,9 +14,9 @@ use crate::Failure;
 pub enum Variant {
     /// The bundled SQLite on its own VFS, "unix": nothing is sealed.
     Stock,
-    /// The guard with AES-256-GCM, its default.
+    /// The VFS with AES-256-GCM, its default.
     Gcm,
-    /// The guard with AES-256-CTR: no authentication.
+    /// The VFS with AES-256-CTR: no authentication.
     Ctr,
 }
 
@@ -40,10 +40,10 @@ impl Variant {
         Self::ALL.into_iter().find(|variant| variant.name() == name)
     }
 
-    /// Opens `path`, which is created if it does not exist; `key` is for the guard.
+    /// Opens `path`, which is created if it does not exist; `key` is for the VFS.
     ///
     /// # Errors
-    /// SQLite's or the guard's.
+    /// SQLite's or the VFS's.
     pub fn open(self, path: &Path, key: KeySource) -> Result<Connection, Failure> {
         match self {
             Self::Stock => stock(path),
@@ -53,7 +53,7 @@ impl Variant {
     }
 }
 
-/// Opens `path` on SQLite's own VFS, also when the guard is the process's default. See [`guard_is_registered`].
+/// Opens `path` on SQLite's own VFS, also when the VFS is the process's default. See [`vfs_is_registered`].
 ///
 /// # Errors
 /// SQLite's, or a path that is not UTF-8.
@@ -74,10 +74,10 @@ pub fn stock(path: &Path) -> Result<Connection, Failure> {
     )?)
 }
 
-/// Whether this process has registered the guard. It then watches the statements of stock connections too (for
+/// Whether this process has registered the VFS. It then watches the statements of stock connections too (for
 /// `ATTACH ... KEY`), which costs them time: a stock peer is measured where this is false.
 #[must_use]
-pub fn guard_is_registered() -> bool {
+pub fn vfs_is_registered() -> bool {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_URI;
@@ -85,10 +85,10 @@ pub fn guard_is_registered() -> bool {
     Connection::open_with_flags("file::memory:?vfs=strongroom", flags).is_ok()
 }
 
-/// Opens `path` through the guard.
+/// Opens `path` through the VFS.
 ///
 /// # Errors
-/// The guard's.
+/// The VFS's.
 pub fn sealed(
     path: &Path,
     key: KeySource,
@@ -107,7 +107,7 @@ pub fn sealed(
 
 #[cfg(test)]
 mod tests {
-    use super::{Variant, guard_is_registered};
+    use super::{Variant, vfs_is_registered};
     use strongroom_sqlite::KeySource;
 
     #[test]
@@ -125,8 +125,8 @@ mod tests {
         };
         // Only this test of the crate opens a sealed database.
         drop(open(Variant::Stock));
-        assert!(!guard_is_registered());
+        assert!(!vfs_is_registered());
         drop(open(Variant::Gcm));
-        assert!(guard_is_registered());
+        assert!(vfs_is_registered());
     }
 }

@@ -25,7 +25,7 @@ pub struct Shape {
     pub synchronous: String,
     /// `PRAGMA auto_vacuum`.
     pub auto_vacuum: String,
-    /// The guard keeps freshness.
+    /// The VFS keeps freshness.
     pub freshness: bool,
 }
 

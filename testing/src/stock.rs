@@ -1,4 +1,4 @@
-//! Connections to SQLite's own VFS, as unlike the guard's as they can be while their results stay comparable.
+//! Connections to SQLite's own VFS, as unlike the VFS's as they can be while their results stay comparable.
 #![expect(
     unsafe_code,
     reason = "sqlite3_file_control has no safe form in rusqlite"

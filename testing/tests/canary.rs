@@ -443,7 +443,7 @@ fn attached_to_a_connection_on_another_vfs() {
         );
         assert!(found.hits.is_empty(), "{host:?}: {:?}", found.hits);
         assert!(found.seen.contains(&Place::Main));
-        // Through the guard the same statements work, so it was not the statements that failed.
+        // Through the VFS the same statements work, so it was not the statements that failed.
         worker.ask("every 0").unwrap();
         worker
             .ask(&format!("open file:{}", room.at("second.db").display()))

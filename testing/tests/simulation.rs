@@ -1,8 +1,8 @@
 //! Goal: whatever call of the disk fails, and wherever the power is cut, a sealed database then
 //! opens by itself and holds every transaction that SQLite promises to keep, and no other, whole.
 //!
-//! Method: docs/internals/testing.md, "Simulated disks". The guard stands on simulated disks that fail, or forget what
-//! was not synced. The same is done to SQLite without the guard, which has to pass: else the simulation is not to be
+//! Method: docs/internals/testing.md, "Simulated disks". The VFS stands on simulated disks that fail, or forget what
+//! was not synced. The same is done to SQLite without the VFS, which has to pass: else the simulation is not to be
 //! believed. And the disk lies, which must be found out: else the comparison sees nothing.
 //!
 //! The usual run tries the same cases each time, so that it fails only where something was changed. `STRONGROOM_SIMULATION` multiplies the cases
@@ -40,7 +40,7 @@ fn seed() -> u64 {
 /// Settings from `random`, for one journal mode.
 fn settings(random: &mut Random, stack: Stack, journal: &str) -> Config {
     let synchronous = match (stack, journal) {
-        // Without the guard, a journal that was synced once has its count before its records: SQLite says that a power
+        // Without the VFS, a journal that was synced once has its count before its records: SQLite says that a power
         // cut at the wrong moment may then damage the database.
         (Stack::Control, "delete" | "truncate" | "persist") => {
             random.one_of(&["full", "full", "extra"])
@@ -124,34 +124,34 @@ fn control_faults() {
 }
 
 #[test]
-fn guard_power_cuts_with_a_journal() {
+fn sealed_power_cuts_with_a_journal() {
     for journal in ["delete", "truncate", "persist"] {
-        try_all(Stack::Guard, journal, Trouble::Cuts, 1500);
+        try_all(Stack::Sealed, journal, Trouble::Cuts, 1500);
     }
 }
 
 #[test]
-fn guard_power_cuts_with_a_log() {
-    try_all(Stack::Guard, "wal", Trouble::Cuts, 3000);
+fn sealed_power_cuts_with_a_log() {
+    try_all(Stack::Sealed, "wal", Trouble::Cuts, 3000);
 }
 
 #[test]
-fn guard_faults_with_a_journal() {
+fn sealed_faults_with_a_journal() {
     for journal in ["delete", "truncate", "persist", "memory"] {
-        try_all(Stack::Guard, journal, Trouble::Faults, 1500);
+        try_all(Stack::Sealed, journal, Trouble::Faults, 1500);
     }
 }
 
 #[test]
-fn guard_faults_with_a_log() {
-    try_all(Stack::Guard, "wal", Trouble::Faults, 3000);
+fn sealed_faults_with_a_log() {
+    try_all(Stack::Sealed, "wal", Trouble::Faults, 3000);
 }
 
 #[test]
 fn freshness_after_power_cuts() {
     let before = UNKNOWN.load(Ordering::Relaxed);
     for journal in ["delete", "truncate", "persist", "wal"] {
-        try_with(Stack::Guard, journal, Trouble::Cuts, 750, true);
+        try_with(Stack::Sealed, journal, Trouble::Cuts, 750, true);
     }
     let unknown = UNKNOWN.load(Ordering::Relaxed) - before;
     println!("{unknown} times unknown");
@@ -160,7 +160,7 @@ fn freshness_after_power_cuts() {
 #[test]
 fn freshness_after_faults() {
     for journal in ["delete", "truncate", "persist", "memory", "wal"] {
-        try_with(Stack::Guard, journal, Trouble::Faults, 500, true);
+        try_with(Stack::Sealed, journal, Trouble::Faults, 500, true);
     }
 }
 
@@ -195,7 +195,7 @@ fn found_out(stack: Stack, journal: &str, lie: Lie) {
 
 #[test]
 fn a_disk_that_lies_is_found_out() {
-    for stack in [Stack::Control, Stack::Guard] {
+    for stack in [Stack::Control, Stack::Sealed] {
         found_out(stack, "delete", Lie::Sync(Kind::Journal));
         found_out(stack, "persist", Lie::Sync(Kind::Journal));
         found_out(stack, "delete", Lie::Sync(Kind::Main));
@@ -203,8 +203,8 @@ fn a_disk_that_lies_is_found_out() {
         found_out(stack, "wal", Lie::Sync(Kind::Wal));
         found_out(stack, "wal", Lie::Sync(Kind::Main));
     }
-    // The guard's own: of a new database's header, and of the anchor that names a log.
-    found_out(Stack::Guard, "wal", Lie::SyncOfHeader);
+    // The VFS's own: of a new database's header, and of the anchor that names a log.
+    found_out(Stack::Sealed, "wal", Lie::SyncOfHeader);
 }
 
 /// A connection that had written many frames once said that the log was damaged, when the log had been started again by
@@ -261,7 +261,7 @@ fn restarting(stack: Stack, synchronous: &str, seed: u64) -> Scene {
 #[test]
 fn a_log_that_starts_again_costs_no_more_syncs_than_without_the_guard() {
     for synchronous in ["normal", "full"] {
-        let [control, guard] = [Stack::Control, Stack::Guard].map(|stack| {
+        let [control, guard] = [Stack::Control, Stack::Sealed].map(|stack| {
             let scene = restarting(stack, synchronous, 1);
             let is_sync = |(class, kind): &(Class, Kind)| {
                 *class == Class::Sync && matches!(kind, Kind::Main | Kind::Wal)
@@ -293,7 +293,7 @@ fn power_cuts_where_a_log_starts_again() {
     let mut tally = Tally::default();
     for number in 1..=16 {
         let synchronous = random.one_of(&["normal", "full", "extra"]);
-        let scene = restarting(Stack::Guard, synchronous, number);
+        let scene = restarting(Stack::Sealed, synchronous, number);
         let effort = Effort {
             transactions: 8,
             cases: 250,

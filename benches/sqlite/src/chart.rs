@@ -18,7 +18,7 @@ const BAR: u32 = 9;
 /// The scale's end, in multiples of stock.
 const MOST: f64 = 6.0;
 
-/// Apart also in print without colour; the guard's are dark.
+/// Apart also in print without colour; the VFS's are dark.
 const fn colour(engine: Engine) -> &'static str {
     match engine {
         Engine::Stock => "#bbbbbb",

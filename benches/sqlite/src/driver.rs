@@ -90,7 +90,7 @@ fn spoken(mut command: Command, text: &str) -> Result<(String, String), Failure>
     Ok((String::from_utf8(output.stdout)?, said))
 }
 
-/// The guard's warning of CTR is not for every round.
+/// The VFS's warning of CTR is not for every round.
 fn quiet(command: &mut Command) -> &mut Command {
     command
         .env("STRONGROOM_LOG", "off")

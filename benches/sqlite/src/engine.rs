@@ -18,11 +18,11 @@ const CACHE_KIB: u32 = 2000;
 pub(crate) enum Engine {
     /// Stock SQLite.
     Stock,
-    /// The guard over the same library, AES-256-GCM.
+    /// The VFS over the same library, AES-256-GCM.
     Gcm,
     /// As [`Self::Gcm`], with a digest over all pages.
     Fresh,
-    /// The guard, AES-256-CTR: not authenticated.
+    /// The VFS, AES-256-CTR: not authenticated.
     Ctr,
     /// `SQLCipher` 4 as it is by default: AES-256-CBC and HMAC-SHA512 of OpenSSL.
     SqlCipher,
@@ -41,7 +41,7 @@ pub(crate) enum Engine {
 pub(crate) enum Key {
     /// 32 bytes, as they are.
     Raw,
-    /// A key of the guard's keyring; the others have none and get the raw key.
+    /// A key of the VFS's keyring; the others have none and get the raw key.
     Keyring,
     /// A passphrase, stretched as each engine does by default.
     Passphrase,
@@ -80,9 +80,9 @@ impl Engine {
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Stock => "stock",
-            Self::Gcm => "guard GCM",
-            Self::Fresh => "guard GCM, freshness",
-            Self::Ctr => "guard CTR",
+            Self::Gcm => "sealed GCM",
+            Self::Fresh => "sealed GCM, freshness",
+            Self::Ctr => "sealed CTR",
             Self::SqlCipher => "SQLCipher",
             Self::McChaCha => "MC ChaCha20",
             Self::McAegis => "MC AEGIS",

@@ -1,4 +1,4 @@
-//! `strongroom-bench-sqlite`: the guard beside `SQLCipher` and `SQLite3` Multiple Ciphers, in one run.
+//! `strongroom-bench-sqlite`: the VFS beside `SQLCipher` and `SQLite3` Multiple Ciphers, in one run.
 //!
 //! Invariants:
 //! 1. Rounds are interleaved: each workload runs on all engines before its next round, and who begins rotates.

@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// Where build-peers put the drivers
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) drivers: PathBuf,
-    /// The guard: `libstrongroom_sqlite.so`
+    /// The VFS: `libstrongroom_sqlite.so`
     #[arg(long, value_name = "FILE")]
     pub(crate) extension: PathBuf,
     /// Rounds of each workload; the table shows medians

@@ -88,7 +88,7 @@ impl Place {
             .to_owned())
     }
 
-    /// The guard's keyring, with the key "bench".
+    /// The VFS's keyring, with the key "bench".
     pub(crate) fn keyring(&self) -> PathBuf {
         self.path("keyring")
     }

@@ -80,7 +80,7 @@ pub fn finish(connection: &Connection, table: &Table) -> Result<(), Failure> {
 /// worked, without the time that the rows took to generate.
 ///
 /// # Errors
-/// SQLite's, or the guard's.
+/// SQLite's, or the VFS's.
 pub fn load(connections: &[&Connection], scale: f64) -> Result<Vec<Duration>, Failure> {
     let mut spent = vec![Duration::ZERO; connections.len()];
     each(connections, &mut spent, create)?;

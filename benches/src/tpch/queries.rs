@@ -58,7 +58,7 @@ impl Answer {
 /// Runs `sql` to its end.
 ///
 /// # Errors
-/// SQLite's; the guard's stand behind it.
+/// SQLite's; the VFS's stand behind it.
 pub fn answer(connection: &Connection, sql: &str) -> Result<Answer, Failure> {
     let mut statement = connection.prepare(sql)?;
     let columns = statement.column_count();

@@ -18,7 +18,7 @@ static NEXT_PORT: AtomicU16 = AtomicU16::new(5432);
 
 /// Whether an instance is sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Guard {
+pub enum Protection {
     /// PostgreSQL as it is.
     Plain,
     /// Under the shield, with the key of this file.
@@ -35,7 +35,7 @@ pub enum Guard {
 pub struct Instance<'a> {
     room: &'a Room,
     programs: Programs,
-    guard: Guard,
+    protection: Protection,
     name: String,
     data: PathBuf,
     port: u16,
@@ -44,11 +44,11 @@ pub struct Instance<'a> {
 impl<'a> Instance<'a> {
     /// The instance `name`, which is not made yet.
     #[must_use]
-    pub fn named(room: &'a Room, programs: &Programs, name: &str, guard: Guard) -> Self {
+    pub fn named(room: &'a Room, programs: &Programs, name: &str, protection: Protection) -> Self {
         Self {
             room,
             programs: programs.clone(),
-            guard,
+            protection,
             name: String::from(name),
             data: room.at(name),
             port: NEXT_PORT.fetch_add(1, Ordering::Relaxed),
@@ -57,8 +57,8 @@ impl<'a> Instance<'a> {
 
     /// `initdb`, with data checksums, and the settings that all tests want.
     #[must_use]
-    pub fn create(room: &'a Room, programs: &Programs, name: &str, guard: Guard) -> Self {
-        let instance = Self::named(room, programs, name, guard);
+    pub fn create(room: &'a Room, programs: &Programs, name: &str, protection: Protection) -> Self {
+        let instance = Self::named(room, programs, name, protection);
         instance.initialise(&[]);
         instance
     }
@@ -68,12 +68,12 @@ impl<'a> Instance<'a> {
     /// # Panics
     /// When it fails.
     pub fn initialise(&self, more: &[&str]) {
-        let mut initdb = match &self.guard {
-            Guard::Plain => self.program("initdb"),
-            Guard::Sealed { .. } => self.strongroom("initdb"),
+        let mut initdb = match &self.protection {
+            Protection::Plain => self.program("initdb"),
+            Protection::Sealed { .. } => self.strongroom("initdb"),
         };
         initdb.arg("-D").arg(&self.data);
-        if let Guard::Sealed { key, cipher } = &self.guard {
+        if let Protection::Sealed { key, cipher } = &self.protection {
             initdb
                 .args(["--cipher", cipher, "--key-file"])
                 .arg(key)
@@ -103,7 +103,7 @@ impl<'a> Instance<'a> {
     /// When it cannot be made.
     pub fn prepare(&self) {
         drop(self.room.directory(&self.name));
-        if let Guard::Sealed { key, cipher } = &self.guard {
+        if let Protection::Sealed { key, cipher } = &self.protection {
             let mut header = self.strongroom("initdb");
             header.arg("--header-only").arg("-D").arg(&self.data).args([
                 "--cipher",
@@ -187,7 +187,7 @@ impl<'a> Instance<'a> {
     /// Puts the shield before a program.
     #[must_use]
     pub fn shielded(&self, mut command: Command) -> Command {
-        if self.guard != Guard::Plain {
+        if self.protection != Protection::Plain {
             command.env("LD_PRELOAD", self.room.library());
         }
         command
@@ -335,14 +335,14 @@ impl<'a> Instance<'a> {
             self.port,
             self.room.path().display()
         );
-        let mut command = match &self.guard {
-            Guard::Plain => self.program("pg_ctl"),
-            Guard::Sealed { .. } => self.strongroom("start"),
+        let mut command = match &self.protection {
+            Protection::Plain => self.program("pg_ctl"),
+            Protection::Sealed { .. } => self.strongroom("start"),
         };
         command.arg("-D").arg(&self.data).arg("-l").arg(self.log());
-        match &self.guard {
-            Guard::Plain => command.arg("start"),
-            Guard::Sealed { .. } => command.arg("--"),
+        match &self.protection {
+            Protection::Plain => command.arg("start"),
+            Protection::Sealed { .. } => command.arg("--"),
         };
         command.args(["-s", "-w", "-t", "90", "-o", &options]);
         command

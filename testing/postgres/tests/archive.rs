@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked, refused};
 use strongroom_testing_postgres::scan::{Found, files_of};
@@ -27,11 +27,11 @@ fn archived<'a>(
     programs: &Programs,
     random: &mut Random,
 ) -> (Instance<'a>, PathBuf) {
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key: room.key("a", random),
         cipher: "aes-256-xts",
     };
-    let a = Instance::create(room, programs, "a", guard);
+    let a = Instance::create(room, programs, "a", protection);
     let archive = room.directory("archive");
     a.configure(&format!(
         "archive_mode = on\narchive_command = 'cp %p {}/%f'\n",
@@ -70,11 +70,11 @@ fn switch(instance: &Instance<'_>, name: &str) {
 
 /// A directory with the data key of `of` and nothing else.
 fn header_only<'a>(room: &'a Room, of: &Instance<'_>, name: &str) -> Instance<'a> {
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key: room.at("a.key"),
         cipher: "aes-256-xts",
     };
-    let instance = Instance::named(room, of.programs(), name, guard);
+    let instance = Instance::named(room, of.programs(), name, protection);
     let mut header = instance.strongroom("initdb");
     header.arg("--header-only").arg("-D").arg(instance.data());
     header.arg("--copy-key-from").arg(of.data());

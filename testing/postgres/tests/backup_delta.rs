@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked, refused};
 
@@ -34,7 +34,7 @@ fn over(room: &Room, key: &Path, to: &Path, options: &[&str]) -> Command {
 
 /// A server with a set, and 100 rows and two tables' worth of files more than the set has.
 fn with_set<'a>(room: &'a Room, key: &Path) -> Instance<'a> {
-    let server = Instance::create(room, &Programs::installed(), "server", Guard::Plain);
+    let server = Instance::create(room, &Programs::installed(), "server", Protection::Plain);
     server.configure("archive_mode = on\narchive_command = 'true'\n");
     server.start();
     server.sql("create table t as select n from generate_series(1, 100) n");
@@ -126,7 +126,7 @@ fn other_directories_are_refused() {
     let key: PathBuf = room.key("main", &mut Random::new(seed()));
     let server = with_set(&room, &key);
     server.stop();
-    let other = Instance::create(&room, &Programs::installed(), "other", Guard::Plain);
+    let other = Instance::create(&room, &Programs::installed(), "other", Protection::Plain);
     other.start();
     other.sql("create table precious as select 1 as n");
     other.stop();

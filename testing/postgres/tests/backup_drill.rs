@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::packages;
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked, refused};
@@ -26,7 +26,7 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn new(room: &'a Room, programs: Programs) -> Self {
-        let server = Instance::create(room, &programs, "server", Guard::Plain);
+        let server = Instance::create(room, &programs, "server", Protection::Plain);
         server.start();
         server.sql(
             "create table t as select n from generate_series(1, 12345) n; create index on t (n)",

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::packages;
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked, refused};
@@ -35,7 +35,7 @@ impl<'a> Work<'a> {
     /// A server with rows, and a tablespace; no set yet.
     fn new(room: &'a Room, settings: &str) -> Option<Self> {
         let programs = packages::complete(room)?;
-        let server = Instance::create(room, &programs, "server", Guard::Plain);
+        let server = Instance::create(room, &programs, "server", Protection::Plain);
         server.configure(settings);
         server.start();
         let space = room.directory("space");
@@ -84,7 +84,7 @@ impl<'a> Work<'a> {
 
     /// What a server on the restored directory says.
     fn asked(&self, name: &str) -> String {
-        let restored = Instance::named(self.room, &self.programs, name, Guard::Plain);
+        let restored = Instance::named(self.room, &self.programs, name, Protection::Plain);
         restored.configure("archive_mode = off\n");
         restored.start();
         let said = restored.sql(LOOK);
@@ -226,11 +226,11 @@ fn a_sealed_chain_is_what_the_server_had() {
     }
     let spaces = fs::read_dir(room.at("sealed.tablespaces")).unwrap();
     assert_eq!(spaces.count(), 1, "the one that was dropped is not there");
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key,
         cipher: "aes-256-xts",
     };
-    let restored = Instance::named(&room, &work.programs, "sealed", guard);
+    let restored = Instance::named(&room, &work.programs, "sealed", protection);
     restored.configure("archive_mode = off\n");
     restored.start();
     assert_eq!(restored.sql(&look), there);
@@ -428,7 +428,7 @@ fn what_cannot_be_built_on_is_refused() {
     assert_eq!(listed.matches("\nset ").count(), 2, "{listed}");
     let installed = Programs::installed();
     if installed.major() < 17 {
-        let old = Instance::create(&room, &installed, "old", Guard::Plain);
+        let old = Instance::create(&room, &installed, "old", Protection::Plain);
         old.start();
         let create = |options: &[&str]| {
             let mut create = work.backup("create");

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked, refused};
 use strongroom_testing_postgres::scan::Found;
@@ -58,7 +58,7 @@ impl<'a> Work<'a> {
     /// A server and a medium with a set of it.
     fn new(room: &'a Room, settings: &str) -> Self {
         let programs = Programs::installed();
-        let server = Instance::create(room, &programs, "server", Guard::Plain);
+        let server = Instance::create(room, &programs, "server", Protection::Plain);
         server.configure(settings);
         server.start();
         server.sql("create table t (n bigint, filler text)");
@@ -165,7 +165,7 @@ impl<'a> Work<'a> {
             .arg("--to")
             .arg(self.room.at(name));
         checked(restore.arg("--until-end"));
-        let restored = Instance::named(self.room, &self.programs, name, Guard::Plain);
+        let restored = Instance::named(self.room, &self.programs, name, Protection::Plain);
         restored.configure("archive_mode = off\n");
         restored.start();
         patiently("recovered", || {
@@ -323,7 +323,7 @@ fn the_archive_may_be_written_by_both() {
 fn a_receiver_follows_a_server_that_was_promoted() {
     let room = Room::new("promoted");
     let work = Work::new(&room, SETTINGS);
-    let standby = Instance::named(&room, &work.programs, "standby", Guard::Plain);
+    let standby = Instance::named(&room, &work.programs, "standby", Protection::Plain);
     let mut basebackup = work.server.client("pg_basebackup");
     checked(
         basebackup
@@ -433,7 +433,7 @@ fn what_cannot_be_received_is_told() {
     room.put(&path, whole.split_last().unwrap().1);
     told(&mut work.receive(&work.server, &["--no-retry"]), "SR-7110");
     room.put(&path, &whole);
-    let other = Instance::create(&room, &work.programs, "other", Guard::Plain);
+    let other = Instance::create(&room, &work.programs, "other", Protection::Plain);
     other.start();
     told(&mut work.receive(&other, &[]), "SR-7165");
     work.server.stop();

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked, refused};
 
@@ -32,7 +32,7 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     fn new(room: &'a Room) -> Self {
         let programs = Programs::installed();
-        let server = Instance::create(room, &programs, "server", Guard::Plain);
+        let server = Instance::create(room, &programs, "server", Protection::Plain);
         let key = room.key("main", &mut Random::new(seed()));
         drop(room.directory("scratch"));
         server.configure("archive_mode = on\narchive_command = 'true'\n");
@@ -236,7 +236,7 @@ fn log_of_another_cluster_is_found() {
     let room = Room::new("stranger");
     let work = Work::new(&room);
     let name = work.add(1000);
-    let other = Instance::create(&room, &work.programs, "other", Guard::Plain);
+    let other = Instance::create(&room, &work.programs, "other", Protection::Plain);
     other.configure("wal_keep_size = 512MB\n");
     other.start();
     other.sql("create table u (n int)");

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked};
 use strongroom_testing_postgres::scan::Found;
@@ -34,8 +34,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn filled(&self, name: &str, guard: Guard, rows: u32) -> Instance<'a> {
-        let server = Instance::create(self.room, &self.programs, name, guard);
+    fn filled(&self, name: &str, protection: Protection, rows: u32) -> Instance<'a> {
+        let server = Instance::create(self.room, &self.programs, name, protection);
         server.start();
         server.sql(&format!(
             "create table a as select i, repeat('{CANARY}' || i, 5) as t from generate_series(1, {rows}) i;
@@ -57,7 +57,7 @@ impl<'a> Work<'a> {
         restore.arg("restore").arg(self.room.at(medium));
         restore.arg("--to").arg(self.room.at(name));
         checked(restore.arg("--key-file").arg(&self.key));
-        let restored = Instance::named(self.room, &self.programs, name, Guard::Plain);
+        let restored = Instance::named(self.room, &self.programs, name, Protection::Plain);
         restored.configure("archive_mode = off\n");
         restored.start();
         restored
@@ -108,12 +108,12 @@ fn sealed_and_plain_instances_are_backed_up_and_restored() {
     let room = Room::new("combinations");
     let work = Work::new(&room);
     let key = room.key("instance", &mut Random::new(seed()));
-    let sealed = || Guard::Sealed {
+    let sealed = || Protection::Sealed {
         key: key.clone(),
         cipher: "aes-256-xts",
     };
-    for (from, guard) in [("plain", Guard::Plain), ("sealed", sealed())] {
-        let server = work.filled(from, guard, 20_000);
+    for (from, protection) in [("plain", Protection::Plain), ("sealed", sealed())] {
+        let server = work.filled(from, protection, 20_000);
         let medium = format!("medium-{from}");
         checked(&mut work.create(&server, &medium));
         let wanted = server.sql(LOOK);
@@ -144,8 +144,8 @@ fn sealed_and_plain_instances_are_backed_up_and_restored() {
 fn a_standby_is_a_source() {
     let room = Room::new("standby");
     let work = Work::new(&room);
-    let primary = work.filled("primary", Guard::Plain, 50_000);
-    let standby = Instance::named(&room, &work.programs, "standby", Guard::Plain);
+    let primary = work.filled("primary", Protection::Plain, 50_000);
+    let standby = Instance::named(&room, &work.programs, "standby", Protection::Plain);
     let mut basebackup = primary.client("pg_basebackup");
     checked(
         basebackup
@@ -180,7 +180,7 @@ fn a_standby_is_a_source() {
 fn a_server_that_stops_or_is_cut_off_leaves_no_set() {
     let room = Room::new("stops");
     let work = Work::new(&room);
-    let server = work.filled("server", Guard::Plain, 200_000);
+    let server = work.filled("server", Protection::Plain, 200_000);
     for end in ["stop", "terminate", "kill"] {
         let child = waiting(&work, &server, "medium");
         match end {
@@ -207,7 +207,7 @@ fn a_server_that_stops_or_is_cut_off_leaves_no_set() {
 fn a_relation_of_two_files_is_restored() {
     let room = Room::new("gigabyte");
     let work = Work::new(&room);
-    let server = work.filled("server", Guard::Plain, 1000);
+    let server = work.filled("server", Protection::Plain, 1000);
     server.sql(
         "create table wide (n int, filler text) with (fillfactor = 10);
          alter table wide alter filler set storage plain;

@@ -11,7 +11,7 @@
 )]
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::Found;
@@ -22,10 +22,10 @@ fn look(
     room: &Room,
     programs: &Programs,
     name: &str,
-    guard: Guard,
+    protection: Protection,
     random: &mut Random,
 ) -> (Filled, Found) {
-    let instance = Instance::create(room, programs, name, guard);
+    let instance = Instance::create(room, programs, name, protection);
     let archive = room.directory(&format!("{name}-archive"));
     let tablespace = room.directory(&format!("{name}-space"));
     instance.configure(SETTINGS);
@@ -62,7 +62,7 @@ fn canary(room: &Room, programs: &Programs, cipher: &'static str) {
     println!("PostgreSQL {}, STRONGROOM_SEED={seed}", programs.major());
     let mut random = Random::new(seed);
     let key = room.key("main", &mut random);
-    let sealed = Guard::Sealed { key, cipher };
+    let sealed = Protection::Sealed { key, cipher };
     let (filled, found) = look(room, programs, "sealed", sealed, &mut random);
     println!(
         "sealed: {} bytes in {} files",
@@ -72,7 +72,7 @@ fn canary(room: &Room, programs: &Programs, cipher: &'static str) {
     assert!(found.hits.is_empty(), "in clear: {:#?}", found.hits);
     assert!(filled.surfaces() > 15);
 
-    let (filled, found) = look(room, programs, "plain", Guard::Plain, &mut random);
+    let (filled, found) = look(room, programs, "plain", Protection::Plain, &mut random);
     println!("plain: {} surfaces", filled.surfaces());
     let blind = filled.not_found(&found);
     assert!(blind.is_empty(), "the search is blind for {blind:#?}");

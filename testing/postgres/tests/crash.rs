@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed, times};
 use strongroom_testing_postgres::crash::{self, Clients, Record};
-use strongroom_testing_postgres::instance::{Guard, Instance, children, signal};
+use strongroom_testing_postgres::instance::{Instance, Protection, children, signal};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::Room;
 
@@ -48,7 +48,7 @@ fn kills(room: &Room, programs: &Programs, cipher: &'static str, kills: u64) {
     println!("PostgreSQL {}, STRONGROOM_SEED={seed}", programs.major());
     let mut random = Random::new(seed);
     let key = room.key("main", &mut random);
-    let instance = Instance::create(room, programs, "sealed", Guard::Sealed { key, cipher });
+    let instance = Instance::create(room, programs, "sealed", Protection::Sealed { key, cipher });
     instance.configure(SETTINGS);
     instance.start();
     crash::prepare(&instance);
@@ -140,11 +140,11 @@ fn nothing_is_lost_when_the_disk_is_full() {
         return println!("skipped: a file system of its own cannot be mounted here");
     };
     let key = room.key("main", &mut random);
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key,
         cipher: "aes-256-xts",
     };
-    let instance = Instance::create(&room, &Programs::installed(), "small/sealed", guard);
+    let instance = Instance::create(&room, &Programs::installed(), "small/sealed", protection);
     instance.configure(SETTINGS);
     instance.start();
     crash::prepare(&instance);

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, refused};
 use strongroom_testing_postgres::scan::files_of;
@@ -54,11 +54,11 @@ fn assert_unchanged(data: &Path, before: &BTreeMap<String, Vec<u8>>) {
 
 fn instance<'a>(room: &'a Room, name: &str, random: &mut Random) -> Instance<'a> {
     let key = room.key(name, random);
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key,
         cipher: "aes-256-xts",
     };
-    let instance = Instance::create(room, &Programs::installed(), name, guard);
+    let instance = Instance::create(room, &Programs::installed(), name, protection);
     instance.configure("shared_buffers = 2MB\nautovacuum = off\n");
     instance
 }

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::scan::files_of;
@@ -43,13 +43,18 @@ fn changes_arrive_between_servers_of_a_newer_version() {
 
 fn arrive(room: &Room, programs: &Programs) {
     let mut random = Random::new(seed());
-    let guard = |name: &str, random: &mut Random| Guard::Sealed {
+    let protection = |name: &str, random: &mut Random| Protection::Sealed {
         key: room.key(name, random),
         cipher: "aes-256-xts",
     };
-    let publisher = Instance::create(room, programs, "publisher", guard("publisher", &mut random));
-    let sealed = Instance::create(room, programs, "sealed", guard("sealed", &mut random));
-    let plain = Instance::create(room, programs, "plain", Guard::Plain);
+    let publisher = Instance::create(
+        room,
+        programs,
+        "publisher",
+        protection("publisher", &mut random),
+    );
+    let sealed = Instance::create(room, programs, "sealed", protection("sealed", &mut random));
+    let plain = Instance::create(room, programs, "plain", Protection::Plain);
     for instance in [&publisher, &sealed, &plain] {
         instance.configure(SETTINGS);
         instance.start();

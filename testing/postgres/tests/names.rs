@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed, times};
 use strongroom_testing_postgres::crash;
-use strongroom_testing_postgres::instance::{Guard, Instance, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked, refused};
 use strongroom_testing_postgres::scan::files_of;
@@ -26,11 +26,11 @@ const SETTINGS: &str = "wal_level = logical\nshared_buffers = 4MB\nautovacuum = 
 
 fn instance<'a>(room: &'a Room, programs: &Programs, random: &mut Random) -> Instance<'a> {
     let key = room.key("a", random);
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key,
         cipher: "aes-256-xts",
     };
-    let instance = Instance::create(room, programs, "a", guard);
+    let instance = Instance::create(room, programs, "a", protection);
     instance.configure(SETTINGS);
     if programs.major() >= 17 {
         instance.configure("summarize_wal = on\n");

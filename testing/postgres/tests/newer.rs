@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::packages;
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked, refused};
@@ -28,11 +28,11 @@ const CANARY: &str = "CANARYnewer";
 const SETTINGS: &str = "shared_buffers = 8MB\nwork_mem = 256kB\nwal_level = logical\nparallel_setup_cost = 0\n\
     parallel_tuple_cost = 0\nmin_parallel_table_scan_size = 0\nmax_parallel_workers_per_gather = 3\nautovacuum = off\n";
 
-fn guard(room: &Room, cipher: &'static str) -> Guard {
+fn protection(room: &Room, cipher: &'static str) -> Protection {
     let seed = seed();
     println!("STRONGROOM_SEED={seed}");
     let key = room.key("main", &mut Random::new(seed));
-    Guard::Sealed { key, cipher }
+    Protection::Sealed { key, cipher }
 }
 
 /// A new instance. `strongroom pg initdb` would ask `pg_controldata`, which the packages of servers alone do not have.
@@ -42,7 +42,7 @@ fn create<'a>(
     name: &str,
     cipher: &'static str,
 ) -> Instance<'a> {
-    let instance = Instance::named(room, programs, name, guard(room, cipher));
+    let instance = Instance::named(room, programs, name, protection(room, cipher));
     instance.prepare();
     let mut initdb = instance.program("initdb");
     initdb.args([
@@ -171,7 +171,7 @@ fn a_server_of_version_16() {
         return;
     };
     assert_eq!(programs.major(), 16);
-    let instance = Instance::create(&room, &programs, "data", guard(&room, "aes-128-xts"));
+    let instance = Instance::create(&room, &programs, "data", protection(&room, "aes-128-xts"));
     instance.configure(SETTINGS);
     instance.start();
     fill(&instance);
@@ -198,7 +198,7 @@ fn another<'a>(
 ) -> Instance<'a> {
     let key = room.key(name, random);
     let cipher = "aes-128-xts";
-    let instance = Instance::named(room, programs, name, Guard::Sealed { key, cipher });
+    let instance = Instance::named(room, programs, name, Protection::Sealed { key, cipher });
     instance.prepare();
     instance
 }
@@ -238,7 +238,7 @@ fn incremental_backups_are_sealed_and_combined_under_keys_of_their_own() {
         return;
     };
     let mut random = Random::new(seed());
-    let server = Instance::create(&room, &programs, "server", guard(&room, "aes-256-xts"));
+    let server = Instance::create(&room, &programs, "server", protection(&room, "aes-256-xts"));
     server.configure("summarize_wal = on\nwal_level = replica\n");
     server.start();
     server.sql(&format!(
@@ -384,7 +384,7 @@ fn rings_are_refused_and_nothing_else_is() {
         &room,
         &Programs::installed(),
         "data",
-        guard(&room, "aes-128-xts"),
+        protection(&room, "aes-128-xts"),
     );
     let (library, program) = (room.at("libring.so"), room.at("ring"));
     room.put(&room.at("library.c"), b"int io_uring_queue_init_mem(unsigned e, void *r, void *p, void *m, unsigned long n) { return 77; }\n");

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked};
 use strongroom_testing_postgres::scan::{Found, files_of};
@@ -36,11 +36,11 @@ fn wait(what: &str, limit: u64, condition: impl FnMut() -> bool) {
 fn what_the_server_writes_elsewhere_is_in_clear_and_listed() {
     let room = Room::new("outside");
     let mut random = Random::new(seed());
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key: room.key("main", &mut random),
         cipher: "aes-256-xts",
     };
-    let a = Instance::create(&room, &Programs::installed(), "a", guard);
+    let a = Instance::create(&room, &Programs::installed(), "a", protection);
     let [by_library, by_command, copies, objects, backup, logs] =
         ["library", "command", "copies", "objects", "backup", "logs"]
             .map(|name| room.directory(name));

@@ -5,7 +5,7 @@
 //! answers have to be equal. `pg_stat_database` has to say that something was spilled.
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::Room;
 
@@ -85,12 +85,12 @@ fn answers_are_those_of_a_plain_instance() {
         &room,
         &programs,
         "sealed",
-        Guard::Sealed {
+        Protection::Sealed {
             key,
             cipher: "aes-256-xts",
         },
     );
-    let plain = Instance::create(&room, &programs, "plain", Guard::Plain);
+    let plain = Instance::create(&room, &programs, "plain", Protection::Plain);
     for instance in [&sealed, &plain] {
         instance.configure(SETTINGS);
         instance.start();

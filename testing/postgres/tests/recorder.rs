@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::Room;
 use strongroom_testing_postgres::trace::{self, Call};
@@ -49,10 +49,10 @@ fn record(
     room: &Room,
     programs: &Programs,
     name: &str,
-    guard: Guard,
+    protection: Protection,
     library: Option<&Path>,
 ) -> Vec<Call> {
-    let instance = Instance::create(room, programs, name, guard);
+    let instance = Instance::create(room, programs, name, protection);
     instance.configure(SETTINGS);
     let traces = room.directory(&format!("{name}-traces"));
     let mut server = Command::new(instance.programs().path("postgres"));
@@ -134,13 +134,13 @@ fn compare(room: &Room, programs: &Programs) {
     let mut random = Random::new(seed());
     room.trace_library();
     let key = room.key("main", &mut random);
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key,
         cipher: "aes-256-xts",
     };
     let (sealed, plain) = std::thread::scope(|scope| {
-        let plain = scope.spawn(|| record(room, programs, "plain", Guard::Plain, None));
-        let sealed = record(room, programs, "sealed", guard, Some(room.library()));
+        let plain = scope.spawn(|| record(room, programs, "plain", Protection::Plain, None));
+        let sealed = record(room, programs, "sealed", protection, Some(room.library()));
         (sealed, plain.join().expect("the plain record"))
     });
     println!(

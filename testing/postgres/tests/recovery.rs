@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked};
 use strongroom_testing_postgres::scan::Found;
@@ -38,7 +38,7 @@ fn a_point_in_time_is_recovered_from_a_sealed_archive() {
         &room,
         &programs,
         "a",
-        Guard::Sealed {
+        Protection::Sealed {
             key: key.clone(),
             cipher: "aes-256-xts",
         },
@@ -55,7 +55,7 @@ fn a_point_in_time_is_recovered_from_a_sealed_archive() {
         &room,
         &programs,
         "b",
-        Guard::Sealed {
+        Protection::Sealed {
             key: key.clone(),
             cipher: "aes-256-xts",
         },
@@ -120,11 +120,11 @@ fn a_point_in_time_is_recovered_from_a_sealed_archive() {
 
 /// A new instance with a data key of its own, filled from a base backup without any of the log.
 fn from_backup<'a>(room: &'a Room, of: &Instance<'_>, random: &mut Random) -> Instance<'a> {
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key: room.key("b", random),
         cipher: "aes-128-xts",
     };
-    let b = Instance::named(room, of.programs(), "b", guard);
+    let b = Instance::named(room, of.programs(), "b", protection);
     b.prepare();
     let mut backup = b.program("pg_basebackup");
     checked(
@@ -297,11 +297,11 @@ fn an_archive_in_clear_by_basic_archive_is_replayed() {
 
 /// The instance whose log is archived.
 fn primary<'a>(room: &'a Room, random: &mut Random) -> Instance<'a> {
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key: room.key("a", random),
         cipher: "aes-256-xts",
     };
-    Instance::create(room, &Programs::installed(), "a", guard)
+    Instance::create(room, &Programs::installed(), "a", protection)
 }
 
 /// The settings of one pgBackRest stanza with two instances' paths.
@@ -333,11 +333,11 @@ fn pgbackrest_works_under_the_shield() {
     let room = Room::new("pgbackrest");
     let programs = Programs::installed();
     let key = room.key("a", &mut random);
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key,
         cipher: "aes-256-xts",
     };
-    let a = Instance::create(&room, &programs, "a", guard);
+    let a = Instance::create(&room, &programs, "a", protection);
     for name in ["repo", "brlog", "brlock", "brspool"] {
         drop(room.directory(name));
     }
@@ -375,11 +375,11 @@ fn pgbackrest_works_under_the_shield() {
     shielded(&a, &of_a, &["check"]);
     a.stop();
 
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key: room.key("b", &mut random),
         cipher: "aes-128-xts",
     };
-    let b = Instance::named(&room, &programs, "b", guard);
+    let b = Instance::named(&room, &programs, "b", protection);
     b.prepare();
     room.put(&of_b, stanza(&room, b.data(), b.port()).as_bytes());
     let get = format!(

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance, patiently};
+use strongroom_testing_postgres::instance::{Instance, Protection, patiently};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked, refused};
 use strongroom_testing_postgres::scan::Found;
@@ -68,18 +68,28 @@ fn replicas_of_a_newer_version_follow_a_sealed_primary() {
 
 fn follow(room: &Room, programs: &Programs) {
     let mut random = Random::new(seed());
-    let guard = |name: &str, cipher, random: &mut Random| Guard::Sealed {
+    let protection = |name: &str, cipher, random: &mut Random| Protection::Sealed {
         key: room.key(name, random),
         cipher,
     };
-    let a = Instance::create(room, programs, "a", guard("a", "aes-256-xts", &mut random));
+    let a = Instance::create(
+        room,
+        programs,
+        "a",
+        protection("a", "aes-256-xts", &mut random),
+    );
     a.configure("wal_keep_size = 256MB\nwal_log_hints = on\n");
     a.start();
     a.sql("create table t (x text, big text); alter table t alter big set storage external");
     add(&a, "first");
 
-    let b = Instance::named(room, programs, "b", guard("b", "aes-128-xts", &mut random));
-    let plain = Instance::named(room, programs, "plain", Guard::Plain);
+    let b = Instance::named(
+        room,
+        programs,
+        "b",
+        protection("b", "aes-128-xts", &mut random),
+    );
+    let plain = Instance::named(room, programs, "plain", Protection::Plain);
     backup(&a, &b, &["-R", "-X", "stream", "-C", "-S", "b"]);
     backup(&a, &plain, &["-R", "-X", "fetch"]);
     b.configure("cluster_name = 'b'\n");
@@ -168,11 +178,11 @@ fn a_base_backup_is_verified_and_needs_the_shield() {
     let mut random = Random::new(seed());
     let room = Room::new("backup");
     let programs = Programs::installed();
-    let guard = |name: &str, random: &mut Random| Guard::Sealed {
+    let protection = |name: &str, random: &mut Random| Protection::Sealed {
         key: room.key(name, random),
         cipher: "aes-256-xts",
     };
-    let a = Instance::create(&room, &programs, "a", guard("a", &mut random));
+    let a = Instance::create(&room, &programs, "a", protection("a", &mut random));
     a.start();
     let space = room.directory("space");
     a.sql(&format!(
@@ -183,7 +193,7 @@ fn a_base_backup_is_verified_and_needs_the_shield() {
         "create table t (x text, big text) tablespace s; create unlogged table u as select 1 as x",
     );
     add(&a, "backup");
-    let b = Instance::named(&room, &programs, "b", guard("b", &mut random));
+    let b = Instance::named(&room, &programs, "b", protection("b", &mut random));
     let moved = room.directory("moved");
     let mapping = format!(
         "--tablespace-mapping={}={}",

@@ -8,7 +8,7 @@
 )]
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::Room;
 
@@ -24,11 +24,11 @@ fn sealed<'a>(
     random: &mut Random,
 ) -> Instance<'a> {
     let key = room.key(name, random);
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key,
         cipher: "aes-256-xts",
     };
-    Instance::create(room, programs, name, guard)
+    Instance::create(room, programs, name, protection)
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use strongroom_testing::random::{Random, seed};
-use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::instance::{Instance, Protection};
 use strongroom_testing_postgres::packages;
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, checked, refused};
@@ -52,11 +52,11 @@ fn answers(instance: &Instance<'_>) -> Vec<String> {
 
 fn old<'a>(room: &'a Room, random: &mut Random) -> Old<'a> {
     let key = room.key("old", random);
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key,
         cipher: "aes-256-xts",
     };
-    let instance = Instance::create(room, &Programs::installed(), "old", guard);
+    let instance = Instance::create(room, &Programs::installed(), "old", protection);
     let space = room.directory("space");
     instance.start();
     instance.sql(&format!(
@@ -124,11 +124,11 @@ fn new<'a>(
     key: Option<PathBuf>,
 ) -> Instance<'a> {
     // How it is sealed is in its header.
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key: room.at("old.key"),
         cipher: "aes-256-xts",
     };
-    let instance = Instance::named(room, programs, name, guard);
+    let instance = Instance::named(room, programs, name, protection);
     let mut initdb = instance.strongroom("initdb");
     initdb.arg("-D").arg(instance.data());
     match key {
@@ -229,7 +229,7 @@ fn upgraded(room: &Room, old: &Old<'_>, new: &Instance<'_>, mode: &str) {
 /// option, `pg_attver`, which servers from before do not know: nobody can be upgraded to those.
 fn is_possible(room: &Room, programs: &Programs) -> bool {
     let asked = |programs: &Programs, name: &str, sql: &str| {
-        let instance = Instance::create(room, programs, name, Guard::Plain);
+        let instance = Instance::create(room, programs, name, Protection::Plain);
         instance.start();
         let answer = instance.sql(sql);
         instance.stop();
@@ -317,7 +317,7 @@ fn a_plain_instance_becomes_a_sealed_one() {
     if !is_possible(&room, &programs) {
         return;
     }
-    let plain = Instance::create(&room, &Programs::installed(), "plain", Guard::Plain);
+    let plain = Instance::create(&room, &Programs::installed(), "plain", Protection::Plain);
     plain.start();
     plain.sql(&format!(
         "create table a as select i, '{CANARY}' || i as t from generate_series(1, 5000) i"
@@ -325,11 +325,11 @@ fn a_plain_instance_becomes_a_sealed_one() {
     let asked = "select count(*), md5(string_agg(t, '' order by i)) from a";
     let wanted = plain.sql(asked);
     plain.stop();
-    let guard = Guard::Sealed {
+    let protection = Protection::Sealed {
         key: room.key("sealed", &mut random),
         cipher: "aes-256-xts",
     };
-    let sealed = Instance::create(&room, &programs, "sealed", guard);
+    let sealed = Instance::create(&room, &programs, "sealed", protection);
     let mut upgrade = sealed.strongroom("run");
     upgrade.arg("-D").arg(sealed.data()).arg("--");
     upgrade.arg(programs.path("pg_upgrade"));

@@ -12,8 +12,8 @@ use strongroom_keyring::Opener;
 /// What stands on the simulated disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
-    /// SQLite on the guard.
-    Guard,
+    /// SQLite on the VFS.
+    Sealed,
     /// SQLite alone: what it does shows whether the simulation is to be believed.
     Control,
 }
@@ -21,7 +21,7 @@ pub enum Stack {
 /// Settings of a database and its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Guard or control.
+    /// Sealed or control.
     pub stack: Stack,
     /// `PRAGMA journal_mode`.
     pub journal: String,
@@ -39,16 +39,16 @@ pub struct Config {
     pub cache: u32,
     /// `PRAGMA wal_autocheckpoint`.
     pub autocheckpoint: u32,
-    /// The guard's cipher.
+    /// The VFS's cipher.
     pub cipher: String,
-    /// The guard keeps freshness.
+    /// The VFS keeps freshness.
     pub freshness: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            stack: Stack::Guard,
+            stack: Stack::Sealed,
             journal: "delete".to_owned(),
             synchronous: "full".to_owned(),
             page_size: 1024,
@@ -116,7 +116,7 @@ impl Config {
 impl fmt::Display for Config {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stack = match self.stack {
-            Stack::Guard => "guard",
+            Stack::Sealed => "sealed",
             Stack::Control => "control",
         };
         write!(
@@ -163,7 +163,7 @@ impl FromStr for Config {
         }
         Ok(Self {
             stack: match stack {
-                "guard" => Stack::Guard,
+                "sealed" => Stack::Sealed,
                 "control" => Stack::Control,
                 _ => return Err(wrong()),
             },

@@ -26,14 +26,14 @@ pub struct Session {
     connection: Option<Connection>,
 }
 
-/// An error as a text: which statement, and what the guard or SQLite said.
+/// An error as a text: which statement, and what the VFS or SQLite said.
 pub type Outcome<T> = Result<T, String>;
 
 impl Session {
     /// A session that is not open yet. Keys for the databases are at hand.
     #[must_use]
     pub fn new(machine: Arc<Machine>, config: Config) -> Self {
-        if config.stack == Stack::Guard {
+        if config.stack == Stack::Sealed {
             for name in ["a.db", "b.db"] {
                 vfs::register_key(machine.at(name), super::config::key(0));
             }
@@ -48,7 +48,7 @@ impl Session {
     fn uri(&self, name: &str) -> String {
         let path = self.machine.at(name);
         match self.config.stack {
-            Stack::Guard => format!(
+            Stack::Sealed => format!(
                 "file:{path}?vfs=strongroom&page_size={}&cipher={}&freshness={}",
                 self.config.page_size,
                 self.config.cipher,
@@ -220,7 +220,7 @@ impl Session {
             Step::Integrity => schemas
                 .iter()
                 .try_for_each(|schema| integrity(connection, schema)),
-            Step::Rekey if stack == Stack::Guard => {
+            Step::Rekey if stack == Stack::Sealed => {
                 // Its handle is used within the call only.
                 let raw = raw_of(connection);
                 schemas.iter().try_for_each(|schema| {
@@ -280,7 +280,7 @@ impl Session {
     }
 }
 
-#[expect(unsafe_code, reason = "the guard's rekey takes the raw connection")]
+#[expect(unsafe_code, reason = "the VFS's rekey takes the raw connection")]
 fn raw_of(connection: &Connection) -> *mut vfs::sqlite3 {
     // SAFETY: used by the caller only while it has the connection.
     unsafe { connection.handle() }.cast::<vfs::sqlite3>()

@@ -106,7 +106,7 @@ pub fn faults(scene: &Scene, effort: Effort, random: &mut Random) -> Outcome<Tal
     let mut plans = Vec::new();
     for (at, (class, kind)) in (1..).zip(&trace) {
         for fault in class.faults(*kind) {
-            // SQLite takes a page that reads short for one of zeros: only the guard promises more.
+            // SQLite takes a page that reads short for one of zeros: only the VFS promises more.
             if scene.config.stack == Stack::Control && *fault == Fault::Short && !class.changes() {
                 continue;
             }
@@ -139,7 +139,7 @@ pub fn faults(scene: &Scene, effort: Effort, random: &mut Random) -> Outcome<Tal
     Ok(tally)
 }
 
-/// A defect of SQLite's (3.54.1), which the guard does not share: when the journals of a transaction over two databases are not
+/// A defect of SQLite's (3.54.1), which the VFS does not share: when the journals of a transaction over two databases are not
 /// cut after its end, which SQLite does not look at, the name of the super-journal stays at their end. The next transaction's
 /// journal does not reach that far, its rollback finds the name of a super-journal that is gone, and does nothing.
 fn leaves_a_stale_name(scene: &Scene, call: (Class, Kind), fault: Fault, lasting: bool) -> bool {

@@ -1,6 +1,6 @@
-//! The simulated disks as a VFS of SQLite's, "sim": the guard stands on it as it stands on SQLite's own.
+//! The simulated disks as a VFS of SQLite's, "sim": the VFS stands on it as it stands on SQLite's own.
 //!
-//! Must not: be registered after the guard, which stands on what was the default when it came.
+//! Must not: be registered after the VFS, which stands on what was the default when it came.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -17,7 +17,7 @@ pub const NAME: &CStr = c"sim";
 /// Longest path.
 const PATH_MAX: c_int = 512;
 
-/// Registers the VFS as the default, and then the guard over it. Idempotent.
+/// Registers the VFS as the default, and then the VFS over it. Idempotent.
 pub fn install() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
@@ -50,7 +50,7 @@ pub fn install() {
         assert_eq!(rc, ffi::SQLITE_OK, "registering the simulated disks");
         super::mount::install();
         let guard = strongroom_sqlite::register();
-        assert!(guard.is_ok(), "registering the guard");
+        assert!(guard.is_ok(), "registering the VFS");
     });
 }
 

@@ -1,8 +1,8 @@
 //! One round of one peer, in a process of its own.
 //!
-//! A process that has registered the guard watches the statements of every connection, stock ones as well; timed there,
+//! A process that has registered the VFS watches the statements of every connection, stock ones as well; timed there,
 //! stock SQLite would look slower than it is. So no process serves two peers, and the stock one proves, before and
-//! after the clock, that the guard is not in it (B1).
+//! after the clock, that the VFS is not in it (B1).
 //! Must not: time its own start.
 
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use strongroom_benches::Failure;
 use strongroom_benches::tpch;
-use strongroom_benches::variant::{Variant, guard_is_registered};
+use strongroom_benches::variant::{Variant, vfs_is_registered};
 
 use crate::options::Options;
 use crate::setup::Place;
@@ -67,7 +67,7 @@ pub(crate) fn work(arguments: &[String], options: &Options) -> Result<(), Failur
     };
     let variant = Variant::from_name(peer).ok_or("no such peer")?;
     let place = Place::at(options.directory.clone(), options.cache_kib);
-    refuse_guard(variant)?;
+    refuse_vfs(variant)?;
     let done = if workload == SETUP {
         tpch::load(&[&place.open(variant)?], options.scale)?;
         Done {
@@ -82,7 +82,7 @@ pub(crate) fn work(arguments: &[String], options: &Options) -> Result<(), Failur
             digest: result.digest(),
         }
     };
-    refuse_guard(variant)?;
+    refuse_vfs(variant)?;
     writeln!(
         std::io::stdout(),
         "{} {}",
@@ -92,9 +92,9 @@ pub(crate) fn work(arguments: &[String], options: &Options) -> Result<(), Failur
     Ok(())
 }
 
-fn refuse_guard(variant: Variant) -> Result<(), Failure> {
-    if variant == Variant::Stock && guard_is_registered() {
-        return Err("the guard is registered in the stock peer's process".into());
+fn refuse_vfs(variant: Variant) -> Result<(), Failure> {
+    if variant == Variant::Stock && vfs_is_registered() {
+        return Err("the VFS is registered in the stock peer's process".into());
     }
     Ok(())
 }

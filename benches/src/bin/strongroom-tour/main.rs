@@ -1,4 +1,4 @@
-//! `strongroom-tour`: what the guards do, shown with the real command: on the TPC-H tables in SQLite, on a PostgreSQL
+//! `strongroom-tour`: what the products do, shown with the real command: on the TPC-H tables in SQLite, on a PostgreSQL
 //! server, on confidential columns, on backups, and on the disk of a virtual machine.
 //!
 //! Invariants:
@@ -86,8 +86,8 @@ fn run() -> Result<bool, Failure> {
         _ => std::fs::create_dir(out)?,
     }
     let plain = variant::stock(&out.join("plain.db"))?;
-    if variant::guard_is_registered() {
-        return Err("the guard was registered before the plain database was opened".into());
+    if variant::vfs_is_registered() {
+        return Err("the VFS was registered before the plain database was opened".into());
     }
     let mut tour = Tour {
         out: out.to_path_buf(),

@@ -41,7 +41,7 @@ pub(crate) struct Tour {
     pub(crate) out: PathBuf,
     pub(crate) strongroom: Strongroom,
     pub(crate) checks: Checks,
-    /// The plain database for everything that is timed: opened before the guard is registered in this process, which
+    /// The plain database for everything that is timed: opened before the VFS is registered in this process, which
     /// watches the statements of connections that are opened afterwards (B1).
     pub(crate) plain: Connection,
 }
@@ -64,7 +64,7 @@ impl Tour {
         variant::stock(&self.plain_path())
     }
 
-    /// A sealed database through the guard.
+    /// A sealed database through the VFS.
     pub(crate) fn open_sealed(&self, path: &Path, key: &str) -> Result<Connection, Failure> {
         let source = KeySource::KeyId { id: key.to_owned() };
         variant::sealed(path, source, Some(&self.path("keyring")), Cipher::Aes256Gcm)

@@ -127,6 +127,6 @@ fn described(error: rusqlite::Error) -> String {
         rusqlite::Error::SqliteFailure(failure, _) => failure.extended_code,
         _ => 0,
     };
-    // The guard's own words where it has some.
+    // The VFS's own words where it has some.
     format!("{code} {}", strongroom_sqlite::explain(error))
 }
