@@ -9,7 +9,7 @@
 #   make fuzz     the part of it that runs the fuzz targets, a few seconds each
 #   make wheel    the Python wheel of sealed SQLite
 #   make test-volume   volumes in a virtual machine: boots, power cuts, stolen disks; an hour
-#   make lint     formatting, clippy, documentation links
+#   make lint     formatting, the rules of the house (testing/tidy), clippy, documentation links
 #   make bench    the products beside stock SQLite and stock PostgreSQL, interleaved
 #   make bench-sqlite   the part of it that is about sealed SQLite and its peers, SQLCipher and SQLite3 Multiple Ciphers
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
@@ -162,6 +162,7 @@ COLUMNS_LINT := cd crates/columns/extension && PGRX_PG_CONFIG_PATH=/usr/lib/post
 lint: deps
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
 	$(CARGO) fmt --all --check
+	$(CARGO) test --locked --quiet -p strongroom-tidy
 	cd crates/columns/extension && $(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(COLUMNS_LINT) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
