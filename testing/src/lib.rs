@@ -10,7 +10,7 @@ pub mod driver;
 pub mod intercept;
 pub mod ledger;
 pub mod memory;
-pub mod random;
+pub use strongroom_testing_support::random;
 pub mod scan;
 pub mod setup;
 pub mod sim;

@@ -7,7 +7,6 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::disk::SmallDisk;
 use common::forged::{cluster, file, forged};
 use common::{Place, key, made, options, verified};
 use strongroom_backup::{
@@ -15,6 +14,7 @@ use strongroom_backup::{
     rewrap_set, wal_fetch, wal_push,
 };
 use strongroom_format::code;
+use strongroom_testing_support::disk::SmallDisk;
 
 /// Bytes that the file system has left, from none to what a set of the tree below needs.
 const LEFT: [u64; 10] = [

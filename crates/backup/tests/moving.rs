@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use common::disk::SmallDisk;
 use common::forged::{cluster, directory, file, forged, space};
 use common::{Place, key, made, options, put, restored, verified};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, mkdirat, openat, rename, renameat_with};
@@ -23,6 +22,7 @@ use strongroom_crypto::sha256;
 use strongroom_format::backup::set_layout;
 use strongroom_format::code;
 use strongroom_sqlite::OpenOptions;
+use strongroom_testing_support::disk::SmallDisk;
 
 const SECRET: &[u8] = b"CANARY-91b3 that lies outside of the tree";
 

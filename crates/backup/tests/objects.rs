@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
-mod s3;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -12,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Place, key, options, picture, put};
-use s3::{BUCKET, Fate, Relay, S3, settings};
 use strongroom_backup::{
     Compression, DirectorySource, Error, Mode, ObjectMedium, Others, RestoreOptions, Store, create,
     expire, list, open_set, restore, rewrap_archive, rewrap_set, verify, wal_fetch, wal_push,
 };
 use strongroom_format::code;
 use strongroom_keyring::Opener;
+use strongroom_testing_support::s3::{self, BUCKET, Fate, Relay, S3, settings};
 
 fn medium(port: u16, prefix: &str) -> ObjectMedium {
     patient(port, prefix, 20)

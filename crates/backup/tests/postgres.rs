@@ -1,8 +1,6 @@
 //! Goal: a restored set is a cluster that starts and has the data, tablespaces included; what PostgreSQL's own programs say of
 //! it; nothing startable is left by a restore that fails. Method: real servers.
 mod common;
-#[path = "../../postgres/replication/tests/support/mod.rs"]
-mod support;
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +14,7 @@ use strongroom_backup::{
 };
 use strongroom_format::code;
 use strongroom_keyring::Opener;
-use support::{Room, Server, free_port, installed, stop_in, verify};
+use strongroom_testing_support::postgres::{Room, Server, free_port, installed, stop_in, verify};
 
 fn filled(room: &Room) -> Server<'_> {
     let server = Server::started(room, &installed(), "");

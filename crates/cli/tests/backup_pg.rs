@@ -2,13 +2,13 @@
 //! there never looks like the end of the archive. Method: real servers, the real binary as their archive and restore command.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-#[path = "../../postgres/replication/tests/support/mod.rs"]
-mod support;
-
 use std::path::Path;
 use std::process::Output;
 
-use support::{Room, Server, command, free_port, installed, put, stop_in, until};
+use strongroom_testing_support::postgres as support;
+use strongroom_testing_support::postgres::{
+    Room, Server, command, free_port, installed, put, stop_in, until,
+};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_strongroom");
 

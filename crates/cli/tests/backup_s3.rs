@@ -4,18 +4,17 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
-#[path = "../../backup/tests/s3/mod.rs"]
-mod s3;
-#[path = "../../postgres/replication/tests/support/mod.rs"]
-mod support;
 
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
 use common::{Place, Run};
-use s3::{BUCKET, KEY_ID, S3, SECRET, settings};
-use support::{Room, Server, free_port, installed, put, stop_in, until};
+use strongroom_testing_support::postgres as support;
+use strongroom_testing_support::postgres::{
+    Room, Server, free_port, installed, put, stop_in, until,
+};
+use strongroom_testing_support::s3::{BUCKET, KEY_ID, S3, SECRET, settings};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_strongroom");
 

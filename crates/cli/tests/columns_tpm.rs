@@ -3,8 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
-#[path = "../../columns/zone/tests/support/swtpm.rs"]
-mod swtpm;
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::Place;
 use strongroom_columns_proxy::channel::{Accepted, PcrPolicy, Question, Refused, TrustedKey};
 use strongroom_columns_ring::{Descriptor, Host, Interrupted, Op};
-use swtpm::{COUNTER, Swtpm};
+use strongroom_testing_support::swtpm::{COUNTER, Swtpm};
 
 const HANDLE: u32 = 0x8101_0002;
 const INDEX: u32 = 0x0150_0016;

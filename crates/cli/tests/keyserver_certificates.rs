@@ -10,10 +10,6 @@
 )]
 
 mod common;
-#[path = "../../keys/server/tests/common/etcd.rs"]
-#[expect(dead_code, reason = "tests of the server use the rest")]
-mod etcd;
-
 use std::fs::File;
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
@@ -23,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use common::keyserver::Server;
 use common::{Place, Run};
-use etcd::Cluster;
+use strongroom_testing_support::etcd::Cluster;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -6,10 +6,7 @@
 mod instance;
 
 use std::fs;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use instance::{KEY, OTHER, Place, is_root, run};
 

@@ -6,15 +6,13 @@
 mod common;
 #[path = "common/server.rs"]
 mod server;
-#[path = "../../columns/zone/tests/support/swtpm.rs"]
-mod swtpm;
 
 use std::path::PathBuf;
 use std::process::Output;
 
 use serde_json::Value;
 use server::Server;
-use swtpm::Swtpm;
+use strongroom_testing_support::swtpm::Swtpm;
 
 /// A volume whose key is at a server, and the table that says for how long what it delivers is kept.
 struct Node {

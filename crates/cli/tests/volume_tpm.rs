@@ -4,15 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
-#[path = "../../columns/zone/tests/support/swtpm.rs"]
-mod swtpm;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{Place, Run, members};
 use serde_json::Value;
-use swtpm::Swtpm;
+use strongroom_testing_support::swtpm::Swtpm;
 
 /// A volume `v` with a key of the keyring and a recovery key.
 fn made() -> Place {

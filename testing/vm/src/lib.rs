@@ -23,7 +23,6 @@ pub mod nbd;
 pub mod place;
 pub mod postgres;
 pub mod programs;
-// One file, not the crate: that one brings all of sealed SQLite with it.
-#[path = "../../src/random.rs"]
-pub mod random;
 pub mod scan;
+
+pub use strongroom_testing_support::random;

@@ -11,7 +11,6 @@
     reason = "each test program uses a part of it"
 )]
 
-pub(crate) mod disk;
 pub(crate) mod forged;
 
 use std::collections::BTreeMap;

@@ -2,9 +2,6 @@
 //! (simulated) TPM, set up with `tpm2-tools`; the zone's own end of the channel; then everything that could be wrong, one thing at a time.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-#[path = "../../zone/tests/support/swtpm.rs"]
-mod swtpm;
-
 use std::time::Duration;
 
 use strongroom_columns_proxy::channel::{Accepted, PcrPolicy, Question, Refused, TrustedKey};
@@ -14,7 +11,7 @@ use strongroom_columns_zone::session::channel::Channel;
 use strongroom_columns_zone::tpm::Tpm;
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::channel::{Attestation, Ticket, right};
-use swtpm::Swtpm;
+use strongroom_testing_support::swtpm::Swtpm;
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];

@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::etcd::Cluster;
 use common::store::{Hooked, REMOVAL_OF_ROWS};
 use common::{Place, Running};
 use serde_json::{Value, json};
@@ -32,6 +31,7 @@ use strongroom_keys_server::records::AUDIT_CUT;
 use strongroom_keys_server::server::ROOT_NAME;
 use strongroom_keys_server::service::{Service, naming};
 use strongroom_keys_server::store::{self, Store};
+use strongroom_testing_support::etcd::Cluster;
 
 fn written(path: &Path, bytes: &[u8]) {
     let mut file = std::fs::File::create(path).unwrap();

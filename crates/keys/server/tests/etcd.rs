@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::etcd::Cluster;
 use common::{Place, Running};
 use serde_json::json;
 use strongroom_keyring::Provider;
@@ -22,6 +21,7 @@ use strongroom_keys_server::init::{NewServer, RootWay, init};
 use strongroom_keys_server::store::{
     Append, Change, EtcdStore, Guard, Outcome, SqliteStore, Store,
 };
+use strongroom_testing_support::etcd::Cluster;
 
 const ID: [u8; 16] = [7; 16];
 

@@ -7,14 +7,12 @@
 )]
 
 mod common;
-#[path = "../../../backup/tests/common/disk.rs"]
-mod disk;
 
 use std::io::Write as _;
 
 use common::{Place, Running};
-use disk::SmallDisk;
 use serde_json::json;
+use strongroom_testing_support::disk::SmallDisk;
 
 /// A server's files on a file system of 6 MiB.
 fn place() -> Option<(Place, SmallDisk, tempfile::TempDir)> {

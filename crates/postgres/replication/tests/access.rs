@@ -2,8 +2,6 @@
 //! Method: a real server with TLS and every method of authentication; certificates by openssl(1), good and wrong ones.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-mod support;
-
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,7 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use strongroom_postgres_replication::{BackupOptions, Connection, Error};
-use support::{Room, Server, checked, config, give, installed, take, verify};
+use strongroom_testing_support::postgres as support;
+use strongroom_testing_support::postgres::{
+    Room, Server, checked, config, give, installed, take, verify,
+};
 
 /// What a certificate is like.
 struct Made<'a> {

@@ -6,8 +6,6 @@
     reason = "a test that panics has failed"
 )]
 
-mod support;
-
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +14,8 @@ use std::thread;
 use strongroom_postgres_replication::{
     BackupEvent, BackupOptions, Connection, Error, ManifestChecksums,
 };
-use support::{
+use strongroom_testing_support::postgres as support;
+use strongroom_testing_support::postgres::{
     Room, Server, checked, free_port, give, installed, settle, stop_in, take, unpack, verify,
 };
 

@@ -2,8 +2,6 @@
 //! servers; segments compared with the server's own files; timelines, slots, timeouts, shutdowns, kills.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -12,7 +10,8 @@ use std::time::{Duration, Instant};
 use strongroom_postgres_replication::{
     Connection, Error, Lsn, NextTimeline, Positions, Started, WalEvent, WalStream,
 };
-use support::{Room, Server, checked, installed, until};
+use strongroom_testing_support::postgres as support;
+use strongroom_testing_support::postgres::{Room, Server, checked, installed, until};
 
 const SEGMENT: u64 = 16 << 20;
 const WAIT: Duration = Duration::from_secs(10);

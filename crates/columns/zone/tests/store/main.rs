@@ -13,7 +13,5 @@ mod killed;
 mod model;
 mod redo;
 mod rules;
-#[path = "../support/swtpm.rs"]
-mod swtpm;
 mod tamper;
 mod tpm;

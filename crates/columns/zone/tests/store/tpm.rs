@@ -12,7 +12,7 @@ use strongroom_format::code;
 use strongroom_keyring::durable;
 
 use crate::host::{opener, options};
-use crate::swtpm::{COUNTER, Swtpm};
+use strongroom_testing_support::swtpm::{COUNTER, Swtpm};
 
 const INDEX: u32 = 0x0150_0016;
 

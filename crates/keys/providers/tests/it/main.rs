@@ -6,8 +6,6 @@ mod certificate;
 mod credential;
 #[cfg(feature = "pkcs11")]
 mod pkcs11;
-#[path = "../../../../columns/zone/tests/support/swtpm.rs"]
-mod swtpm;
 mod tang;
 mod tpm;
 

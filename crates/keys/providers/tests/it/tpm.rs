@@ -9,8 +9,8 @@ use strongroom_format::header::{HEADER_LEN, ObjectKind};
 use strongroom_keyring::provider::Wrapped;
 use strongroom_keyring::{Keyring, Object, Provider};
 
-use crate::swtpm::Swtpm;
 use crate::{Home, told};
+use strongroom_testing_support::swtpm::Swtpm;
 
 fn changed(argument: &str, from_end: usize) -> String {
     let mut bytes = argument.as_bytes().to_vec();

@@ -11,7 +11,6 @@
     reason = "each test binary uses a part of this module"
 )]
 
-pub(crate) mod etcd;
 pub(crate) mod service;
 pub(crate) mod store;
 

@@ -1,12 +1,6 @@
 //! A real S3 server (moto) for tests, what lies in its bucket, and a relay that loses connections where a test wants it.
 //!
-//! The server is `python3 server.py`, with `moto[server]` installed; it ends with the test.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test program uses a part of it"
-)]
+//! The server is `python3 s3_server.py`, with `moto[server]` installed; it ends with the test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -16,19 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-pub(crate) const BUCKET: &str = "canary-bucket";
+pub const BUCKET: &str = "canary-bucket";
 /// What must be in no output and no object.
-pub(crate) const KEY_ID: &str = "CANARYKEYID";
-pub(crate) const SECRET: &str = "CANARY-secret-access-key";
+pub const KEY_ID: &str = "CANARYKEYID";
+pub const SECRET: &str = "CANARY-secret-access-key";
 
 /// A store with one bucket.
-pub(crate) struct S3 {
+pub struct S3 {
     child: Child,
-    pub(crate) port: u16,
+    pub port: u16,
 }
 
 /// The settings of a client, as variables of the environment.
-pub(crate) fn settings(port: u16) -> Vec<(String, String)> {
+pub fn settings(port: u16) -> Vec<(String, String)> {
     let endpoint = format!("http://127.0.0.1:{port}");
     [
         ("AWS_ACCESS_KEY_ID", KEY_ID),
@@ -41,14 +35,14 @@ pub(crate) fn settings(port: u16) -> Vec<(String, String)> {
     .to_vec()
 }
 
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap().port()
 }
 
 impl S3 {
-    pub(crate) fn started() -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backup/tests/s3/server.py");
+    pub fn started() -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/s3_server.py");
         let mut child = Command::new("python3")
             .arg(script)
             .stdin(Stdio::null())
@@ -67,7 +61,7 @@ impl S3 {
     }
 
     /// A request of our own: status and body.
-    pub(crate) fn request(&self, method: &str, below: &str) -> (u16, Vec<u8>) {
+    pub fn request(&self, method: &str, below: &str) -> (u16, Vec<u8>) {
         let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
         // moto takes any key for the owner's.
         let head = format!(
@@ -86,7 +80,7 @@ impl S3 {
     }
 
     /// Names of all objects.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         let (status, body) = self.request("GET", "?list-type=2");
         assert_eq!(status, 200);
         let body = String::from_utf8(body).unwrap();
@@ -96,26 +90,26 @@ impl S3 {
     }
 
     /// Names of those below `sets`, of whatever medium.
-    pub(crate) fn heads(&self) -> Vec<String> {
+    pub fn heads(&self) -> Vec<String> {
         let names = self.names().into_iter();
         names.filter(|name| name.contains("/sets/")).collect()
     }
 
-    pub(crate) fn object(&self, name: &str) -> Vec<u8> {
+    pub fn object(&self, name: &str) -> Vec<u8> {
         let (status, body) = self.request("GET", &format!("/{name}"));
         assert_eq!(status, 200, "{name}");
         body
     }
 
     /// Uploads in parts that were neither completed nor aborted.
-    pub(crate) fn unfinished(&self) -> usize {
+    pub fn unfinished(&self) -> usize {
         let (status, body) = self.request("GET", "?uploads");
         assert_eq!(status, 200);
         String::from_utf8(body).unwrap().matches("<Upload>").count()
     }
 
     /// That `needle` is in no object.
-    pub(crate) fn nothing_has(&self, needle: &str) {
+    pub fn nothing_has(&self, needle: &str) {
         let names = self.names();
         assert!(!names.is_empty());
         for name in names {
@@ -136,7 +130,7 @@ impl Drop for S3 {
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// It arrives, and its answer too.
     Passes,
     /// The connection ends after so many bytes of its body.
@@ -150,20 +144,20 @@ pub(crate) enum Fate {
 }
 
 /// Bytes behind an answer without an end, at most.
-pub(crate) const ENDLESS: u64 = 400 << 20;
+pub const ENDLESS: u64 = 400 << 20;
 /// How many of them were sent.
-pub(crate) static SENT: AtomicU64 = AtomicU64::new(0);
+pub static SENT: AtomicU64 = AtomicU64::new(0);
 
 type Rule = Arc<Mutex<dyn FnMut(&str) -> Fate + Send>>;
 
 /// Listens for clients and hands requests on to a server. One request a connection, as the server has it.
-pub(crate) struct Relay {
-    pub(crate) port: u16,
+pub struct Relay {
+    pub port: u16,
 }
 
 impl Relay {
     /// `rule` is asked about every request, by its first line.
-    pub(crate) fn started(server: u16, rule: impl FnMut(&str) -> Fate + Send + 'static) -> Self {
+    pub fn started(server: u16, rule: impl FnMut(&str) -> Fate + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let rule: Rule = Arc::new(Mutex::new(rule));

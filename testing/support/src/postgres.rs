@@ -1,17 +1,7 @@
-//! A real server in a directory of its own, for the tests of this crate; made and started as PostgreSQL's user when the test
+//! A real server in a directory of its own, made and started as PostgreSQL's user when the test
 //! is root, ended by process number.
 //!
 //! `STRONGROOM_TEST_PG_BIN` names the directory of the binaries; else the newest below /usr/lib/postgresql is taken.
-#![expect(
-    clippy::unwrap_used,
-    clippy::unwrap_in_result,
-    reason = "what a test cannot set up, it cannot test"
-)]
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test program uses a part of it"
-)]
 
 use std::ffi::OsString;
 use std::fs;
@@ -43,7 +33,7 @@ fn other_user() -> Option<(u32, u32)> {
 }
 
 /// The binaries under test.
-pub(crate) fn installed() -> PathBuf {
+pub fn installed() -> PathBuf {
     if let Some(named) = std::env::var_os("STRONGROOM_TEST_PG_BIN") {
         return PathBuf::from(named);
     }
@@ -61,10 +51,10 @@ pub(crate) fn installed() -> PathBuf {
 
 /// A directory that is removed with it.
 #[derive(Debug)]
-pub(crate) struct Room(tempfile::TempDir);
+pub struct Room(tempfile::TempDir);
 
 impl Room {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let room = tempfile::Builder::new()
             .prefix("sr-repl-")
             .tempdir()
@@ -73,12 +63,12 @@ impl Room {
         Self(room)
     }
 
-    pub(crate) fn at(&self, name: &str) -> PathBuf {
+    pub fn at(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// A new directory of PostgreSQL's user.
-    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+    pub fn directory(&self, name: &str) -> PathBuf {
         let path = self.at(name);
         fs::create_dir(&path).unwrap();
         give(&path, 0o700);
@@ -87,7 +77,7 @@ impl Room {
 }
 
 /// Gives a file to PostgreSQL's user.
-pub(crate) fn give(path: &Path, mode: u32) {
+pub fn give(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     if let Some((user, group)) = other_user() {
         chown(path, Some(user), Some(group)).unwrap();
@@ -95,7 +85,7 @@ pub(crate) fn give(path: &Path, mode: u32) {
 }
 
 /// A program that runs as PostgreSQL's user.
-pub(crate) fn command(program: impl AsRef<Path>) -> Command {
+pub fn command(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
     command
         .current_dir("/")
@@ -108,7 +98,7 @@ pub(crate) fn command(program: impl AsRef<Path>) -> Command {
 }
 
 /// What a program printed.
-pub(crate) fn checked(command: &mut Command) -> String {
+pub fn checked(command: &mut Command) -> String {
     let output = command.output().expect("the program can be started");
     let (out, err) = (
         String::from_utf8_lossy(&output.stdout),
@@ -122,7 +112,7 @@ pub(crate) fn checked(command: &mut Command) -> String {
     out.into_owned()
 }
 
-pub(crate) fn append(path: &Path, text: &str) {
+pub fn append(path: &Path, text: &str) {
     let mut content = fs::read_to_string(path).unwrap_or_default();
     content.push_str(text);
     put(path, content.as_bytes());
@@ -132,23 +122,23 @@ pub(crate) fn append(path: &Path, text: &str) {
     clippy::disallowed_methods,
     reason = "a test's file, which nothing depends on after a crash"
 )]
-pub(crate) fn put(path: &Path, bytes: &[u8]) {
+pub fn put(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
     give(path, 0o600);
 }
 
 /// One server.
 #[derive(Debug)]
-pub(crate) struct Server<'a> {
-    pub(crate) room: &'a Room,
-    pub(crate) bin: PathBuf,
-    pub(crate) data: PathBuf,
-    pub(crate) port: u16,
+pub struct Server<'a> {
+    pub room: &'a Room,
+    pub bin: PathBuf,
+    pub data: PathBuf,
+    pub port: u16,
 }
 
 impl<'a> Server<'a> {
     /// `initdb` with checksums, trust on the local socket, further settings; not started.
-    pub(crate) fn make(room: &'a Room, bin: &Path, settings: &str) -> Self {
+    pub fn make(room: &'a Room, bin: &Path, settings: &str) -> Self {
         let server = Self {
             room,
             bin: bin.to_path_buf(),
@@ -173,18 +163,18 @@ impl<'a> Server<'a> {
         server
     }
 
-    pub(crate) fn started(room: &'a Room, bin: &Path, settings: &str) -> Self {
+    pub fn started(room: &'a Room, bin: &Path, settings: &str) -> Self {
         let server = Self::make(room, bin, settings);
         server.start();
         server
     }
 
-    pub(crate) fn configure(&self, settings: &str) {
+    pub fn configure(&self, settings: &str) {
         append(&self.data.join("postgresql.conf"), settings);
     }
 
     /// A program of this version; a client that it lacks is the installed one.
-    pub(crate) fn program(&self, name: &str) -> Command {
+    pub fn program(&self, name: &str) -> Command {
         let here = self.bin.join(name);
         command(if here.exists() {
             here
@@ -193,12 +183,12 @@ impl<'a> Server<'a> {
         })
     }
 
-    pub(crate) fn start(&self) {
+    pub fn start(&self) {
         self.start_in(&self.data, self.port);
     }
 
     /// Starts a server on a data directory.
-    pub(crate) fn start_in(&self, data: &Path, port: u16) {
+    pub fn start_in(&self, data: &Path, port: u16) {
         let options = format!(
             "-c listen_addresses=127.0.0.1 -p {port} -c unix_socket_directories={}",
             self.room.at("").display()
@@ -215,26 +205,26 @@ impl<'a> Server<'a> {
     }
 
     /// Ends it: `fast` or `immediate`.
-    pub(crate) fn stop(&self, mode: &str) {
+    pub fn stop(&self, mode: &str) {
         stop_in(&self.bin, &self.data, mode);
     }
 
     /// Kills a process of the server.
-    pub(crate) fn kill(&self, process: &str) {
+    pub fn kill(&self, process: &str) {
         checked(Command::new("kill").args(["-9", process]));
     }
 
     /// The number of the server's first process.
-    pub(crate) fn process(&self) -> String {
+    pub fn process(&self) -> String {
         let lines = fs::read_to_string(self.data.join("postmaster.pid")).unwrap();
         String::from(lines.lines().next().unwrap())
     }
 
-    pub(crate) fn sql(&self, statements: &str) -> String {
+    pub fn sql(&self, statements: &str) -> String {
         self.sql_at(self.port, statements)
     }
 
-    pub(crate) fn sql_at(&self, port: u16, statements: &str) -> String {
+    pub fn sql_at(&self, port: u16, statements: &str) -> String {
         let mut psql = self.program("psql");
         psql.args([
             "-XqAt",
@@ -252,12 +242,12 @@ impl<'a> Server<'a> {
     }
 
     /// Settings of a connection through the local socket.
-    pub(crate) fn config(&self) -> Config {
+    pub fn config(&self) -> Config {
         let host = self.room.at("").display().to_string();
         config(&format!("host={host} port={} user=postgres", self.port)).unwrap()
     }
 
-    pub(crate) fn connect(&self) -> Connection {
+    pub fn connect(&self) -> Connection {
         Connection::open(&self.config()).unwrap()
     }
 }
@@ -273,23 +263,23 @@ impl Drop for Server<'_> {
     }
 }
 
-pub(crate) fn stop_in(bin: &Path, data: &Path, mode: &str) {
+pub fn stop_in(bin: &Path, data: &Path, mode: &str) {
     let mut stop = command(bin.join("pg_ctl"));
     checked(stop.args(["stop", "-w", "-s", "-m", mode, "-D"]).arg(data));
 }
 
 /// Settings that do not depend on who runs the test.
-pub(crate) fn config(text: &str) -> Result<Config, Error> {
+pub fn config(text: &str) -> Result<Config, Error> {
     Config::parse(text, &|_| None::<OsString>)
 }
 
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
 /// Waits until it is so.
-pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
@@ -302,7 +292,7 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     clippy::print_stderr,
     reason = "what a test leaves out is for whoever runs it"
 )]
-pub(crate) fn verify(server: &Server<'_>, data: &Path) {
+pub fn verify(server: &Server<'_>, data: &Path) {
     let told = server.program("pg_verifybackup").arg("--version").output();
     if told.unwrap().status.success() {
         checked(server.program("pg_verifybackup").arg(data));
@@ -313,21 +303,21 @@ pub(crate) fn verify(server: &Server<'_>, data: &Path) {
 
 /// Makes an unpacked backup ready for a start: its map of tablespaces has the original's places, and the links to the
 /// restored ones are there already.
-pub(crate) fn settle(data: &Path) {
+pub fn settle(data: &Path) {
     drop(fs::remove_file(data.join("tablespace_map")));
 }
 
 /// What a backup left behind.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub struct Taken {
     /// File and tablespace of each archive.
-    pub(crate) archives: Vec<(String, Option<PathBuf>)>,
-    pub(crate) progress: Vec<u64>,
-    pub(crate) end: BackupEnd,
+    pub archives: Vec<(String, Option<PathBuf>)>,
+    pub progress: Vec<u64>,
+    pub end: BackupEnd,
 }
 
 /// Takes a backup into `into`, one file for each archive.
-pub(crate) fn take(
+pub fn take(
     connection: &mut Connection,
     options: &BackupOptions,
     into: &Path,
@@ -361,7 +351,7 @@ pub(crate) fn take(
 }
 
 /// Unpacks what [`take`] left into a data directory with its tablespaces beside it.
-pub(crate) fn unpack(room: &Room, from: &Path, taken: &Taken, data: &Path) {
+pub fn unpack(room: &Room, from: &Path, taken: &Taken, data: &Path) {
     let unpack = |archive: &str, into: &Path| {
         fs::create_dir_all(into).unwrap();
         give(into, 0o700);

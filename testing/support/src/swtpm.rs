@@ -1,10 +1,5 @@
 //! A simulated TPM (`swtpm`) of the test's own, set up with `tpm2-tools`: a second implementation of what the product speaks.
 //! Shared by the tests of this crate and of the client.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-#![expect(dead_code, reason = "each test uses its part")]
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -15,7 +10,7 @@ use std::time::{Duration, Instant};
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A TPM, ended and removed when dropped.
-pub(crate) struct Swtpm {
+pub struct Swtpm {
     child: Child,
     port: u16,
     directory: PathBuf,
@@ -23,7 +18,7 @@ pub(crate) struct Swtpm {
 
 impl Swtpm {
     /// Starts one with nothing in it. Needs the packages `swtpm` and `tpm2-tools`.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory =
             std::env::temp_dir().join(format!("strongroom-tpm-{}-{number}", std::process::id()));
@@ -56,12 +51,12 @@ impl Swtpm {
     }
 
     /// Where it is. It serves one connection at a time: the tools wait while the product holds one.
-    pub(crate) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
     /// Runs one of `tpm2-tools`.
-    pub(crate) fn tool(&self, name: &str, args: &[&str]) -> String {
+    pub fn tool(&self, name: &str, args: &[&str]) -> String {
         let output = Command::new(name)
             .args(args)
             .current_dir(&self.directory)
@@ -77,7 +72,7 @@ impl Swtpm {
     }
 
     /// Makes an attestation key of the algorithm (`ecc` with `ecdsa`, `rsa` with `rsassa`) at a handle; its public area.
-    pub(crate) fn attestation_key(&self, algorithm: &str, scheme: &str, handle: u32) -> Vec<u8> {
+    pub fn attestation_key(&self, algorithm: &str, scheme: &str, handle: u32) -> Vec<u8> {
         let (area, at) = (format!("{handle:x}.pub"), format!("{handle:#x}"));
         self.tool(
             "tpm2_createek",
@@ -95,38 +90,38 @@ impl Swtpm {
     }
 
     /// What a tool has written.
-    pub(crate) fn file(&self, name: &str) -> Vec<u8> {
+    pub fn file(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.directory.join(name)).unwrap()
     }
 
     /// The value of a register of the SHA-256 bank.
-    pub(crate) fn pcr(&self, number: u8) -> [u8; 32] {
+    pub fn pcr(&self, number: u8) -> [u8; 32] {
         let bank = format!("sha256:{number}");
         self.tool("tpm2_pcrread", &[&bank, "-o", "pcr.bin"]);
         self.file("pcr.bin").try_into().unwrap()
     }
 
     /// Extends a register of the SHA-256 bank by a byte's repetition.
-    pub(crate) fn extend(&self, number: u8, byte: u8) {
+    pub fn extend(&self, number: u8, byte: u8) {
         let digest = format!("{byte:02x}").repeat(32);
         self.tool("tpm2_pcrextend", &[&format!("{number}:sha256={digest}")]);
     }
 
     /// Makes a counter at an index, with further attributes.
-    pub(crate) fn counter(&self, index: u32, attributes: &str) {
+    pub fn counter(&self, index: u32, attributes: &str) {
         let index = format!("{index:#x}");
         let args = ["-C", "o", "-s", "8", "-a", attributes, &index];
         self.tool("tpm2_nvdefine", &args);
     }
 
     /// A directory of the test's own.
-    pub(crate) fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         &self.directory
     }
 }
 
 /// What a counter for a store needs.
-pub(crate) const COUNTER: &str = "nt=counter|authread|authwrite|ownerread|no_da";
+pub const COUNTER: &str = "nt=counter|authread|authwrite|ownerread|no_da";
 
 impl Drop for Swtpm {
     fn drop(&mut self) {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A mounted file system; it goes when this goes out of scope.
-pub(crate) struct SmallDisk(PathBuf);
+pub struct SmallDisk(PathBuf);
 
 /// File that takes what room there is.
 const FILLER: &str = ".filler";
@@ -19,7 +19,7 @@ impl SmallDisk {
         clippy::print_stdout,
         reason = "what a test leaves out is for whoever runs it"
     )]
-    pub(crate) fn mount(at: &Path, kib: u32) -> Option<Self> {
+    pub fn mount(at: &Path, kib: u32) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("not tested: only root can mount a small file system");
             return None;
@@ -33,7 +33,7 @@ impl SmallDisk {
     }
 
     /// Takes the room that is left, but for so many bytes.
-    pub(crate) fn fill_but(&self, left: u64) {
+    pub fn fill_but(&self, left: u64) {
         let mut file = OpenOptions::new()
             .append(true)
             .create(true)
@@ -52,7 +52,7 @@ impl SmallDisk {
     }
 
     /// Gives back what was taken.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         fs::remove_file(self.0.join(FILLER)).unwrap();
     }
 }

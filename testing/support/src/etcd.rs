@@ -1,12 +1,6 @@
 //! Members of etcd as processes, on ports of the kernel's choice.
 //!
 //! A port that was free may be taken before a member has it: the cluster is then made anew.
-#![allow(
-    clippy::panic,
-    clippy::unwrap_in_result,
-    clippy::allow_attributes,
-    reason = "a test that panics has failed; whether the lints say so depends on who includes this"
-)]
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,10 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
+/// Longest wait for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster; its processes end with it.
-pub(crate) struct Cluster {
+pub struct Cluster {
     members: Vec<Option<Child>>,
     ports: Vec<(u16, u16)>,
     scheme: &'static str,
@@ -26,12 +21,12 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// `count` members that speak without TLS.
-    pub(crate) fn start(count: usize) -> Self {
+    pub fn start(count: usize) -> Self {
         Self::start_with("http", count, &[])
     }
 
     /// `count` members with further arguments.
-    pub(crate) fn start_with(scheme: &'static str, count: usize, more: &[String]) -> Self {
+    pub fn start_with(scheme: &'static str, count: usize, more: &[String]) -> Self {
         for _ in 0..5 {
             if let Some(cluster) = Self::try_start(scheme, count, more) {
                 return cluster;
@@ -115,7 +110,7 @@ impl Cluster {
     }
 
     /// The store as a configuration names it.
-    pub(crate) fn store(&self) -> String {
+    pub fn store(&self) -> String {
         let urls: Vec<String> = self
             .ports
             .iter()
@@ -125,7 +120,7 @@ impl Cluster {
     }
 
     /// The member that leads.
-    pub(crate) fn leader(&self) -> usize {
+    pub fn leader(&self) -> usize {
         let deadline = Instant::now() + PATIENCE;
         loop {
             for (at, (port, _)) in self.ports.iter().enumerate() {
@@ -141,19 +136,19 @@ impl Cluster {
     }
 
     /// Ends a member as a power cut would.
-    pub(crate) fn kill(&mut self, at: usize) {
+    pub fn kill(&mut self, at: usize) {
         let mut child = self.members[at].take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
     /// Starts a member again.
-    pub(crate) fn revive(&mut self, at: usize) {
+    pub fn revive(&mut self, at: usize) {
         self.members[at] = Some(self.spawn(at, &[]));
     }
 
     /// Every byte that the members have on disk.
-    pub(crate) fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 }
