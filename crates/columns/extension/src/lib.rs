@@ -5,41 +5,22 @@
 //! its checks of definitions would otherwise not stand in sessions that have not called it yet. Must not: see a value;
 //! let a panic or a fault of the zone become more than ERROR.
 
-mod admin;
-mod ahead;
-mod am;
-mod analyze;
 mod call;
 mod catalog;
-mod clear;
-mod compare;
-mod compute;
-mod conversion;
-mod databases;
-mod ddl;
-mod estimate;
+mod execution;
 mod fault;
-mod follower;
-mod life;
-mod lifecycle;
-mod mark;
-mod memo;
-mod outlook;
-mod pages;
-mod partition;
-mod promote;
-mod rows;
-mod sending;
+mod functions;
+mod planning;
+mod ring;
+mod scanning;
 mod settings;
-mod shared;
-mod slot;
-mod statement;
-mod sweep;
-mod sweeper;
-mod values;
-mod zone;
+mod storage;
 
+use catalog::{definitions, types};
+use execution::statement;
 use pgrx::pg_sys;
+use ring::{log_follower, server_generation, shared_memory};
+use storage::{sweep_workers, transaction_end};
 
 pgrx::pg_magic_func!();
 
@@ -54,13 +35,13 @@ pub extern "C-unwind" fn _PG_init() {
                 .raise();
         }
         settings::define();
-        shared::install();
-        life::install();
-        catalog::watch();
+        shared_memory::install();
+        server_generation::install();
+        types::watch();
         statement::install();
-        lifecycle::install();
-        ddl::install();
-        follower::register();
-        sweeper::register();
+        transaction_end::install();
+        definitions::install();
+        log_follower::register();
+        sweep_workers::register();
     });
 }

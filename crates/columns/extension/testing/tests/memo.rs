@@ -2,7 +2,7 @@
 //!
 //! Method: the extension's own file, compiled here, beside a map; many more answers than there is room for.
 
-#[path = "../../src/memo.rs"]
+#[path = "../../src/scanning/memo.rs"]
 #[expect(dead_code, reason = "the extension uses all of it")]
 mod memo;
 

@@ -13,8 +13,10 @@ use pgrx::pg_sys;
 use pgrx::prelude::{FromDatum, IntoDatum, Spi};
 
 use crate::call::guarded;
-use crate::sweep::{self, Patience};
-use crate::{am, fault, mark, partition, settings, zone};
+use crate::ring::zone;
+use crate::storage::sweep::{self, Patience};
+use crate::storage::{access_method, marking, partition};
+use crate::{fault, settings};
 
 /// How often the worker that waits looks at the clock.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -96,7 +98,7 @@ fn databases() -> Vec<pg_sys::Oid> {
             if row.is_null() {
                 break;
             }
-            let form = crate::catalog::row::<pg_sys::FormData_pg_database>(row);
+            let form = crate::catalog::types::row::<pg_sys::FormData_pg_database>(row);
             if (*form).datallowconn && !(*form).datistemplate {
                 found.push((*form).oid);
             }
@@ -184,7 +186,7 @@ fn consider(table: pg_sys::Oid, expected: u64) {
         return;
     }
     let storage = partition::storage(relation);
-    let ours = am::is_ours(relation);
+    let ours = access_method::is_ours(relation);
     // SAFETY: opened above.
     unsafe { pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()) };
     if !ours || !zone::is_there() {
@@ -195,5 +197,5 @@ fn consider(table: pg_sys::Oid, expected: u64) {
     if values.saturating_sub(expected) >= LEAST.max(values / 5) {
         sweep::table(table, Patience::Limited(PATIENCE_MILLISECONDS));
     }
-    mark::check_for_interrupts();
+    marking::check_for_interrupts();
 }

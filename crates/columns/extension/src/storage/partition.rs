@@ -15,8 +15,10 @@ use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{Answer, Broken, Descriptor, Op};
 use strongroom_format::columns::Kind;
 
-use crate::zone::Link;
-use crate::{catalog, lifecycle, zone};
+use crate::catalog::types;
+use crate::ring::zone;
+use crate::ring::zone::Link;
+use crate::storage::transaction_end;
 
 /// Where a table's rows are: tablespace, database, relfilenode (storage/relfilenode.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,10 +113,9 @@ pub(crate) fn table(relation: pg_sys::Relation) -> Table {
     let known = TABLES.with(|tables| tables.borrow().get(&at).cloned());
     known.unwrap_or_else(|| {
         // SAFETY: an open relation and its row type.
-        let (number, columns) =
-            unsafe { ((*relation).rd_id, catalog::columns((*relation).rd_att)) };
+        let (number, columns) = unsafe { ((*relation).rd_id, types::columns((*relation).rd_att)) };
         let columns = columns.filter_map(|(number, oid)| {
-            let kind = catalog::kind_of(oid)?;
+            let kind = types::kind_of(oid)?;
             Some(Column { number, kind })
         });
         let table = Table {
@@ -140,7 +141,7 @@ pub(crate) fn partition(at: Storage, table: &Table) -> u16 {
     {
         return partition;
     }
-    let origin = lifecycle::origin(at);
+    let origin = transaction_end::origin(at);
     let found = zone::with(|link| find(link, origin, table, flag::NEW));
     let partition = u16::try_from(found)
         .unwrap_or_else(|_| crate::fault::internal("a partition has an impossible number"));

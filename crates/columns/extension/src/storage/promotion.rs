@@ -14,10 +14,10 @@ use strongroom_columns_ring::{Descriptor, Fault, Op};
 use strongroom_format::columns::redo::RedoHead;
 
 use crate::call::{datum, outside};
-use crate::partition::{self, Column, put};
-use crate::shared;
-use crate::slot::Row;
-use crate::zone::{self, Link};
+use crate::execution::slot::Row;
+use crate::ring::shared_memory;
+use crate::ring::zone::{self, Link};
+use crate::storage::partition::{self, Column, put};
 
 /// What the messages in the WAL are known by.
 pub(crate) const PREFIX: &CStr = c"strongroom";
@@ -159,7 +159,7 @@ fn call(link: &mut Link, partition: u16, batch: &mut [Found]) -> Result<Vec<u8>,
 /// WAL is read to (L4).
 pub(crate) fn insert(record: &[u8]) -> Option<u64> {
     let head = RedoHead::parse(record)?;
-    let done = shared::insert(head.incarnation, || {
+    let done = shared_memory::insert(head.incarnation, || {
         // SAFETY: copies the bytes into the WAL's buffers; not transactional, so that it stands for aborted work too.
         unsafe {
             outside(|| {

@@ -11,7 +11,9 @@ use strongroom_columns_ring::Fault;
 use strongroom_format::columns::Kind;
 
 use crate::call::{Call, datum, sql_functions};
-use crate::{catalog, fault, zone};
+use crate::catalog::types;
+use crate::fault;
+use crate::ring::zone;
 
 sql_functions! {
     /// `strongroom_columns.declassify(enc_*)`
@@ -23,12 +25,12 @@ sql_functions! {
 /// What a call site remembers: the plain type in the upper, the kind's number in the low byte.
 fn types(
     call: &Call,
-    confidential: impl Fn(&catalog::Function) -> (Option<Oid>, Oid),
+    confidential: impl Fn(&types::Function) -> (Option<Oid>, Oid),
 ) -> (Kind, Oid) {
     let packed = call.remembered(|call| {
-        let called = catalog::function(call.function());
+        let called = types::function(call.function());
         let (confidential, plain) = confidential(&called);
-        let kind = confidential.and_then(catalog::kind_of);
+        let kind = confidential.and_then(types::kind_of);
         kind.map_or(0, |kind| {
             (plain.to_u32() as usize) << 8 | usize::from(kind.number())
         })

@@ -11,9 +11,13 @@ use pgrx::pg_sys;
 use strongroom_columns_ring::{Answer, Broken, Descriptor, Fault, Op};
 
 use crate::call::guarded;
-use crate::partition::{self, Storage};
-use crate::zone::Link;
-use crate::{ahead, fault, promote, statement, sweep, zone};
+use crate::execution::statement;
+use crate::fault;
+use crate::ring::zone;
+use crate::ring::zone::Link;
+use crate::scanning::batching;
+use crate::storage::partition::{self, Storage};
+use crate::storage::{promotion, sweep};
 
 /// What is to be done, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +204,7 @@ fn move_partitions() {
     for (from, to) in moves {
         let record = zone::with(|link| rehome(link, from, to));
         if !record.is_empty() {
-            promote::log(&record);
+            promotion::log(&record);
         }
     }
 }
@@ -214,9 +218,9 @@ fn tell(work: impl FnOnce(&mut Link) -> Result<Vec<u8>, Broken>) {
         Ok(())
     });
     if !record.is_empty()
-        && let Some(number) = promote::insert(&record)
+        && let Some(number) = promotion::insert(&record)
     {
-        zone::at_end(|link| link.post(promote::inserted(number)));
+        zone::at_end(|link| link.post(promotion::inserted(number)));
     }
 }
 
@@ -278,7 +282,7 @@ extern "C-unwind" fn subtransaction(
             SUBXACT_EVENT_PRE_COMMIT_SUB => zone::settle(),
             SUBXACT_EVENT_COMMIT_SUB => shielded(|| rise(level)),
             SUBXACT_EVENT_ABORT_SUB => {
-                ahead::forget_scans();
+                batching::forget_scans();
                 shielded(|| zone::part_failed(level));
                 shielded(|| undo(level));
             }

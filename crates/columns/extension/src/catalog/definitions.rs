@@ -12,8 +12,11 @@ use pgrx::pg_sys;
 use strongroom_format::columns::Kind;
 
 use crate::call::{guarded, outside};
-use crate::partition::Storage;
-use crate::{catalog, databases, fault, lifecycle, rows, statement};
+use crate::catalog::{rows, templates, types};
+use crate::execution::statement;
+use crate::fault;
+use crate::storage::partition::Storage;
+use crate::storage::transaction_end;
 
 /// The access method.
 pub(crate) const ACCESS_METHOD: &CStr = c"strongroom";
@@ -166,7 +169,7 @@ unsafe fn before(node: *mut pg_sys::Node) -> bool {
                 false
             }
             NodeTag::T_CreatedbStmt => {
-                databases::check_template(node.cast());
+                templates::check_template(node.cast());
                 false
             }
             _ => false,
@@ -187,7 +190,7 @@ unsafe fn refuse_constants(query: *mut pg_sys::Node) {
             .split(' ')
             .next()
             .and_then(|oid| oid.parse::<u32>().ok());
-        if oid.is_some_and(|oid| catalog::kind_of(Oid::from(oid)).is_some()) {
+        if oid.is_some_and(|oid| types::kind_of(Oid::from(oid)).is_some()) {
             refuse_stored();
         }
     }
@@ -223,7 +226,7 @@ unsafe fn range(command: *mut pg_sys::CreateRangeStmt) {
     unsafe {
         for definition in definitions((*command).params, c"subtype") {
             let name = pg_sys::defGetTypeName(definition);
-            if catalog::kind_of(pg_sys::typenameTypeId(std::ptr::null_mut(), name)).is_some() {
+            if types::kind_of(pg_sys::typenameTypeId(std::ptr::null_mut(), name)).is_some() {
                 refuse(
                     "a range cannot be of a confidential type",
                     "Keep its bounds in two columns.",
@@ -269,7 +272,7 @@ unsafe fn after(tag: NodeTag, node: *mut pg_sys::Node) {
 fn partition_key(table: Oid) {
     let keys = rows::partition_key(table);
     for (number, oid) in rows::columns(table) {
-        if keys.contains(&number) && catalog::kind_of(oid).is_some() {
+        if keys.contains(&number) && types::kind_of(oid).is_some() {
             refuse(
                 "a confidential column cannot be a partition key",
                 "The server would have to know which partition a value belongs to; partition by another column.",
@@ -316,7 +319,7 @@ fn relation(oid: Oid) {
     };
     let mut confidential = false;
     for (_, column) in rows::columns(oid) {
-        match catalog::kind_of(column) {
+        match types::kind_of(column) {
             Some(Kind::Interval) => refuse(
                 "enc_interval is the type of an operand, not of a column",
                 "Keep two timestamps, or a number of days.",
@@ -330,7 +333,7 @@ fn relation(oid: Oid) {
         }
     }
     if confidential {
-        databases::refuse_in_template();
+        templates::refuse_in_template();
     }
     if confidential && table && class.access_method != access_method() {
         fault::Report::new("0A000", "a table with a confidential column must use the access method strongroom")
@@ -342,7 +345,7 @@ fn relation(oid: Oid) {
 fn foreign(oid: Oid) {
     if rows::columns(oid)
         .iter()
-        .any(|(_, column)| catalog::kind_of(*column).is_some())
+        .any(|(_, column)| types::kind_of(*column).is_some())
     {
         refuse(
             "a foreign table cannot have a confidential column",
@@ -360,7 +363,7 @@ fn index(oid: Oid, access_method: Oid) {
         .into_iter()
         .filter(|(number, _)| found.keys.contains(number));
     let mut columns = of_table.chain(rows::columns(oid));
-    if !columns.any(|(_, column)| catalog::kind_of(column).is_some()) {
+    if !columns.any(|(_, column)| types::kind_of(column).is_some()) {
         return;
     }
     if access_method == pg_sys::HASH_AM_OID {
@@ -385,7 +388,7 @@ fn index(oid: Oid, access_method: Oid) {
 
 fn domain(oid: Oid) {
     if let Some(base) = rows::domain_base(oid)
-        && (catalog::kind_of(base).is_some() || rows::hides(base, 0))
+        && (types::kind_of(base).is_some() || rows::hides(base, 0))
     {
         refuse(
             "a domain over a confidential type is not offered",
@@ -399,7 +402,7 @@ fn statistics(oid: Oid) {
         return;
     };
     let mut columns = rows::columns(found.table).into_iter();
-    let confidential = |oid: Oid| catalog::kind_of(oid).is_some();
+    let confidential = |oid: Oid| types::kind_of(oid).is_some();
     if columns.any(|(number, column)| found.keys.contains(&number) && confidential(column))
         || types_in(&found.expressions).any(confidential)
     {
@@ -430,7 +433,7 @@ fn dropped(oid: Oid) {
         && matches!(class.kind, b'r' | b'm')
         && class.access_method == access_method()
     {
-        lifecycle::dropped(Storage::new(class.storage, class.backend));
+        transaction_end::dropped(Storage::new(class.storage, class.backend));
     }
 }
 

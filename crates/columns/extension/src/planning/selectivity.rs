@@ -10,7 +10,11 @@ use pgrx::pg_sys;
 use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Op};
 
 use crate::call::{Call, bits, sql_functions};
-use crate::{am, catalog, pages, settings, zone};
+use crate::catalog::types;
+use crate::ring::zone;
+use crate::scanning::pages;
+use crate::settings;
+use crate::storage::access_method;
 
 sql_functions! {
     /// `strongroom_range_selectivity(internal, oid, internal, integer)`
@@ -99,7 +103,7 @@ unsafe fn constant_and_column(
             return None;
         }
         let present = found.statsTuple.as_ref().map_or(1.0, |_| {
-            let form: *const pg_sys::FormData_pg_statistic = catalog::row(found.statsTuple);
+            let form: *const pg_sys::FormData_pg_statistic = types::row(found.statsTuple);
             1.0 - f64::from((*form).stanullfrac)
         });
         Some(Comparison {
@@ -176,8 +180,8 @@ fn sample(comparison: &Comparison) -> Option<(strongroom_format::columns::Kind, 
         let lock = pg_sys::NoLock.cast_signed();
         let relation = pg_sys::table_open(comparison.table, lock);
         let mut taken = None;
-        if am::is_ours(relation) {
-            let columns = crate::partition::table(relation).columns;
+        if access_method::is_ours(relation) {
+            let columns = crate::storage::partition::table(relation).columns;
             let column = columns.iter().find(|one| one.number == comparison.column);
             taken = column.map(|column| (column.kind, values(relation, column.number)));
         }

@@ -9,8 +9,9 @@ use pg_sys::Oid;
 use pgrx::pg_sys;
 use strongroom_columns_ring::{Descriptor, Op};
 
-use crate::ddl::definitions;
-use crate::{fault, zone};
+use crate::catalog::definitions::definitions;
+use crate::fault;
+use crate::ring::zone;
 
 /// What CREATE DATABASE copies if nothing else is named (`catalog/pg_database.dat`).
 const TEMPLATE1: &CStr = c"template1";

@@ -9,9 +9,11 @@ use pgrx::pg_sys;
 use strongroom_columns_ring::{Answer, Broken, Descriptor, Fault, Op};
 
 use crate::call::{Call, outside, sql_functions};
-use crate::partition::Storage;
-use crate::zone::Link;
-use crate::{am, fault, lifecycle, mark, partition, promote, shared, zone};
+use crate::fault;
+use crate::ring::zone::Link;
+use crate::ring::{shared_memory, zone};
+use crate::storage::partition::Storage;
+use crate::storage::{access_method, marking, partition, promotion, transaction_end};
 
 sql_functions! {
     /// `strongroom_columns.sweep(regclass)`
@@ -83,7 +85,7 @@ pub(crate) fn table(oid: Oid, patience: Patience) -> Option<Swept> {
     let mode = pg_sys::ShareUpdateExclusiveLock.cast_signed();
     // SAFETY: opens the table, or raises.
     let relation = unsafe { pg_sys::table_open(oid, mode) };
-    if !am::is_ours(relation) {
+    if !access_method::is_ours(relation) {
         fault::Report::new(
             "42809",
             "only tables with the access method strongroom are swept",
@@ -121,7 +123,7 @@ fn run(relation: Relation, oid: Oid, patience: Patience) -> Option<Swept> {
     if table.columns.is_empty() {
         return None;
     }
-    let storage = lifecycle::origin(partition::storage(relation));
+    let storage = transaction_end::origin(partition::storage(relation));
     let number = zone::with(|link| values_of(link, storage))?.value;
     let begun = zone::with(|link| {
         link.call(Descriptor {
@@ -132,11 +134,11 @@ fn run(relation: Relation, oid: Oid, patience: Patience) -> Option<Swept> {
     if !writers_ended(oid, patience) {
         return None;
     }
-    let mut marker = mark::Marker::new(u16::try_from(number).unwrap_or(0));
+    let mut marker = marking::Marker::new(u16::try_from(number).unwrap_or(0));
     // SAFETY: a snapshot of now, that keeps what is deleted from now on where it is; given back below, or with the transaction.
     let snapshot = unsafe { pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot()) };
-    mark::table(relation, &table.columns, &mut marker);
-    mark::indexes(relation, &mut marker);
+    marking::table(relation, &table.columns, &mut marker);
+    marking::indexes(relation, &mut marker);
     let marked = marker.end();
     // SAFETY: registered above.
     unsafe { pg_sys::UnregisterSnapshot(snapshot) };
@@ -146,8 +148,8 @@ fn run(relation: Relation, oid: Oid, patience: Patience) -> Option<Swept> {
         ..Descriptor::of(Op::Sweep)
     });
     // SAFETY: asks the server.
-    shared::swept(sweep, unsafe { pg_sys::GetXLogInsertRecPtr() });
-    let upto = shared::free_upto(decoded()).min(sweep.saturating_sub(1));
+    shared_memory::swept(sweep, unsafe { pg_sys::GetXLogInsertRecPtr() });
+    let upto = shared_memory::free_upto(decoded()).min(sweep.saturating_sub(1));
     let freed = repeat(Descriptor {
         a: upto,
         n: u32::try_from(number).unwrap_or(0),
@@ -182,13 +184,13 @@ fn repeat(descriptor: Descriptor) -> u64 {
             Ok((answer, link.read(0, length)?))
         });
         if !record.is_empty() {
-            promote::log(&record);
+            promotion::log(&record);
         }
         sum += answer.value;
         if answer.aux & MORE == 0 {
             return sum;
         }
-        mark::check_for_interrupts();
+        marking::check_for_interrupts();
     }
 }
 
@@ -224,7 +226,7 @@ fn writers_ended(oid: Oid, patience: Patience) -> bool {
             if left <= 0 {
                 return false;
             }
-            mark::pause(LOOK_MILLISECONDS);
+            marking::pause(LOOK_MILLISECONDS);
             left -= LOOK_MILLISECONDS;
         }
     }

@@ -12,7 +12,10 @@ use std::ffi::{CStr, c_int, c_void};
 use pgrx::pg_sys;
 
 use crate::call::{guarded, outside};
-use crate::{ahead, lifecycle, sending, shared, zone};
+use crate::execution::row_sealing;
+use crate::ring::{shared_memory, zone};
+use crate::scanning::batching;
+use crate::storage::transaction_end;
 
 thread_local! {
     /// Depth of executor runs and utility commands.
@@ -83,10 +86,10 @@ pub(crate) fn is_running() -> bool {
 /// Ends the statement if it is over.
 pub(crate) fn end_if_over() {
     if is_over() {
-        ahead::forget_answers();
+        batching::forget_answers();
         zone::end_statement();
         zone::forget_loss();
-        shared::idle();
+        shared_memory::idle();
     }
 }
 
@@ -95,7 +98,7 @@ struct Level(&'static std::thread::LocalKey<Cell<u32>>);
 
 impl Level {
     fn enter(of: &'static std::thread::LocalKey<Cell<u32>>) -> Self {
-        shared::busy();
+        shared_memory::busy();
         of.set(of.get() + 1);
         Self(of)
     }
@@ -146,7 +149,7 @@ extern "C-unwind" fn run(
 ) {
     guarded(|| {
         let levels = (Level::enter(&DEPTH), Level::enter(&RUNNING));
-        let sending = sending::begin(query);
+        let sending = row_sealing::begin(query);
         match HOOKS.get().run {
             // SAFETY: the hook that stood here before, with its arguments.
             Some(hook) => unsafe { outside(|| hook(query, direction, count, once)) },
@@ -203,7 +206,7 @@ fn stay_alive(context: pg_sys::MemoryContext) {
         });
         pg_sys::MemoryContextRegisterResetCallback(context, callback);
     }
-    shared::busy();
+    shared_memory::busy();
     ALIVE.set(ALIVE.get() + 1);
 }
 
@@ -282,7 +285,7 @@ fn context_name() -> &'static CStr {
 
 /// At a transaction's end.
 pub(crate) fn transaction_ended() {
-    ahead::forget_scans();
+    batching::forget_scans();
     end_if_over();
-    lifecycle::forget();
+    transaction_end::forget();
 }

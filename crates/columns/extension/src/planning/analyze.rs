@@ -14,7 +14,8 @@ use strongroom_columns_ring::Op;
 use strongroom_format::columns::Kind;
 
 use crate::call::{Call, bits, guarded, sql_functions};
-use crate::{catalog, zone};
+use crate::catalog::types;
+use crate::ring::zone;
 
 sql_functions! {
     /// `strongroom_typanalyze(internal)`
@@ -71,7 +72,7 @@ extern "C-unwind" fn compute(
             stats.stats_valid = true;
             stats.stanullfrac = (f64::from(nulls) / f64::from(rows)) as f32;
             stats.stawidth = 8;
-            let distinct = catalog::kind_of(stats.attrtypid).and_then(|kind| ranks(kind, fids));
+            let distinct = types::kind_of(stats.attrtypid).and_then(|kind| ranks(kind, fids));
             let present = 1.0 - f64::from(stats.stanullfrac);
             stats.stadistinct =
                 distinct.map_or(0.0, |ranks| estimate(ranks, total * present)) as f32;

@@ -3,7 +3,7 @@
 //! A scan that goes through a table block by block will stand on the next block soon. When it comes to a page, the block behind that page is
 //! looked at, and every question that was of use on pages before goes out for its rows, without waiting; when the scan gets there the
 //! answers are there. Rows that the scan will not give - deleted, not yet committed - may be among them: an answer is kept for exactly what was
-//! asked, as any other ([`crate::ahead`]). Must not: raise what a question fails with, or change what a scan gives.
+//! asked, as any other ([`crate::scanning::batching`]). Must not: raise what a question fails with, or change what a scan gives.
 
 use std::cell::RefCell;
 
@@ -13,8 +13,8 @@ use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{Descriptor, Op};
 use strongroom_format::columns::Kind;
 
-use crate::zone::{self, Asked, OUTLOOK_SIZE};
-use crate::{ahead, pages};
+use crate::ring::zone::{self, Asked, OUTLOOK_SIZE};
+use crate::scanning::{batching, pages};
 
 /// Scans that are followed at a time: the ones of a join.
 const SCANS: usize = 2;
@@ -143,7 +143,7 @@ pub(crate) fn forget_all() {
 impl Outlook {
     /// Drops the questions whose answers nobody wanted for a while.
     fn count_use(&mut self) {
-        let used = ahead::take_hits();
+        let used = batching::take_hits();
         for kept in &mut self.kept {
             let sent = self.sent.iter().any(|sent| sent.question == kept.question);
             let hit = match kept.question {
@@ -282,16 +282,16 @@ impl Question {
     fn keep(self, answers: &[u8], fids: &[u64]) {
         match self {
             Self::Compare { with, turned, .. } => {
-                ahead::keep_compared(answers, fids, with, turned);
+                batching::keep_compared(answers, fids, with, turned);
             }
             Self::Pairs { .. } => {
-                ahead::keep_pairs(answers, fids);
+                batching::keep_pairs(answers, fids);
             }
-            Self::Test { code, with, .. } => ahead::keep_truths(answers, fids, code, with),
+            Self::Test { code, with, .. } => batching::keep_truths(answers, fids, code, with),
             Self::Token { .. } => {
                 let (words, _) = answers.as_chunks::<8>();
                 let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-                ahead::keep_tokens(&words, fids);
+                batching::keep_tokens(&words, fids);
             }
         }
     }

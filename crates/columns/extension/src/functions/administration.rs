@@ -10,7 +10,8 @@ use strongroom_columns_ring::Descriptor;
 use strongroom_columns_ring::Op;
 
 use crate::call::{Call, sql_functions};
-use crate::{values, zone};
+use crate::functions::input_output;
+use crate::ring::zone;
 
 sql_functions! {
     /// `strongroom_columns.status()`
@@ -46,5 +47,5 @@ fn exchange(call: &Call, op: Op) -> Datum {
         pgrx::varlena_to_byte_slice(value).to_vec()
     };
     let reply = zone::with(|link| link.exchange(op, &bytes));
-    values::bytea(&reply)
+    input_output::bytea(&reply)
 }

@@ -12,9 +12,11 @@ use strongroom_columns_ring::{Descriptor, Op};
 use strongroom_format::columns::Fid;
 
 use crate::call::{bits, outside};
-use crate::partition::Column;
-use crate::slot::Row;
-use crate::{catalog, fault, settings, zone};
+use crate::catalog::types;
+use crate::execution::slot::Row;
+use crate::ring::zone;
+use crate::storage::partition::Column;
+use crate::{fault, settings};
 
 /// Identifiers of one call.
 const BATCH: usize = 32_768;
@@ -192,9 +194,9 @@ unsafe fn btree(index: Relation, marker: &mut Marker) {
     // SAFETY: the caller's promise.
     let (method, row) = unsafe { ((*(*index).rd_rel).relam, (*index).rd_att) };
     // SAFETY: the index's row type, for as long as it is open.
-    let columns = unsafe { catalog::columns(row) };
+    let columns = unsafe { types::columns(row) };
     let columns: Vec<i16> = columns
-        .filter(|(_, oid)| catalog::kind_of(*oid).is_some())
+        .filter(|(_, oid)| types::kind_of(*oid).is_some())
         .map(|(number, _)| number)
         .collect();
     if columns.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! A scan of heap has the visible rows of a page at hand while it gives them out one by one (heapam.c, "page-at-a-time mode"). When a
 //! comparison, a test or a hash concerns a column of the row that a scan stands on, the others are sent along, and their answers wait in
-//! the memo ([`crate::memo`]). Invariants: an answer is used for exactly what was asked; what cannot be answered for all is asked for
+//! the memo ([`crate::scanning::memo`]). Invariants: an answer is used for exactly what was asked; what cannot be answered for all is asked for
 //! one, which then reports the failure, so that no row fails that an earlier condition removes. A scan is looked at only while it
 //! lives: whatever may end one has it forgotten. Must not: change what a scan gives.
 
@@ -16,9 +16,11 @@ use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Fault, Op};
 use strongroom_format::columns::{Fid, Kind};
 
-use crate::memo::{Hits, Memo, Ranks, Run, Token};
-use crate::outlook::{self, Question};
-use crate::{pages, partition, zone};
+use crate::ring::zone;
+use crate::scanning::memo::{Hits, Memo, Ranks, Run, Token};
+use crate::scanning::pages;
+use crate::scanning::prefetch::{self, Question};
+use crate::storage::partition;
 
 /// Scans that gave a row last: an outer and an inner one of a join, mostly. A backend has one thread.
 static SCANS: [AtomicPtr<TableScanDescData>; 3] =
@@ -44,7 +46,7 @@ pub(crate) fn stands(scan: *mut TableScanDescData) {
         return;
     }
     BLOCK.store(block, Relaxed);
-    outlook::turned(scan);
+    prefetch::turned(scan);
     if before == scan {
         return;
     }
@@ -58,7 +60,7 @@ pub(crate) fn stands(scan: *mut TableScanDescData) {
 
 /// This scan stands on no row any more.
 pub(crate) fn ended(scan: *mut TableScanDescData) {
-    outlook::forget(scan);
+    prefetch::forget(scan);
     for known in &SCANS {
         if known.load(Relaxed) == scan {
             known.store(std::ptr::null_mut(), Relaxed);
@@ -68,7 +70,7 @@ pub(crate) fn ended(scan: *mut TableScanDescData) {
 
 /// Scans may have been freed without an end: a transaction or a part of it has failed.
 pub(crate) fn forget_scans() {
-    outlook::forget_all();
+    prefetch::forget_all();
     for known in &SCANS {
         known.store(std::ptr::null_mut(), Relaxed);
     }
@@ -76,7 +78,7 @@ pub(crate) fn forget_scans() {
 
 /// The statement is over.
 pub(crate) fn forget_answers() {
-    outlook::forget_all();
+    prefetch::forget_all();
     MEMO.with(|memo| {
         if let Ok(mut memo) = memo.try_borrow_mut() {
             memo.forget();
@@ -238,7 +240,7 @@ pub(crate) fn compare(kind: Kind, a: u64, b: u64) -> Option<(i32, usize)> {
         return None;
     }
     let orders = batch(&of, descriptor, of.len())?;
-    outlook::note(
+    prefetch::note(
         page.scan,
         Question::Compare {
             kind,
@@ -296,7 +298,7 @@ fn compare_pairs(
         ..Descriptor::of(Op::CompareMany)
     };
     let orders = batch(&pairs, descriptor, count)?;
-    outlook::note(page.scan, Question::Pairs { kind, columns });
+    prefetch::note(page.scan, Question::Pairs { kind, columns });
     keep_pairs(&orders, &pairs)
 }
 
@@ -333,7 +335,7 @@ pub(crate) fn test(code: u16, kind: Kind, a: u64, b: u64) -> Option<(bool, usize
         ..Descriptor::of(Op::TestMany)
     };
     let truths = batch(&of, descriptor, of.len())?;
-    outlook::note(
+    prefetch::note(
         page.scan,
         Question::Test {
             code,
@@ -405,7 +407,7 @@ pub(crate) fn token(kind: Kind, fid: u64, along: bool) -> (Token, usize) {
     if let Some((page, column)) = page
         && of.len() > 1
     {
-        outlook::note(page.scan, Question::Token { kind, column });
+        prefetch::note(page.scan, Question::Token { kind, column });
     }
     keep_tokens(&known, &of);
     let (tokens, _) = known.as_chunks::<2>();

@@ -11,7 +11,8 @@ use pgrx::pg_sys;
 use strongroom_columns_ring::{Broken, Descriptor, Host, Op};
 
 use crate::call::guarded;
-use crate::{fault, zone};
+use crate::fault;
+use crate::ring::zone;
 
 /// Former owners of the hooks.
 struct Former {

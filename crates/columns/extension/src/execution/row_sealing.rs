@@ -12,8 +12,9 @@ use pgrx::pg_sys;
 use strongroom_format::columns::{EnvelopeHeader, Kind};
 
 use crate::call::{guarded, outside};
-use crate::slot::Row;
-use crate::{catalog, zone};
+use crate::catalog::types;
+use crate::execution::slot::Row;
+use crate::ring::zone;
 
 thread_local! {
     /// Envelopes of the row that is being sent, by identifier.
@@ -54,8 +55,8 @@ pub(crate) fn begin(query: *mut QueryDesc) -> Option<Sending> {
         if client.is_null() || !is_client((*client).mydest) {
             return None;
         }
-        let columns = catalog::columns((*query).tupDesc)
-            .filter(|(_, type_oid)| catalog::kind_of(*type_oid).is_some())
+        let columns = types::columns((*query).tupDesc)
+            .filter(|(_, type_oid)| types::kind_of(*type_oid).is_some())
             .map(|(number, _)| number);
         (client, columns.collect::<Vec<_>>())
     };

@@ -15,7 +15,10 @@ use strongroom_format::columns::envelope::ENVELOPE_PREFIX;
 use strongroom_format::columns::{EnvelopeHeader, Kind};
 
 use crate::call::{Call, Site, datum, sql_functions};
-use crate::{catalog, ddl, fault, sending, statement, zone};
+use crate::catalog::{definitions, types};
+use crate::execution::{row_sealing, statement};
+use crate::fault;
+use crate::ring::zone;
 
 sql_functions! {
     /// `enc_*_in(cstring, oid, integer)`
@@ -31,7 +34,7 @@ sql_functions! {
 /// Kind of the result of an input function.
 fn kind_in(call: &Call) -> Kind {
     let number =
-        call.remembered(|call| number(catalog::kind_of(catalog::function(call.function()).result)));
+        call.remembered(|call| number(types::kind_of(types::function(call.function()).result)));
     kind(number)
 }
 
@@ -43,12 +46,12 @@ pub(crate) fn kind_of_first(call: &Call) -> Kind {
 /// As [`kind_of_first`], with what the place of the call remembers beside it.
 pub(crate) fn kind_and_site(call: &Call) -> (Kind, Site) {
     let site = call.site(|call| {
-        let function = catalog::function(call.function());
+        let function = types::function(call.function());
         number(
             function
                 .args
                 .first()
-                .and_then(|first| catalog::kind_of(*first)),
+                .and_then(|first| types::kind_of(*first)),
         )
     });
     (kind(site.own()), site)
@@ -104,7 +107,7 @@ fn accept(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetim
     }
     let literal = lifetime == statement::Lifetime::Connection;
     if literal {
-        ddl::refuse_literal();
+        definitions::refuse_literal();
     }
     datum(zone::with(|link| {
         let fid = link.intake(kind, envelope, literal)?;
@@ -145,7 +148,7 @@ fn malformed(kind: Kind) -> ! {
 fn seal(call: &Call) -> Vec<u8> {
     let kind = kind_of_first(call);
     let fid = call.bits(0);
-    sending::taken(kind, fid).unwrap_or_else(|| zone::with(|link| link.output(kind, fid)))
+    row_sealing::taken(kind, fid).unwrap_or_else(|| zone::with(|link| link.output(kind, fid)))
 }
 
 fn text_out(call: &mut Call) -> Datum {

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use pg_sys::{Datum, Oid};
 use pgrx::pg_sys;
 
-use crate::catalog::{self, row};
+use crate::catalog::types::{self, row};
 
 /// What `pg_class` says of a relation.
 pub(crate) struct Class {
@@ -262,7 +262,7 @@ unsafe fn vector(vector: *const pg_sys::int2vector) -> Vec<i16> {
 
 /// Whether values of this type contain confidential ones.
 pub(crate) fn hides(oid: Oid, depth: u32) -> bool {
-    let inside = |inner: Oid| catalog::kind_of(inner).is_some() || hides(inner, depth + 1);
+    let inside = |inner: Oid| types::kind_of(inner).is_some() || hides(inner, depth + 1);
     if depth > DEPTH_MAX {
         return true;
     }

@@ -15,7 +15,9 @@ use strongroom_columns_ring::{ANSWER_HALF, AREA_SIZE, Answer, Broken, Descriptor
 use strongroom_columns_ring::{Fault, Host, Interrupted, Op};
 use strongroom_format::columns::{Fid, Kind};
 
-use crate::{fault, life, settings, statement};
+use crate::execution::statement;
+use crate::ring::server_generation;
+use crate::{fault, settings};
 pub(crate) use owed::{forget_owed, part_begins, part_failed, settle};
 
 /// How long the end of a transaction waits for the zone.
@@ -178,7 +180,7 @@ fn attempt() -> bool {
     let Some(Ok(mut host)) = made else {
         return false;
     };
-    if life::tell(&mut host).is_err() {
+    if server_generation::tell(&mut host).is_err() {
         return false;
     }
     LINK.with(|cell| {
@@ -222,7 +224,7 @@ fn connect() -> Link {
         Ok(host) => host,
         Err(error) => fault::unconnected(&error),
     };
-    if let Err(broken) = life::tell(&mut host) {
+    if let Err(broken) = server_generation::tell(&mut host) {
         fault::broken(broken);
     }
     let mut link = Link::new(host);

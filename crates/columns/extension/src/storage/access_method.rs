@@ -15,7 +15,9 @@ use pg_sys::{
 use pgrx::pg_sys;
 
 use crate::call::{Call, guarded, outside, sql_functions};
-use crate::{ahead, fault, lifecycle, partition, promote};
+use crate::fault;
+use crate::scanning::batching;
+use crate::storage::{partition, promotion, transaction_end};
 
 sql_functions! {
     /// `strongroom_am_handler(internal)`
@@ -90,9 +92,9 @@ extern "C-unwind" fn scan_getnextslot(
     // SAFETY: heap's own callback with PostgreSQL's arguments.
     let found = unsafe { heap(scan, direction, slot) };
     if found {
-        ahead::stands(scan);
+        batching::stands(scan);
     } else {
-        ahead::ended(scan);
+        batching::ended(scan);
     }
     found
 }
@@ -106,15 +108,15 @@ extern "C-unwind" fn scan_bitmap_next_tuple(
     // SAFETY: heap's own callback with PostgreSQL's arguments.
     let found = unsafe { heap(scan, blocks, slot) };
     if found {
-        ahead::stands(scan);
+        batching::stands(scan);
     } else {
-        ahead::ended(scan);
+        batching::ended(scan);
     }
     found
 }
 
 extern "C-unwind" fn scan_end(scan: TableScanDesc) {
-    ahead::ended(scan);
+    batching::ended(scan);
     let heap = heap!(scan_end);
     // SAFETY: heap's own callback with PostgreSQL's argument.
     unsafe { heap(scan) };
@@ -128,7 +130,7 @@ extern "C-unwind" fn scan_rescan(
     allow_sync: bool,
     allow_pagemode: bool,
 ) {
-    ahead::ended(scan);
+    batching::ended(scan);
     let heap = heap!(scan_rescan);
     // SAFETY: heap's own callback with PostgreSQL's arguments.
     unsafe {
@@ -151,7 +153,7 @@ extern "C-unwind" fn tuple_insert(
     bulk: *mut BulkInsertStateData,
 ) {
     guarded(|| {
-        promote::rows(relation, &[slot]);
+        promotion::rows(relation, &[slot]);
         let heap = heap!(tuple_insert);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe { outside(|| heap(relation, slot, command, options, bulk)) };
@@ -167,7 +169,7 @@ extern "C-unwind" fn tuple_insert_speculative(
     token: u32,
 ) {
     guarded(|| {
-        promote::rows(relation, &[slot]);
+        promotion::rows(relation, &[slot]);
         let heap = heap!(tuple_insert_speculative);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe { outside(|| heap(relation, slot, command, options, bulk, token)) };
@@ -185,7 +187,7 @@ extern "C-unwind" fn multi_insert(
     guarded(|| {
         let length = usize::try_from(count).unwrap_or(0);
         // SAFETY: PostgreSQL passes `count` slots.
-        promote::rows(relation, unsafe {
+        promotion::rows(relation, unsafe {
             std::slice::from_raw_parts(slots, length)
         });
         let heap = heap!(multi_insert);
@@ -207,7 +209,7 @@ extern "C-unwind" fn tuple_update(
     indexes: *mut bool,
 ) -> TM_Result::Type {
     guarded(|| {
-        promote::rows(relation, &[slot]);
+        promotion::rows(relation, &[slot]);
         let heap = heap!(tuple_update);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe {
@@ -232,10 +234,10 @@ extern "C-unwind" fn relation_set_new_filenode(
         // SAFETY: PostgreSQL's argument.
         let new = unsafe { partition::new_storage(relation, node) };
         let old = partition::storage(relation);
-        lifecycle::made(new);
+        transaction_end::made(new);
         if old != new {
             // TRUNCATE and the like: the relation still has its old storage, which goes at commit (RelationSetNewRelfilenode).
-            lifecycle::dropped(old);
+            transaction_end::dropped(old);
         }
         let heap = heap!(relation_set_new_filenode);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
@@ -246,7 +248,7 @@ extern "C-unwind" fn relation_set_new_filenode(
 extern "C-unwind" fn relation_copy_data(relation: Relation, node: *const RelFileNode) {
     guarded(|| {
         // SAFETY: PostgreSQL's argument.
-        lifecycle::moved(partition::storage(relation), unsafe {
+        transaction_end::moved(partition::storage(relation), unsafe {
             partition::new_storage(relation, node)
         });
         let heap = heap!(relation_copy_data);
@@ -268,7 +270,7 @@ extern "C-unwind" fn relation_copy_for_cluster(
     recently_dead: *mut f64,
 ) {
     guarded(|| {
-        lifecycle::moved(partition::storage(old), partition::storage(new));
+        transaction_end::moved(partition::storage(old), partition::storage(new));
         let heap = heap!(relation_copy_for_cluster);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe {

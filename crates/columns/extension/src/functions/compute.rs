@@ -14,8 +14,11 @@ use strongroom_columns_ring::{Descriptor, Fault, Op};
 use strongroom_format::columns::Kind;
 
 use crate::call::{Call, Site, datum, sql_functions};
-use crate::zone::Link;
-use crate::{ahead, catalog, fault, zone};
+use crate::catalog::types;
+use crate::fault;
+use crate::ring::zone;
+use crate::ring::zone::Link;
+use crate::scanning::batching;
 
 sql_functions! {
     /// Every function that gives a value.
@@ -40,7 +43,7 @@ fn function(call: &Call) -> &'static Function {
 /// As [`function`], with what the place of the call remembers beside it.
 fn function_and_site(call: &Call) -> (&'static Function, Site) {
     let site = call.site(|call| {
-        let called = catalog::function(call.function());
+        let called = types::function(call.function());
         look_up(&called).map_or(0, |function| usize::from(function.code))
     });
     let found = u16::try_from(site.own()).ok().and_then(by_code);
@@ -49,8 +52,8 @@ fn function_and_site(call: &Call) -> (&'static Function, Site) {
     (function, site)
 }
 
-fn look_up(called: &catalog::Function) -> Option<&'static Function> {
-    let arg = |oid: &pg_sys::Oid| match (catalog::kind_of(*oid), oid.to_u32()) {
+fn look_up(called: &types::Function) -> Option<&'static Function> {
+    let arg = |oid: &pg_sys::Oid| match (types::kind_of(*oid), oid.to_u32()) {
         (Some(kind), _) => Some(Arg::Of(kind)),
         (None, INT4) => Some(Arg::Plain),
         (None, TEXT) => Some(Arg::Name),
@@ -124,12 +127,12 @@ fn test(call: &mut Call) -> Datum {
     let (function, site) = function_and_site(call);
     if let [Arg::Of(kind), Arg::Of(_)] = function.args {
         let (a, b) = (call.bits(0), call.bits(1));
-        if let Some(truth) = ahead::known(u32::from(function.code), a, b) {
+        if let Some(truth) = batching::known(u32::from(function.code), a, b) {
             call.keep(site.with(0, 1));
             return Datum::from(truth != 0);
         }
         if site.is_worth_it()
-            && let Some((truth, asked)) = ahead::test(function.code, *kind, a, b)
+            && let Some((truth, asked)) = batching::test(function.code, *kind, a, b)
         {
             call.keep(site.with(asked, 1));
             return Datum::from(truth);
@@ -146,13 +149,13 @@ fn test(call: &mut Call) -> Datum {
 /// What is accumulated: the aggregate's number in the upper, the kind's in the low byte.
 fn accumulated(call: &Call) -> (u16, u16) {
     let packed = call.remembered(|call| {
-        let called = catalog::function(call.function());
+        let called = types::function(call.function());
         let name = called.name.strip_suffix("_step").unwrap_or_default();
         let aggregate = AGGREGATE_NAMES.iter().find(|(known, _)| *known == name);
         let kind = called
             .args
             .get(1)
-            .and_then(|second| catalog::kind_of(*second));
+            .and_then(|second| types::kind_of(*second));
         match (aggregate, kind) {
             (Some((_, aggregate)), Some(kind)) => {
                 (*aggregate as usize) << 8 | usize::from(kind.number())

@@ -11,8 +11,11 @@ use strongroom_columns_ring::Op;
 use strongroom_format::columns::{Fid, Kind};
 
 use crate::call::{Call, sql_functions};
-use crate::values::kind_and_site;
-use crate::{ahead, fault, statement, zone};
+use crate::execution::statement;
+use crate::fault;
+use crate::functions::input_output::kind_and_site;
+use crate::ring::zone;
+use crate::scanning::batching;
 
 sql_functions! {
     /// `enc_*_lt`
@@ -42,24 +45,24 @@ fn compared(call: &Call) -> i32 {
         return 0;
     }
     let (kind, site) = kind_and_site(call);
-    if let Some(order) = ahead::known(0, a, b) {
+    if let Some(order) = batching::known(0, a, b) {
         call.keep(site.with(0, 1));
         return order;
     }
     if site.is_worth_it()
-        && let Some((order, asked)) = ahead::compare(kind, a, b)
+        && let Some((order, asked)) = batching::compare(kind, a, b)
     {
         call.keep(site.with(asked, 1));
         return order;
     }
     call.keep(site.less());
-    let listed = ahead::compare_list(kind, a, b);
+    let listed = batching::compare_list(kind, a, b);
     listed.unwrap_or_else(|| zone::with(|link| compare(link, kind, a, b)))
 }
 
 /// Whether two values are equal. Where both were hashed, their tokens tell.
 fn are_equal(call: &Call) -> bool {
-    let known = ahead::known_equal(call.bits(0), call.bits(1));
+    let known = batching::known_equal(call.bits(0), call.bits(1));
     known.unwrap_or_else(|| compared(call) == 0)
 }
 
@@ -107,7 +110,7 @@ fn order(call: &mut Call) -> Datum {
     // An index is searched and built pair by pair; what a query compares in this way it sorts or merges.
     if a != b && statement::is_running() {
         let (kind, _) = kind_and_site(call);
-        if let Some(order) = ahead::ranked(kind, a, b) {
+        if let Some(order) = batching::ranked(kind, a, b) {
             return Datum::from(order);
         }
     }
@@ -125,12 +128,12 @@ fn token(call: &Call) -> u64 {
     }
     let fid = call.bits(0);
     let (kind, site) = kind_and_site(call);
-    if let Some([token, _]) = ahead::known_token(fid) {
+    if let Some([token, _]) = batching::known_token(fid) {
         call.keep(site.with(0, 1));
         return token;
     }
     let worth = site.is_worth_it();
-    let ([token, _], asked) = ahead::token(kind, fid, worth);
+    let ([token, _], asked) = batching::token(kind, fid, worth);
     call.keep(if worth {
         site.with(asked, 1)
     } else {

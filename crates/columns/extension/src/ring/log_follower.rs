@@ -19,9 +19,10 @@ use strongroom_columns_ring::{AREA_SIZE, Broken, Descriptor, Fault, Op};
 use strongroom_format::layout::{Field, array};
 
 use crate::call::guarded;
-use crate::promote::PREFIX;
-use crate::zone::Link;
-use crate::{fault, settings, shared, zone};
+use crate::ring::zone::Link;
+use crate::ring::{shared_memory, zone};
+use crate::storage::promotion::PREFIX;
+use crate::{fault, settings};
 
 /// The replication slot.
 const SLOT: &CStr = c"strongroom_columns";
@@ -153,7 +154,7 @@ impl Follower {
         if is_new {
             self.connection = zone::connection();
             // Before the end of the log is looked for (L4).
-            shared::flip(self.with(|link| Ok(link.incarnation())));
+            shared_memory::flip(self.with(|link| Ok(link.incarnation())));
             self.given = if needed || standby {
                 begin(position)
             } else {
