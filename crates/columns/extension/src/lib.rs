@@ -1,15 +1,17 @@
 //! `strongroom_columns`, the PostgreSQL extension of confidential columns.
 //!
-//! PostgreSQL stores and moves identifiers of eight bytes; this library has the zone compute on what they stand for. The
-//! contract is docs/internals/columns.md (X1 to X6 are this library's). It must be named in `shared_preload_libraries`:
-//! its checks of definitions would otherwise not stand in sessions that have not called it yet. Must not: see a value;
-//! let a panic or a fault of the zone become more than ERROR.
+//! PostgreSQL stores and moves identifiers of eight bytes; this library has the zone, a process of
+//! its own, compute on the values that they identify. The contract is docs/internals/columns.md,
+//! whose X1 to X6 are this library's. The library must be named in `shared_preload_libraries`;
+//! otherwise its checks of definitions would be missing in sessions that have not called it yet.
+//! Must not: see a value; let a panic or a fault of the zone become more than an ERROR.
 
 mod call;
 mod catalog;
 mod execution;
 mod fault;
 mod functions;
+mod interrupts;
 mod planning;
 mod ring;
 mod scanning;
@@ -24,7 +26,8 @@ use storage::{sweep_workers, transaction_end};
 
 pgrx::pg_magic_func!();
 
-/// PostgreSQL calls this once, when it loads the library.
+/// PostgreSQL calls this once, when it loads the library: defines settings, and installs hooks and
+/// workers.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _PG_init() {
     call::guarded(|| {
@@ -37,7 +40,7 @@ pub extern "C-unwind" fn _PG_init() {
         settings::define();
         shared_memory::install();
         server_generation::install();
-        types::watch();
+        types::install();
         statement::install();
         transaction_end::install();
         definitions::install();

@@ -1,8 +1,10 @@
-//! What a definition may not be, checked when it is made (X3).
+//! Checks of definitions (tables, indexes, views, ...) when they are made (X3).
 //!
-//! A table with a confidential column has the access method `strongroom`; nothing that hides identifiers inside another value is a
-//! column; nothing that keeps a hash or a constant of them is made. The catalogs are read with `SnapshotSelf`, because PostgreSQL calls
-//! the hook before it makes the new rows visible. Must not: forbid anything to tables without confidential columns.
+//! A table with a confidential column must have the access method `strongroom`. No column may hide
+//! identifiers inside another value, and nothing may be defined that stores a hash or a constant of
+//! a confidential value. The catalogs are read with `SnapshotSelf`, because PostgreSQL calls the
+//! hook before it makes the new rows visible. Must not: forbid anything to tables without
+//! confidential columns.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -12,30 +14,30 @@ use pgrx::pg_sys;
 use strongroom_format::columns::Kind;
 
 use crate::call::{guarded, outside};
-use crate::catalog::{rows, templates, types};
+use crate::catalog::{options, rows, templates, types};
 use crate::execution::statement;
 use crate::fault;
-use crate::storage::partition::Storage;
-use crate::storage::transaction_end;
+use crate::storage::pending;
+use crate::storage::storage_id::StorageId;
 
-/// The access method.
-pub(crate) const ACCESS_METHOD: &CStr = c"strongroom";
+/// Name of the access method.
+const ACCESS_METHOD: &CStr = c"strongroom";
 
 thread_local! {
-    /// Depth of commands that store expressions.
+    /// Nesting of commands that store expressions.
     static DEFINING: Cell<u32> = const { Cell::new(0) };
     static ACCESS_HOOK: Cell<pg_sys::object_access_hook_type> = const { Cell::new(None) };
     static UTILITY_HOOK: Cell<pg_sys::ProcessUtility_hook_type> = const { Cell::new(None) };
 }
 
-/// Hangs this module into the server.
+/// Installs the hooks.
 pub(crate) fn install() {
     // SAFETY: hooks are set while the library is loaded, before anything runs.
     unsafe {
         ACCESS_HOOK.set(pg_sys::object_access_hook);
-        pg_sys::object_access_hook = Some(access);
+        pg_sys::object_access_hook = Some(on_object_access);
         UTILITY_HOOK.set(pg_sys::ProcessUtility_hook);
-        pg_sys::ProcessUtility_hook = Some(utility);
+        pg_sys::ProcessUtility_hook = Some(process_utility);
     }
 }
 
@@ -43,14 +45,15 @@ fn refuse(message: &str, hint: &str) -> ! {
     fault::Report::new("0A000", message).hint(hint).raise()
 }
 
-/// Refuses a literal in a definition: it is an identifier of this connection, and the definition outlives it.
-pub(crate) fn refuse_literal() {
+/// Refuses a literal in a definition: a literal is an identifier of this connection, and the
+/// definition outlives it.
+pub(crate) fn refuse_literal_in_definition() {
     if DEFINING.get() > 0 {
-        refuse_stored();
+        refuse_constant();
     }
 }
 
-fn refuse_stored() -> ! {
+fn refuse_constant() -> ! {
     refuse(
         "a definition cannot contain a value of a confidential type",
         "Definitions are kept in catalogs that the server reads; compare with a column instead, or check in the application.",
@@ -59,7 +62,7 @@ fn refuse_stored() -> ! {
 
 // ---- commands ----
 
-extern "C-unwind" fn utility(
+extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
     text: *const c_char,
     read_only: bool,
@@ -70,15 +73,15 @@ extern "C-unwind" fn utility(
     completion: *mut pg_sys::QueryCompletion,
 ) {
     guarded(|| {
-        // SAFETY: PostgreSQL's own parse tree, good as long as the call.
+        // SAFETY: PostgreSQL's own parse tree, valid as long as the call.
         let node = unsafe { (*statement).utilityStmt };
         // SAFETY: as above. Read now: a command may free its own tree (DEALLOCATE).
         let tag = unsafe { (*node).type_ };
-        statement::as_utility(|| {
+        statement::run_utility(|| {
             // SAFETY: as above.
-            let defining = unsafe { before(node) }.then(Defining::enter);
+            let defining = unsafe { check_before(node) }.then(Defining::enter);
             match UTILITY_HOOK.get() {
-                // SAFETY: the hook that stood here before, with its arguments.
+                // SAFETY: the hook that was installed before, with its arguments.
                 Some(hook) => unsafe {
                     outside(|| {
                         hook(
@@ -108,14 +111,14 @@ extern "C-unwind" fn utility(
                 },
             }
             drop(defining);
-            // SAFETY: as above, for the commands that are looked at.
-            unsafe { after(tag, node) };
+            // SAFETY: as above, for the commands that are checked.
+            unsafe { check_after(tag, node) };
         });
         statement::end_if_over();
     });
 }
 
-/// A command that stores expressions, left however it ends.
+/// A command that stores expressions runs, until this is dropped.
 struct Defining;
 
 impl Defining {
@@ -131,12 +134,12 @@ impl Drop for Defining {
     }
 }
 
-/// Checks a command that has not run yet; whether it stores expressions.
+/// Checks a command before it runs; whether it stores expressions.
 ///
 /// # Safety
 ///
 /// A parse tree of PostgreSQL's.
-unsafe fn before(node: *mut pg_sys::Node) -> bool {
+unsafe fn check_before(node: *mut pg_sys::Node) -> bool {
     // SAFETY: the tag says what the node is.
     unsafe {
         match (*node).type_ {
@@ -160,12 +163,12 @@ unsafe fn before(node: *mut pg_sys::Node) -> bool {
             NodeTag::T_CreateTableAsStmt => {
                 let command = node.cast::<pg_sys::CreateTableAsStmt>();
                 if (*command).objtype == pg_sys::ObjectType::OBJECT_MATVIEW {
-                    refuse_constants((*command).query);
+                    refuse_constants_in((*command).query);
                 }
                 false
             }
             NodeTag::T_CreateRangeStmt => {
-                range(node.cast());
+                check_range(node.cast());
                 false
             }
             NodeTag::T_CreatedbStmt => {
@@ -177,12 +180,13 @@ unsafe fn before(node: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// Refuses a query to be stored that has a confidential constant: it was analysed before the command began.
+/// Refuses a query that is to be stored and has a confidential constant. It was analysed before the
+/// command began.
 ///
 /// # Safety
 ///
 /// An analysed query.
-unsafe fn refuse_constants(query: *mut pg_sys::Node) {
+unsafe fn refuse_constants_in(query: *mut pg_sys::Node) {
     // SAFETY: PostgreSQL's own form of a tree as text.
     let text = unsafe { CStr::from_ptr(pg_sys::nodeToString(query.cast())) }.to_string_lossy();
     for constant in text.split("{CONST :consttype ").skip(1) {
@@ -191,40 +195,18 @@ unsafe fn refuse_constants(query: *mut pg_sys::Node) {
             .next()
             .and_then(|oid| oid.parse::<u32>().ok());
         if oid.is_some_and(|oid| types::kind_of(Oid::from(oid)).is_some()) {
-            refuse_stored();
+            refuse_constant();
         }
     }
-}
-
-/// The definitions of this name in a command.
-///
-/// # Safety
-///
-/// A list of definitions, or none, that lives as long as the iterator.
-pub(crate) unsafe fn definitions(
-    list: *mut pg_sys::List,
-    name: &CStr,
-) -> impl Iterator<Item = *mut pg_sys::DefElem> {
-    let count = if list.is_null() {
-        0
-    } else {
-        // SAFETY: the caller's promise, here and below.
-        unsafe { (*list).length }
-    };
-    (0..usize::try_from(count).unwrap_or(0))
-        // SAFETY: as above.
-        .map(move |at| unsafe { (*(*list).elements.add(at)).ptr_value.cast::<pg_sys::DefElem>() })
-        // SAFETY: as above; a definition has a name.
-        .filter(move |definition| unsafe { CStr::from_ptr((**definition).defname) == name })
 }
 
 /// # Safety
 ///
 /// A parse tree of PostgreSQL's.
-unsafe fn range(command: *mut pg_sys::CreateRangeStmt) {
+unsafe fn check_range(command: *mut pg_sys::CreateRangeStmt) {
     // SAFETY: a list of definitions.
     unsafe {
-        for definition in definitions((*command).params, c"subtype") {
+        for definition in options::named((*command).params, c"subtype") {
             let name = pg_sys::defGetTypeName(definition);
             if types::kind_of(pg_sys::typenameTypeId(std::ptr::null_mut(), name)).is_some() {
                 refuse(
@@ -236,12 +218,12 @@ unsafe fn range(command: *mut pg_sys::CreateRangeStmt) {
     }
 }
 
-/// What is checked or remembered when a command has run.
+/// Checks what a command has made, and keeps identifiers that outlive it.
 ///
 /// # Safety
 ///
 /// A parse tree of PostgreSQL's.
-unsafe fn after(tag: NodeTag, node: *mut pg_sys::Node) {
+unsafe fn check_after(tag: NodeTag, node: *mut pg_sys::Node) {
     // SAFETY: the tag says what the node is.
     unsafe {
         match tag {
@@ -255,13 +237,13 @@ unsafe fn after(tag: NodeTag, node: *mut pg_sys::Node) {
                         None,
                         std::ptr::null_mut(),
                     );
-                    partition_key(oid);
+                    check_partition_key(oid);
                 }
             }
             NodeTag::T_DeclareCursorStmt => {
                 let command = node.cast::<pg_sys::DeclareCursorStmt>();
                 if (*command).options.cast_unsigned() & pg_sys::CURSOR_OPT_HOLD != 0 {
-                    statement::keep_portal((*command).portalname);
+                    statement::hold_cursor((*command).portalname);
                 }
             }
             _ => {}
@@ -269,7 +251,7 @@ unsafe fn after(tag: NodeTag, node: *mut pg_sys::Node) {
     }
 }
 
-fn partition_key(table: Oid) {
+fn check_partition_key(table: Oid) {
     let keys = rows::partition_key(table);
     for (number, oid) in rows::columns(table) {
         if keys.contains(&number) && types::kind_of(oid).is_some() {
@@ -283,7 +265,7 @@ fn partition_key(table: Oid) {
 
 // ---- objects ----
 
-extern "C-unwind" fn access(
+extern "C-unwind" fn on_object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: Oid,
     object: Oid,
@@ -293,28 +275,30 @@ extern "C-unwind" fn access(
     use pg_sys::ObjectAccessType::{OAT_DROP, OAT_POST_ALTER, OAT_POST_CREATE};
     guarded(|| {
         if let Some(hook) = ACCESS_HOOK.get() {
-            // SAFETY: the hook that stood here before, with its arguments.
+            // SAFETY: the hook that was installed before, with its arguments.
             unsafe { outside(|| hook(access, class, object, sub, arg)) };
         }
         match (access, class) {
-            (OAT_POST_CREATE | OAT_POST_ALTER, pg_sys::RelationRelationId) => relation(object),
-            (OAT_POST_CREATE, pg_sys::TypeRelationId) => domain(object),
-            (OAT_POST_CREATE, pg_sys::StatisticExtRelationId) => statistics(object),
-            (OAT_DROP, pg_sys::RelationRelationId) if sub == 0 => dropped(object),
+            (OAT_POST_CREATE | OAT_POST_ALTER, pg_sys::RelationRelationId) => {
+                check_relation(object)
+            }
+            (OAT_POST_CREATE, pg_sys::TypeRelationId) => check_domain(object),
+            (OAT_POST_CREATE, pg_sys::StatisticExtRelationId) => check_statistics(object),
+            (OAT_DROP, pg_sys::RelationRelationId) if sub == 0 => note_drop(object),
             _ => {}
         }
     });
 }
 
-fn relation(oid: Oid) {
+fn check_relation(oid: Oid) {
     let Some(class) = rows::class(oid) else {
         return;
     };
     let table = match class.kind {
         b'r' | b'm' => true,
         b'p' => false,
-        b'i' | b'I' => return index(oid, class.access_method),
-        b'f' => return foreign(oid),
+        b'i' | b'I' => return check_index(oid, class.access_method),
+        b'f' => return check_foreign_table(oid),
         _ => return,
     };
     let mut confidential = false;
@@ -325,7 +309,7 @@ fn relation(oid: Oid) {
                 "Keep two timestamps, or a number of days.",
             ),
             Some(_) => confidential = true,
-            None if rows::hides(column, 0) => refuse(
+            None if rows::contains_confidential(column, 0) => refuse(
                 "a confidential type cannot be inside an array, a composite, a domain or a range of a column",
                 "Keep each value in a column of its own.",
             ),
@@ -342,7 +326,7 @@ fn relation(oid: Oid) {
     }
 }
 
-fn foreign(oid: Oid) {
+fn check_foreign_table(oid: Oid) {
     if rows::columns(oid)
         .iter()
         .any(|(_, column)| types::kind_of(*column).is_some())
@@ -354,11 +338,12 @@ fn foreign(oid: Oid) {
     }
 }
 
-fn index(oid: Oid, access_method: Oid) {
+fn check_index(oid: Oid, access_method: Oid) {
     let Some(found) = rows::index(oid) else {
         return;
     };
-    // The index's own columns are what it keeps: a hash index keeps integers. An expression has no column of the table.
+    // The index's own columns have the types that it stores: a hash index stores integers. An
+    // expression is no column of the table.
     let of_table = rows::columns(found.table)
         .into_iter()
         .filter(|(number, _)| found.keys.contains(number));
@@ -386,9 +371,9 @@ fn index(oid: Oid, access_method: Oid) {
     }
 }
 
-fn domain(oid: Oid) {
+fn check_domain(oid: Oid) {
     if let Some(base) = rows::domain_base(oid)
-        && (types::kind_of(base).is_some() || rows::hides(base, 0))
+        && (types::kind_of(base).is_some() || rows::contains_confidential(base, 0))
     {
         refuse(
             "a domain over a confidential type is not offered",
@@ -397,7 +382,7 @@ fn domain(oid: Oid) {
     }
 }
 
-fn statistics(oid: Oid) {
+fn check_statistics(oid: Oid) {
     let Some(found) = rows::statistics(oid) else {
         return;
     };
@@ -413,8 +398,8 @@ fn statistics(oid: Oid) {
     }
 }
 
-/// The types that a tree names: of variables, constants, results of functions and of every other node, in fields whose names end with `type`
-/// (src/backend/nodes/outfuncs.c).
+/// The types that a tree names, of variables, constants, function results and every other node:
+/// they are in fields whose names end with `type` (src/backend/nodes/outfuncs.c).
 fn types_in(tree: &str) -> impl Iterator<Item = Oid> + '_ {
     let mut words = tree.split([' ', '}', ')']);
     std::iter::from_fn(move || {
@@ -428,16 +413,18 @@ fn types_in(tree: &str) -> impl Iterator<Item = Oid> + '_ {
     })
 }
 
-fn dropped(oid: Oid) {
+/// A table with the access method is dropped: its partition is dropped when the transaction
+/// commits.
+fn note_drop(oid: Oid) {
     if let Some(class) = rows::class(oid)
         && matches!(class.kind, b'r' | b'm')
         && class.access_method == access_method()
     {
-        transaction_end::dropped(Storage::new(class.storage, class.backend));
+        pending::add_dropped(StorageId::new(class.storage, class.backend));
     }
 }
 
-/// OID of the access method; invalid when the extension is not in this database.
+/// OID of the access method; invalid when this database does not have the extension.
 fn access_method() -> Oid {
     // SAFETY: a search of the catalog cache.
     unsafe { pg_sys::get_table_am_oid(ACCESS_METHOD.as_ptr(), true) }

@@ -1,31 +1,33 @@
-//! Rows of the catalogs as the command under way has just made them.
+//! Rows of the catalogs as the current command has just made them.
 //!
-//! PostgreSQL calls the hook for a new object before its rows are visible to the caches, so they are read with `SnapshotSelf`. Must not: keep
-//! anything.
+//! PostgreSQL calls the hook for a new object before its rows are visible to the caches, so they
+//! are read with `SnapshotSelf`. Must not: cache anything.
 
 use std::ffi::CStr;
 
 use pg_sys::{Datum, Oid};
 use pgrx::pg_sys;
 
-use crate::catalog::types::{self, row};
+use crate::catalog::{tuples, types};
 
-/// What `pg_class` says of a relation.
+/// A relation's row of `pg_class`.
 pub(crate) struct Class {
     /// `relkind`.
     pub(crate) kind: u8,
     /// `relam`.
     pub(crate) access_method: Oid,
-    /// Where its rows are; nonsense for a relation without storage.
+    /// The files of its rows; meaningless for a relation without storage.
     pub(crate) storage: pg_sys::RelFileNode,
-    /// The backend whose temporary relation it is; -1 for none.
+    /// The backend that owns it if it is temporary; -1 otherwise.
     pub(crate) backend: i32,
 }
 
-/// Deepest nesting of types that is looked into; PostgreSQL itself refuses a type that contains itself.
+/// Deepest nesting of types that is searched; PostgreSQL itself refuses a type that contains
+/// itself.
 const DEPTH_MAX: u32 = 16;
 
-/// OIDs of `pg_partitioned_table` and of its only index (`pg_partitioned_table.h`), which pgrx has not.
+/// OIDs of `pg_partitioned_table` and of its only index (`pg_partitioned_table.h`), which pgrx
+/// lacks.
 const PARTITIONED: u32 = 3350;
 const PARTITIONED_INDEX: u32 = 3351;
 
@@ -39,8 +41,8 @@ struct Partitioned {
     columns: pg_sys::int2vector,
 }
 
-/// Gives each row of a catalog whose first index column has this value to `take`.
-fn each(
+/// Calls `take` with each row of a catalog whose first index column has this value.
+fn for_each_row(
     catalog: Oid,
     index: u32,
     column: u32,
@@ -48,7 +50,8 @@ fn each(
     mut take: impl FnMut(pg_sys::HeapTuple, pg_sys::TupleDesc),
 ) {
     let lock = pg_sys::AccessShareLock.cast_signed();
-    // SAFETY: PostgreSQL's protocol of a scan of a catalog; `take` only reads the row while the scan stands on it.
+    // SAFETY: PostgreSQL's protocol of a scan of a catalog; `take` only reads the row while it is
+    // the scan's current one.
     unsafe {
         let relation = pg_sys::table_open(catalog, lock);
         let mut scan_key = pg_sys::ScanKeyData::default();
@@ -80,17 +83,17 @@ fn each(
     }
 }
 
-/// The relation of this OID.
+/// The `pg_class` row of this relation.
 pub(crate) fn class(oid: Oid) -> Option<Class> {
     let mut found = None;
-    each(
+    for_each_row(
         pg_sys::RelationRelationId,
         pg_sys::ClassOidIndexId,
         pg_sys::Anum_pg_class_oid,
         oid,
         |tuple, _| {
             // SAFETY: a row of pg_class.
-            let form = unsafe { &*row::<pg_sys::FormData_pg_class>(tuple) };
+            let form = unsafe { &*tuples::fixed_part::<pg_sys::FormData_pg_class>(tuple) };
             // SAFETY: OIDs of this database, set when the backend starts.
             let (own, database) = unsafe { (pg_sys::MyDatabaseTableSpace, pg_sys::MyDatabaseId) };
             let elsewhere = form.reltablespace != pg_sys::InvalidOid;
@@ -115,17 +118,17 @@ pub(crate) fn class(oid: Oid) -> Option<Class> {
     found
 }
 
-/// Number and type of each column of a relation that is not dropped.
+/// Number and type of each column of a relation, without dropped columns.
 pub(crate) fn columns(oid: Oid) -> Vec<(i16, Oid)> {
     let mut found = Vec::new();
-    each(
+    for_each_row(
         pg_sys::AttributeRelationId,
         pg_sys::AttributeRelidNumIndexId,
         pg_sys::Anum_pg_attribute_attrelid,
         oid,
         |tuple, _| {
             // SAFETY: a row of pg_attribute.
-            let form = unsafe { &*row::<pg_sys::FormData_pg_attribute>(tuple) };
+            let form = unsafe { &*tuples::fixed_part::<pg_sys::FormData_pg_attribute>(tuple) };
             if form.attnum > 0 && !form.attisdropped {
                 found.push((form.attnum, form.atttypid));
             }
@@ -134,43 +137,43 @@ pub(crate) fn columns(oid: Oid) -> Vec<(i16, Oid)> {
     found
 }
 
-/// The type that a domain is over.
+/// The base type of a domain; `None` for any other type.
 pub(crate) fn domain_base(oid: Oid) -> Option<Oid> {
     let mut found = None;
-    each(
+    for_each_row(
         pg_sys::TypeRelationId,
         pg_sys::TypeOidIndexId,
         pg_sys::Anum_pg_type_oid,
         oid,
         |tuple, _| {
             // SAFETY: a row of pg_type.
-            let form = unsafe { &*row::<pg_sys::FormData_pg_type>(tuple) };
+            let form = unsafe { &*tuples::fixed_part::<pg_sys::FormData_pg_type>(tuple) };
             found = (form.typtype.cast_unsigned() == b'd').then_some(form.typbasetype);
         },
     );
     found
 }
 
-/// What `pg_index` says of an index.
+/// An index's row of `pg_index`.
 pub(crate) struct Index {
     /// The table, and the columns of it that are keys or included.
     pub(crate) table: Oid,
     pub(crate) keys: Vec<i16>,
-    /// Whether it is of an exclusion constraint.
+    /// Whether it belongs to an exclusion constraint.
     pub(crate) exclusion: bool,
 }
 
-/// The index of this OID.
+/// The `pg_index` row of this index.
 pub(crate) fn index(index: Oid) -> Option<Index> {
     let mut found = None;
-    each(
+    for_each_row(
         pg_sys::IndexRelationId,
         pg_sys::IndexRelidIndexId,
         pg_sys::Anum_pg_index_indexrelid,
         index,
         |tuple, _| {
             // SAFETY: the only catalog that is scanned here is pg_index.
-            let form: *const pg_sys::FormData_pg_index = unsafe { row(tuple) };
+            let form: *const pg_sys::FormData_pg_index = unsafe { tuples::fixed_part(tuple) };
             // SAFETY: as above; its first vector follows the fixed part.
             found = Some(unsafe {
                 Index {
@@ -184,35 +187,36 @@ pub(crate) fn index(index: Oid) -> Option<Index> {
     found
 }
 
-/// The columns of a partitioned table's key.
+/// The columns of a partitioned table's partition key.
 pub(crate) fn partition_key(table: Oid) -> Vec<i16> {
     let mut found = Vec::new();
-    each(
+    for_each_row(
         Oid::from(PARTITIONED),
         PARTITIONED_INDEX,
         1,
         table,
         |tuple, _| {
             // SAFETY: a row of pg_partitioned_table; its first vector follows the fixed part.
-            found = unsafe { vector(&raw const (*row::<Partitioned>(tuple)).columns) };
+            found =
+                unsafe { vector(&raw const (*tuples::fixed_part::<Partitioned>(tuple)).columns) };
         },
     );
     found
 }
 
-/// What `pg_statistic_ext` says of an object of extended statistics.
+/// The row of `pg_statistic_ext` of an object of extended statistics.
 pub(crate) struct Statistics {
-    /// The table, and the columns of it that are looked at by themselves.
+    /// The table, and its columns that the statistics are about.
     pub(crate) table: Oid,
     pub(crate) keys: Vec<i16>,
-    /// The expressions, in PostgreSQL's own form of a tree as text; empty without any.
+    /// The expressions, as PostgreSQL writes a tree as text; empty without any.
     pub(crate) expressions: String,
 }
 
-/// The object of extended statistics of this OID.
+/// The `pg_statistic_ext` row of this OID.
 pub(crate) fn statistics(oid: Oid) -> Option<Statistics> {
     let mut found = None;
-    each(
+    for_each_row(
         pg_sys::StatisticExtRelationId,
         pg_sys::StatisticExtOidIndexId,
         pg_sys::Anum_pg_statistic_ext_oid,
@@ -221,7 +225,8 @@ pub(crate) fn statistics(oid: Oid) -> Option<Statistics> {
             let form = row_of_statistics(tuple);
             let mut null = false;
             let attribute = pg_sys::Anum_pg_statistic_ext_stxexprs.cast_signed();
-            // SAFETY: a row of pg_statistic_ext with its description; the first vector follows the fixed part.
+            // SAFETY: a row of pg_statistic_ext with its description; the first vector follows the
+            // fixed part.
             found = Some(unsafe {
                 let trees = pg_sys::heap_getattr(tuple, attribute, description, &mut null);
                 Statistics {
@@ -246,27 +251,28 @@ unsafe fn text(value: Datum) -> String {
 
 fn row_of_statistics(tuple: pg_sys::HeapTuple) -> *const pg_sys::FormData_pg_statistic_ext {
     // SAFETY: the only caller scans pg_statistic_ext.
-    unsafe { row(tuple) }
+    unsafe { tuples::fixed_part(tuple) }
 }
 
 /// # Safety
 ///
-/// A vector in a row that is being stood on.
+/// A vector in the current row of a scan.
 unsafe fn vector(vector: *const pg_sys::int2vector) -> Vec<i16> {
-    // SAFETY: the caller's promise; it says its length.
+    // SAFETY: the caller's promise; the vector has its length.
     unsafe {
         let length = usize::try_from((*vector).dim1).unwrap_or(0);
         (*vector).values.as_slice(length).to_vec()
     }
 }
 
-/// Whether values of this type contain confidential ones.
-pub(crate) fn hides(oid: Oid, depth: u32) -> bool {
-    let inside = |inner: Oid| types::kind_of(inner).is_some() || hides(inner, depth + 1);
+/// Whether values of this type contain confidential values. `depth` is the nesting searched so far.
+pub(crate) fn contains_confidential(oid: Oid, depth: u32) -> bool {
+    let inside =
+        |inner: Oid| types::kind_of(inner).is_some() || contains_confidential(inner, depth + 1);
     if depth > DEPTH_MAX {
         return true;
     }
-    // SAFETY: searches of the catalog cache; an invalid OID says that the type is none of the sort.
+    // SAFETY: searches of the catalog cache; an invalid OID says that the type is of another sort.
     let (element, kind) = unsafe {
         (
             pg_sys::get_element_type(oid),
@@ -287,7 +293,7 @@ pub(crate) fn hides(oid: Oid, depth: u32) -> bool {
         }
         b'm' => {
             // SAFETY: as above.
-            hides(unsafe { pg_sys::get_multirange_range(oid) }, depth + 1)
+            contains_confidential(unsafe { pg_sys::get_multirange_range(oid) }, depth + 1)
         }
         b'c' => {
             // SAFETY: as above.

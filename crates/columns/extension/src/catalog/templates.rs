@@ -1,7 +1,8 @@
-//! Databases that are made from others.
+//! Template databases: CREATE DATABASE copies them.
 //!
-//! A copy of a database has the identifiers of the other one's values, which go when the other one no longer needs them. So a database with
-//! confidential tables is no template. Must not: look into another database.
+//! A copy of a database would hold identifiers of the original's values, and the zone frees those
+//! when the original no longer needs them. So a database with confidential tables cannot be a
+//! template. Must not: read another database.
 
 use std::ffi::CStr;
 
@@ -9,26 +10,27 @@ use pg_sys::Oid;
 use pgrx::pg_sys;
 use strongroom_columns_ring::{Descriptor, Op};
 
-use crate::catalog::definitions::definitions;
+use crate::catalog::options;
 use crate::fault;
 use crate::ring::zone;
 
-/// What CREATE DATABASE copies if nothing else is named (`catalog/pg_database.dat`).
+/// The database that CREATE DATABASE copies by default (`catalog/pg_database.dat`).
 const TEMPLATE1: &CStr = c"template1";
 /// Its OID: `Template1DbOid`.
 const TEMPLATE1_OID: u32 = 1;
 
 /// Refuses CREATE DATABASE from a database with confidential tables.
 ///
-/// The zone is asked, and has to be there, only if another template than `template1` is named: that one never has any.
+/// The zone is asked, and has to be reachable, only if another template than `template1` is named:
+/// `template1` never has confidential tables.
 ///
 /// # Safety
 ///
 /// A parse tree of PostgreSQL's.
-pub(crate) unsafe fn check_template(command: *mut pg_sys::CreatedbStmt) {
+pub(super) unsafe fn check_template(command: *mut pg_sys::CreatedbStmt) {
     // SAFETY: the caller's promise; a list of definitions.
     let template = unsafe {
-        definitions((*command).options, c"template")
+        options::named((*command).options, c"template")
             .find(|definition| !(**definition).arg.is_null())
             .map(|definition| pg_sys::defGetString(definition))
     };
@@ -37,19 +39,19 @@ pub(crate) unsafe fn check_template(command: *mut pg_sys::CreatedbStmt) {
     else {
         return;
     };
-    // SAFETY: looks the name up; no such database is PostgreSQL's to say.
+    // SAFETY: looks the name up; PostgreSQL itself reports a database that does not exist.
     let database = unsafe { pg_sys::get_database_oid(template, true) };
-    // The other template of initdb's accepts no connections, so nothing is in it.
+    // initdb's other template accepts no connections, so nothing is in it.
     // SAFETY: as above.
     if database == Oid::INVALID || unsafe { CStr::from_ptr(template) } == c"template0" {
         return;
     }
-    let partitions = zone::with(|link| {
+    let partitions = zone::with(|connection| {
         let holds = Descriptor {
             a: u64::from(database.to_u32()),
             ..Descriptor::of(Op::Holds)
         };
-        link.call(holds)
+        connection.call(holds)
     });
     if partitions.value > 0 {
         fault::Report::new(
@@ -61,8 +63,8 @@ pub(crate) unsafe fn check_template(command: *mut pg_sys::CreatedbStmt) {
     }
 }
 
-/// Refuses a confidential table in the database that others are made from without saying so.
-pub(crate) fn refuse_in_template() {
+/// Refuses a confidential table in `template1`, which CREATE DATABASE copies by default.
+pub(super) fn refuse_in_template() {
     // SAFETY: set when the session begins.
     if unsafe { pg_sys::MyDatabaseId }.to_u32() == TEMPLATE1_OID {
         fault::Report::new(

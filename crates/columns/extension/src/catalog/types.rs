@@ -1,7 +1,8 @@
-//! Which of PostgreSQL's types are confidential, and which functions are whose.
+//! Which of PostgreSQL's types are confidential, and the signatures of functions.
 //!
-//! A type is one of the extension's by its name and by the symbol of its input function; what was found is kept until a row
-//! of `pg_type` changes. Must not: be asked where the catalogs cannot be read (a transaction's end).
+//! A type is recognised as one of the extension's by its name and by the symbol of its input
+//! function. What was found is cached until a row of `pg_type` changes. Must not: be called where
+//! the catalogs cannot be read (the end of a transaction).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ use pg_sys::{Datum, Oid};
 use pgrx::pg_sys;
 use strongroom_format::columns::Kind;
 
+use crate::catalog::tuples;
+use crate::fault;
+
 /// The first OID that is not PostgreSQL's own (access/transam.h).
 const FIRST_NORMAL: u32 = 16384;
 
@@ -18,14 +22,14 @@ thread_local! {
     static KINDS: RefCell<BTreeMap<u32, Option<Kind>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Has the cache emptied when types change.
-pub(crate) fn watch() {
+/// Registers a callback that empties the cache when types change.
+pub(crate) fn install() {
     let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
     // SAFETY: registers a function that only empties a map.
-    unsafe { pg_sys::CacheRegisterSyscacheCallback(cache, Some(changed), Datum::null()) };
+    unsafe { pg_sys::CacheRegisterSyscacheCallback(cache, Some(on_type_change), Datum::null()) };
 }
 
-extern "C-unwind" fn changed(_arg: Datum, _cache: i32, _hash: u32) {
+extern "C-unwind" fn on_type_change(_arg: Datum, _cache: i32, _hash: u32) {
     KINDS.with(|kinds| {
         if let Ok(mut kinds) = kinds.try_borrow_mut() {
             kinds.clear();
@@ -33,7 +37,7 @@ extern "C-unwind" fn changed(_arg: Datum, _cache: i32, _hash: u32) {
     });
 }
 
-/// The kind of values of this type; `None` for a type that is not confidential.
+/// The kind of a type's values; `None` for a type that is not confidential.
 pub(crate) fn kind_of(type_oid: Oid) -> Option<Kind> {
     let number = type_oid.to_u32();
     if number < FIRST_NORMAL {
@@ -49,14 +53,15 @@ pub(crate) fn kind_of(type_oid: Oid) -> Option<Kind> {
 
 fn look_up(type_oid: Oid) -> Option<Kind> {
     let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
-    // SAFETY: a search of the catalog cache; the row is a FormData_pg_type and is copied from before it is released.
+    // SAFETY: a search of the catalog cache; the row is a FormData_pg_type and is copied from
+    // before it is released.
     let (name, input) = unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, Datum::from(type_oid));
         if tuple.is_null() {
             return None;
         }
-        let form = row::<pg_sys::FormData_pg_type>(tuple);
-        let name = name_of(&(*form).typname);
+        let form = tuples::fixed_part::<pg_sys::FormData_pg_type>(tuple);
+        let name = tuples::name_of(&(*form).typname);
         let input = ((*form).typlen == 8 && (*form).typbyval).then_some((*form).typinput);
         pg_sys::ReleaseSysCache(tuple);
         (name, input)
@@ -79,16 +84,17 @@ pub(crate) struct Function {
 /// The function of this OID.
 pub(crate) fn function(oid: Oid) -> Function {
     let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
-    // SAFETY: a search of the catalog cache; the row is a FormData_pg_proc whose argument types follow the fixed part.
+    // SAFETY: a search of the catalog cache; the row is a FormData_pg_proc whose argument types
+    // follow the fixed part.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, Datum::from(oid));
         if tuple.is_null() {
-            crate::fault::internal("a function that is being called is not in pg_proc");
+            fault::raise_internal("a function that is being called is not in pg_proc");
         }
-        let form = row::<pg_sys::FormData_pg_proc>(tuple);
+        let form = tuples::fixed_part::<pg_sys::FormData_pg_proc>(tuple);
         let count = usize::try_from((*form).pronargs).unwrap_or(0);
         let found = Function {
-            name: name_of(&(*form).proname),
+            name: tuples::name_of(&(*form).proname),
             args: (*form).proargtypes.values.as_slice(count).to_vec(),
             result: (*form).prorettype,
         };
@@ -100,7 +106,8 @@ pub(crate) fn function(oid: Oid) -> Function {
 /// The symbol of a C function.
 fn symbol_of(oid: Oid) -> Option<String> {
     let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
-    // SAFETY: a search of the catalog cache; `prosrc` is a text that is copied before the row is released.
+    // SAFETY: a search of the catalog cache; `prosrc` is a text that is copied before the row is
+    // released.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, Datum::from(oid));
         if tuple.is_null() {
@@ -116,42 +123,4 @@ fn symbol_of(oid: Oid) -> Option<String> {
         pg_sys::ReleaseSysCache(tuple);
         symbol
     }
-}
-
-/// The fixed part of a catalog's row (`htup_details.h`, GETSTRUCT).
-///
-/// # Safety
-///
-/// The tuple is a row of the catalog whose form `T` is; the pointer is good as long as the tuple.
-pub(crate) const unsafe fn row<T>(tuple: pg_sys::HeapTuple) -> *const T {
-    // SAFETY: the caller's promise: the form stands `t_hoff` bytes behind the header, aligned.
-    unsafe {
-        let header = (*tuple).t_data;
-        header.cast::<u8>().add((*header).t_hoff as usize).cast()
-    }
-}
-
-/// A name as `pg_class` and its kind hold them.
-pub(crate) fn name_of(name: &pg_sys::NameData) -> String {
-    // SAFETY: a NameData ends with a zero.
-    unsafe { CStr::from_ptr(name.data.as_ptr()) }
-        .to_string_lossy()
-        .into_owned()
-}
-
-/// The columns of a row type: number, type, and whether it is dropped.
-///
-/// # Safety
-///
-/// The descriptor is PostgreSQL's, and lives as long as the iterator.
-pub(crate) unsafe fn columns(descriptor: pg_sys::TupleDesc) -> impl Iterator<Item = (i16, Oid)> {
-    // SAFETY: the caller's promise; a descriptor has `natts` attributes.
-    let attributes = unsafe {
-        let count = usize::try_from((*descriptor).natts).unwrap_or(0);
-        (*descriptor).attrs.as_slice(count)
-    };
-    attributes
-        .iter()
-        .filter(|attribute| !attribute.attisdropped)
-        .map(|attribute| (attribute.attnum, attribute.atttypid))
 }

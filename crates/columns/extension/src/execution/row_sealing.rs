@@ -1,8 +1,11 @@
-//! Rows on their way to the client: the values of a row are sealed in one call of the zone, before PostgreSQL asks for them one by one.
+//! Seals the values of a row that goes to the client in one call of the zone, before PostgreSQL
+//! calls the output function of each value.
 //!
-//! For one run of the executor a receiver of ours stands before the client's and hands every row on as it is. Invariants: what is kept is of the row
-//! that is being sent, and is gone behind it; a row that does not fit is left to the output functions. Must not: change a row, keep one back, or
-//! stay behind the run, however it ends.
+//! For one run of the executor, a receiver of this library replaces the client's and passes every
+//! row on unchanged. Invariants: the envelopes that are kept belong to the row that is being sent,
+//! and are dropped after it; a row whose envelopes do not fit into one answer is left to the output
+//! functions. Must not: change a row, hold one back, or remain installed after the run, however it
+//! ends.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -12,50 +15,52 @@ use pgrx::pg_sys;
 use strongroom_format::columns::{EnvelopeHeader, Kind};
 
 use crate::call::{guarded, outside};
-use crate::catalog::types;
+use crate::catalog::{tuples, types};
 use crate::execution::slot::Row;
 use crate::ring::zone;
 
 thread_local! {
     /// Envelopes of the row that is being sent, by identifier.
-    static READY: RefCell<Vec<(u64, Vec<u8>)>> = const { RefCell::new(Vec::new()) };
+    static ENVELOPES: RefCell<Vec<(u64, Vec<u8>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The receiver that stands before another one.
+/// A receiver that seals rows and passes them on to the client's receiver.
 #[repr(C)]
-struct Sender {
-    /// First, because PostgreSQL knows no more of it (tcop/dest.h).
+struct SealingReceiver {
+    /// First, because PostgreSQL knows only this part (tcop/dest.h).
     own: DestReceiver,
     client: *mut DestReceiver,
     /// Confidential columns, from 1.
     columns: Vec<i16>,
 }
 
-/// Puts the client's receiver back.
-pub(crate) struct Sending {
+/// The receiver is installed, until this is dropped.
+pub(crate) struct Installed {
     query: *mut QueryDesc,
-    sender: *mut Sender,
+    receiver: *mut SealingReceiver,
 }
 
-impl Drop for Sending {
+impl Drop for Installed {
     fn drop(&mut self) {
-        // SAFETY: made from a box in `begin`, and here for the last time.
-        let sender = unsafe { Box::from_raw(self.sender) };
-        // SAFETY: the query outlives the run of it, also one that fails.
-        unsafe { (*self.query).dest = sender.client };
-        READY.with(|ready| ready.borrow_mut().clear());
+        // SAFETY: made from a box in `install`, and used here for the last time.
+        let receiver = unsafe { Box::from_raw(self.receiver) };
+        // SAFETY: the query outlives its run, also one that fails.
+        unsafe { (*self.query).dest = receiver.client };
+        ENVELOPES.with(|envelopes| envelopes.borrow_mut().clear());
     }
 }
 
-/// Stands before the receiver of a query that sends several confidential columns to a client.
-pub(crate) fn begin(query: *mut QueryDesc) -> Option<Sending> {
-    // SAFETY: a query that the executor has started, so it has the type of its rows; it may have no receiver.
+/// Installs the receiver for a query that sends several confidential columns to a client; `None`
+/// for any other query.
+pub(crate) fn install(query: *mut QueryDesc) -> Option<Installed> {
+    // SAFETY: a query that the executor has started, so it has the type of its rows; it may have no
+    // receiver.
     let (client, columns) = unsafe {
         let client = (*query).dest;
         if client.is_null() || !is_client((*client).mydest) {
             return None;
         }
-        let columns = types::columns((*query).tupDesc)
+        let columns = tuples::columns((*query).tupDesc)
             .filter(|(_, type_oid)| types::kind_of(*type_oid).is_some())
             .map(|(number, _)| number);
         (client, columns.collect::<Vec<_>>())
@@ -72,14 +77,14 @@ pub(crate) fn begin(query: *mut QueryDesc) -> Option<Sending> {
         rDestroy: Some(destroy),
         mydest,
     };
-    let sender = Box::into_raw(Box::new(Sender {
+    let receiver = Box::into_raw(Box::new(SealingReceiver {
         own,
         client,
         columns,
     }));
     // SAFETY: the query has its own receiver back before this one is dropped.
-    unsafe { (*query).dest = sender.cast() };
-    Some(Sending { query, sender })
+    unsafe { (*query).dest = receiver.cast() };
+    Some(Installed { query, receiver })
 }
 
 const fn is_client(dest: CommandDest::Type) -> bool {
@@ -89,11 +94,12 @@ const fn is_client(dest: CommandDest::Type) -> bool {
     )
 }
 
-/// The envelope of a value of the row that is being sent. `None` for any other, and when it is of another kind.
-pub(crate) fn taken(kind: Kind, fid: u64) -> Option<Vec<u8>> {
-    READY.with(|ready| {
-        let ready = ready.borrow();
-        let (_, envelope) = ready.iter().find(|(known, _)| *known == fid)?;
+/// The envelope of a value of the row that is being sent; `None` for any other value, or for one of
+/// another kind.
+pub(crate) fn sealed_envelope(kind: Kind, fid: u64) -> Option<Vec<u8>> {
+    ENVELOPES.with(|envelopes| {
+        let envelopes = envelopes.borrow();
+        let (_, envelope) = envelopes.iter().find(|(known, _)| *known == fid)?;
         let header = EnvelopeHeader::parse(envelope)?;
         (header.kind == kind).then(|| envelope.clone())
     })
@@ -102,34 +108,35 @@ pub(crate) fn taken(kind: Kind, fid: u64) -> Option<Vec<u8>> {
 extern "C-unwind" fn receive(slot: *mut TupleTableSlot, own: *mut DestReceiver) -> bool {
     guarded(|| {
         // SAFETY: PostgreSQL passes the receiver that it was given.
-        let sender = unsafe { &*own.cast::<Sender>() };
+        let receiver = unsafe { &*own.cast::<SealingReceiver>() };
         // SAFETY: a row of the query.
         let row = unsafe { Row::of(slot) };
-        let columns = sender.columns.iter();
+        let columns = receiver.columns.iter();
         let mut fids: Vec<u64> = columns
             .filter_map(|number| row.identifier(*number))
             .collect();
         fids.sort_unstable();
         fids.dedup();
         if fids.len() > 1 {
-            let sealed = zone::with(|link| link.outputs(&fids));
-            READY.with(|ready| *ready.borrow_mut() = fids.into_iter().zip(sealed).collect());
+            let sealed = zone::with(|connection| connection.seal_many(&fids));
+            ENVELOPES
+                .with(|envelopes| *envelopes.borrow_mut() = fids.into_iter().zip(sealed).collect());
         }
-        let client = sender.client;
-        // SAFETY: the receiver that it stands before.
+        let client = receiver.client;
+        // SAFETY: the client's receiver.
         let more = unsafe {
             let receive = (*client).receiveSlot;
             outside(|| receive.is_some_and(|receive| receive(slot, client)))
         };
-        READY.with(|ready| ready.borrow_mut().clear());
+        ENVELOPES.with(|envelopes| envelopes.borrow_mut().clear());
         more
     })
 }
 
 extern "C-unwind" fn startup(own: *mut DestReceiver, operation: c_int, columns: TupleDesc) {
-    // SAFETY: PostgreSQL passes the receiver that it was given; this one stands before `client`.
+    // SAFETY: PostgreSQL passes the receiver that it was given; this one passes on to `client`.
     guarded(|| unsafe {
-        let client = (*own.cast::<Sender>()).client;
+        let client = (*own.cast::<SealingReceiver>()).client;
         if let Some(startup) = (*client).rStartup {
             outside(|| startup(client, operation, columns));
         }
@@ -139,7 +146,7 @@ extern "C-unwind" fn startup(own: *mut DestReceiver, operation: c_int, columns: 
 extern "C-unwind" fn shutdown(own: *mut DestReceiver) {
     // SAFETY: as in `startup`.
     guarded(|| unsafe {
-        let client = (*own.cast::<Sender>()).client;
+        let client = (*own.cast::<SealingReceiver>()).client;
         if let Some(shutdown) = (*client).rShutdown {
             outside(|| shutdown(client));
         }
@@ -147,9 +154,10 @@ extern "C-unwind" fn shutdown(own: *mut DestReceiver) {
 }
 
 extern "C-unwind" fn destroy(own: *mut DestReceiver) {
-    // SAFETY: as in `startup`. Who made the client's receiver destroys it by its own pointer, but a caller may have this one.
+    // SAFETY: as in `startup`. The client's receiver is normally destroyed by its own pointer, but
+    // a caller may have this one.
     guarded(|| unsafe {
-        let client = (*own.cast::<Sender>()).client;
+        let client = (*own.cast::<SealingReceiver>()).client;
         if let Some(destroy) = (*client).rDestroy {
             outside(|| destroy(client));
         }

@@ -1,6 +1,6 @@
-//! The row in a slot of the executor.
+//! A row in a slot of the executor.
 //!
-//! Must not: change it.
+//! Must not: change the row.
 
 use pg_sys::TupleTableSlot;
 use pgrx::pg_sys;
@@ -14,9 +14,11 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// Fetches all values of the row.
+    ///
     /// # Safety
     ///
-    /// A slot with a row, which stays as it is while this lives.
+    /// A slot with a row, which does not change while this lives.
     pub(crate) unsafe fn of(slot: *mut TupleTableSlot) -> Self {
         // SAFETY: the caller's promise.
         unsafe {
@@ -28,7 +30,8 @@ impl Row {
         }
     }
 
-    /// The identifier in column `number`, from 1, which is confidential. `None` where it is NULL or the row has no such column.
+    /// The identifier in the confidential column `number`, from 1. `None` when it is NULL or the
+    /// row has no such column.
     pub(crate) fn identifier(&self, number: i16) -> Option<u64> {
         let at = usize::try_from(number - 1).ok()?;
         if i32::from(number) > self.columns {

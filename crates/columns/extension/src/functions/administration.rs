@@ -1,6 +1,7 @@
-//! The functions of administration, and those by which the data owner's client speaks with the zone through the server.
+//! The functions of administration, and those through which the data owner's client exchanges
+//! messages with the zone.
 //!
-//! `attest` and `message` carry sealed bytes: the server passes them on. Must not: understand them.
+//! `attest` and `message` carry sealed bytes, which the server passes on. Must not: interpret them.
 
 use std::ffi::CString;
 
@@ -23,9 +24,9 @@ sql_functions! {
 }
 
 fn status(_call: &mut Call) -> Datum {
-    let json = zone::with(|link| {
-        let answer = link.call(Descriptor::of(Op::Status))?;
-        link.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
+    let json = zone::with(|connection| {
+        let answer = connection.call(Descriptor::of(Op::Status))?;
+        connection.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
     });
     let json = CString::new(json).unwrap_or_default();
     // SAFETY: copies the string into a text, which is how json is kept (json.c).
@@ -40,12 +41,13 @@ fn message(call: &mut Call) -> Datum {
     exchange(call, Op::Message)
 }
 
+/// Passes a message to the zone, and its reply back.
 fn exchange(call: &Call, op: Op) -> Datum {
     // SAFETY: the argument is a bytea; detoasted, it has its length in front of its bytes.
     let bytes = unsafe {
         let value = pg_sys::pg_detoast_datum_packed(call.datum(0).cast_mut_ptr());
         pgrx::varlena_to_byte_slice(value).to_vec()
     };
-    let reply = zone::with(|link| link.exchange(op, &bytes));
+    let reply = zone::with(|connection| connection.exchange(op, &bytes));
     input_output::bytea(&reply)
 }

@@ -1,21 +1,22 @@
 //! Comparison and hashing.
 //!
-//! Invariants: comparison of stored values needs no ticket, so that VACUUM, REINDEX and CREATE INDEX work for whoever runs the server. A hash is
-//! an equality token under a key of the statement (X6): it is given to an executor run and to nothing that could keep it.
-//! Must not: keep a token.
+//! Invariants: comparison of stored values needs no ticket, so that VACUUM, REINDEX and CREATE
+//! INDEX work for the operator of the server. A hash is an equality token under a key of the
+//! statement (X6): it is returned only during an executor run, and never where it could be stored.
+//! Must not: store a token.
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
-use strongroom_columns_ring::Descriptor;
-use strongroom_columns_ring::Op;
+use strongroom_columns_ring::{Broken, Descriptor, Op};
 use strongroom_format::columns::{Fid, Kind};
 
 use crate::call::{Call, sql_functions};
-use crate::execution::statement;
+use crate::execution::activity;
 use crate::fault;
 use crate::functions::input_output::kind_and_site;
+use crate::ring::connection::Connection;
 use crate::ring::zone;
-use crate::scanning::batching;
+use crate::scanning::{answers, batching};
 
 sql_functions! {
     /// `enc_*_lt`
@@ -38,41 +39,37 @@ sql_functions! {
     strongroom_hash_extended, pg_finfo_strongroom_hash_extended => hash_extended;
 }
 
-/// -1, 0 or 1.
-fn compared(call: &Call) -> i32 {
+/// The order of the two arguments: -1, 0 or 1.
+fn compare_arguments(call: &Call) -> i32 {
     let (a, b) = (call.bits(0), call.bits(1));
     if a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral()) {
         return 0;
     }
     let (kind, site) = kind_and_site(call);
-    if let Some(order) = batching::known(0, a, b) {
-        call.keep(site.with(0, 1));
+    if let Some(order) = answers::get(answers::ORDER, a, b) {
+        call.store_site(site.with_answers(0, 1));
         return order;
     }
-    if site.is_worth_it()
+    if site.should_batch()
         && let Some((order, asked)) = batching::compare(kind, a, b)
     {
-        call.keep(site.with(asked, 1));
+        call.store_site(site.with_answers(asked, 1));
         return order;
     }
-    call.keep(site.less());
-    let listed = batching::compare_list(kind, a, b);
-    listed.unwrap_or_else(|| zone::with(|link| compare(link, kind, a, b)))
+    call.store_site(site.with_single_answer());
+    let list_order = batching::compare_list(kind, a, b);
+    list_order.unwrap_or_else(|| zone::with(|connection| call_compare(connection, kind, a, b)))
 }
 
-/// Whether two values are equal. Where both were hashed, their tokens tell.
+/// Whether the two arguments are equal. If both were hashed, their tokens are compared.
 fn are_equal(call: &Call) -> bool {
-    let known = batching::known_equal(call.bits(0), call.bits(1));
-    known.unwrap_or_else(|| compared(call) == 0)
+    let known = answers::are_equal(call.bits(0), call.bits(1));
+    known.unwrap_or_else(|| compare_arguments(call) == 0)
 }
 
-fn compare(
-    link: &mut zone::Link,
-    kind: Kind,
-    a: u64,
-    b: u64,
-) -> Result<i32, strongroom_columns_ring::Broken> {
-    let answer = link.call(Descriptor {
+/// Has the zone compare two values.
+fn call_compare(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Result<i32, Broken> {
+    let answer = connection.call(Descriptor {
         flags: u16::from(kind.number()),
         a,
         b,
@@ -82,11 +79,11 @@ fn compare(
 }
 
 fn less(call: &mut Call) -> Datum {
-    Datum::from(compared(call) < 0)
+    Datum::from(compare_arguments(call) < 0)
 }
 
 fn at_most(call: &mut Call) -> Datum {
-    Datum::from(compared(call) <= 0)
+    Datum::from(compare_arguments(call) <= 0)
 }
 
 fn equal(call: &mut Call) -> Datum {
@@ -94,11 +91,11 @@ fn equal(call: &mut Call) -> Datum {
 }
 
 fn at_least(call: &mut Call) -> Datum {
-    Datum::from(compared(call) >= 0)
+    Datum::from(compare_arguments(call) >= 0)
 }
 
 fn greater(call: &mut Call) -> Datum {
-    Datum::from(compared(call) > 0)
+    Datum::from(compare_arguments(call) > 0)
 }
 
 fn unequal(call: &mut Call) -> Datum {
@@ -107,18 +104,20 @@ fn unequal(call: &mut Call) -> Datum {
 
 fn order(call: &mut Call) -> Datum {
     let (a, b) = (call.bits(0), call.bits(1));
-    // An index is searched and built pair by pair; what a query compares in this way it sorts or merges.
-    if a != b && statement::is_running() {
+    // Indexes are searched and built with single comparisons; a query that calls this function
+    // sorts or merges.
+    if a != b && activity::is_query_running() {
         let (kind, _) = kind_and_site(call);
-        if let Some(order) = batching::ranked(kind, a, b) {
+        if let Some(order) = batching::compare_by_rank(kind, a, b) {
             return Datum::from(order);
         }
     }
-    Datum::from(compared(call))
+    Datum::from(compare_arguments(call))
 }
 
+/// The first half of the argument's equality token.
 fn token(call: &Call) -> u64 {
-    if !statement::is_running() {
+    if !activity::is_query_running() {
         fault::Report::new(
             "0A000",
             "values of confidential columns are hashed only while a query runs",
@@ -128,16 +127,16 @@ fn token(call: &Call) -> u64 {
     }
     let fid = call.bits(0);
     let (kind, site) = kind_and_site(call);
-    if let Some([token, _]) = batching::known_token(fid) {
-        call.keep(site.with(0, 1));
+    if let Some([token, _]) = answers::token(fid) {
+        call.store_site(site.with_answers(0, 1));
         return token;
     }
-    let worth = site.is_worth_it();
-    let ([token, _], asked) = batching::token(kind, fid, worth);
-    call.keep(if worth {
-        site.with(asked, 1)
+    let batched = site.should_batch();
+    let ([token, _], asked) = batching::token(kind, fid, batched);
+    call.store_site(if batched {
+        site.with_answers(asked, 1)
     } else {
-        site.less()
+        site.with_single_answer()
     });
     token
 }
@@ -152,7 +151,8 @@ fn hash(call: &mut Call) -> Datum {
 }
 
 fn hash_extended(call: &mut Call) -> Datum {
-    // The seed has to change the hash, and seed 0 has to give the hash in its low half (hashfunc.c).
+    // The seed has to change the hash, and seed 0 has to give the hash in its low half
+    // (hashfunc.c).
     let seed = call.datum(1).value() as u64;
     Datum::from(token(call) ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

@@ -1,8 +1,9 @@
-//! `strongroom_columns.conversion()`: the trigger of a column that is being converted.
+//! `strongroom_columns.conversion()`: the trigger of a table while one of its columns is converted.
 //!
-//! While `strongroom columns convert` fills the new column, any row whose old column is written loses what the new one has, so
-//! that it is converted again. Values are compared by their stored form: the trigger needs no zone and no ticket.
-//! Must not: look at a value.
+//! `strongroom columns convert` fills a new column from an old one. When a row's old column is
+//! written meanwhile, the trigger sets the new column to NULL, so that the row is converted again.
+//! Values are compared by their stored form: the trigger needs no zone and no ticket. Must not:
+//! read a value.
 
 use std::ffi::c_int;
 
@@ -13,7 +14,8 @@ use crate::call::{Call, outside, sql_functions};
 use crate::fault;
 
 unsafe extern "C-unwind" {
-    // src/backend/utils/adt/datum.c. Values that are kept out of line are compared by where they are.
+    // src/backend/utils/adt/datum.c. Values that are stored out of line are compared by their
+    // location.
     fn datumIsEqual(one: Datum, other: Datum, by_value: bool, len: isize) -> bool;
 }
 
@@ -29,7 +31,7 @@ const UPDATE: u32 = 2;
 const ROW: u32 = 4;
 const BEFORE: u32 = 8;
 
-fn misused() -> ! {
+fn raise_misuse() -> ! {
     fault::Report::new(
         "39P01",
         "strongroom_columns.conversion() is for BEFORE INSERT OR UPDATE triggers of rows, with the names of two columns",
@@ -39,27 +41,28 @@ fn misused() -> ! {
 
 fn conversion(call: &mut Call) -> Datum {
     let Some(data) = call.trigger() else {
-        misused()
+        raise_misuse()
     };
-    // SAFETY: what PostgreSQL passes to a trigger, for as long as the call lasts; the trigger's arguments are C strings.
+    // SAFETY: the arguments of a trigger, valid as long as the call; the trigger's own arguments
+    // are C strings.
     unsafe {
         let event = (*data).tg_event;
         let trigger = (*data).tg_trigger;
         if event & (ROW | BEFORE) != (ROW | BEFORE) || (*trigger).tgnargs != 2 {
-            misused();
+            raise_misuse();
         }
         let columns = (*(*data).tg_relation).rd_att;
         let source = pg_sys::SPI_fnumber(columns, *(*trigger).tgargs);
         let target = pg_sys::SPI_fnumber(columns, *(*trigger).tgargs.add(1));
         if source <= 0 || target <= 0 {
-            misused();
+            raise_misuse();
         }
         let (old, new) = match event & OPERATION {
             UPDATE => ((*data).tg_trigtuple, (*data).tg_newtuple),
             _ => (std::ptr::null_mut(), (*data).tg_trigtuple),
         };
-        let kept = !old.is_null() && same(columns, source, old, new);
-        if kept || value(columns, target, new).is_none() {
+        let is_unchanged = !old.is_null() && is_same(columns, source, old, new);
+        if is_unchanged || value(columns, target, new).is_none() {
             return Datum::from(new);
         }
         let (null, is_null) = (Datum::null(), true);
@@ -91,7 +94,7 @@ unsafe fn value(columns: pg_sys::TupleDesc, at: c_int, row: pg_sys::HeapTuple) -
 /// # Safety
 ///
 /// Both rows are of these columns.
-unsafe fn same(
+unsafe fn is_same(
     columns: pg_sys::TupleDesc,
     at: c_int,
     old: pg_sys::HeapTuple,
@@ -102,9 +105,9 @@ unsafe fn same(
     match (before, after) {
         (None, None) => true,
         (Some(before), Some(after)) => {
-            let place = usize::try_from(at - 1).unwrap_or(0);
+            let index = usize::try_from(at - 1).unwrap_or(0);
             // SAFETY: a row type has as many attributes as its columns' numbers say.
-            let column = unsafe { &(*columns).attrs.as_slice(place + 1)[place] };
+            let column = unsafe { &(*columns).attrs.as_slice(index + 1)[index] };
             let (by_value, len) = (column.attbyval, isize::from(column.attlen));
             // SAFETY: both are values of that column.
             unsafe { outside(|| datumIsEqual(before, after, by_value, len)) }

@@ -1,8 +1,9 @@
-//! Input and output: envelopes, as text and as bytes.
+//! Input and output functions of the types: envelopes as text and as bytes.
 //!
-//! In SQL text an envelope is `sr1:` and base64 in the alphabet for URLs without padding (docs/spec/columns.md); in binary it is
-//! itself. Invariant: nothing of a text that is no envelope is repeated in a message, because it may be a value in clear.
-//! Must not: make an envelope; the zone does.
+//! In SQL text an envelope is `sr1:` and base64 in the alphabet for URLs without padding
+//! (docs/spec/columns.md); its binary form is the envelope itself. Invariant: no message repeats a
+//! text that is not an envelope, because it may be a value in clear. Must not: make an envelope;
+//! the zone does.
 
 use std::ffi::{CStr, CString};
 
@@ -31,45 +32,45 @@ sql_functions! {
     strongroom_send, pg_finfo_strongroom_send => binary_out;
 }
 
-/// Kind of the result of an input function.
-fn kind_in(call: &Call) -> Kind {
+/// Kind of the called function's result.
+fn kind_of_result(call: &Call) -> Kind {
     let number =
-        call.remembered(|call| number(types::kind_of(types::function(call.function()).result)));
-    kind(number)
+        call.cached(|call| number_of(types::kind_of(types::function(call.function()).result)));
+    kind_of_number(number)
 }
 
-/// Kind of the first argument of a function.
+/// Kind of the called function's first argument.
 pub(crate) fn kind_of_first(call: &Call) -> Kind {
     kind_and_site(call).0
 }
 
-/// As [`kind_of_first`], with what the place of the call remembers beside it.
+/// As [`kind_of_first`], with what is cached for the call site.
 pub(crate) fn kind_and_site(call: &Call) -> (Kind, Site) {
     let site = call.site(|call| {
         let function = types::function(call.function());
-        number(
+        number_of(
             function
                 .args
                 .first()
                 .and_then(|first| types::kind_of(*first)),
         )
     });
-    (kind(site.own()), site)
+    (kind_of_number(site.found()), site)
 }
 
-fn number(kind: Option<Kind>) -> usize {
+fn number_of(kind: Option<Kind>) -> usize {
     kind.map_or(0, |kind| usize::from(kind.number()))
 }
 
-fn kind(number: usize) -> Kind {
+fn kind_of_number(number: usize) -> Kind {
     let kind = u8::try_from(number).ok().and_then(Kind::from_number);
     kind.unwrap_or_else(|| {
-        fault::internal("a function of strongroom_columns has an argument of an unknown type")
+        fault::raise_internal("a function of strongroom_columns has an argument of an unknown type")
     })
 }
 
 fn text_in(call: &mut Call) -> Datum {
-    let kind = kind_in(call);
+    let kind = kind_of_result(call);
     // SAFETY: the argument of an input function is a C string that lives as long as the call.
     let text = unsafe { CStr::from_ptr(call.datum(0).cast_mut_ptr()) };
     let envelope = text
@@ -78,15 +79,16 @@ fn text_in(call: &mut Call) -> Datum {
         .and_then(|text| text.strip_prefix(ENVELOPE_PREFIX))
         .and_then(decode);
     let Some(envelope) = envelope else {
-        malformed(kind)
+        raise_malformed(kind)
     };
     let lifetime = statement::lifetime_of_input();
-    accept(kind, &envelope, call.int4(2), lifetime)
+    open_value(kind, &envelope, call.int4(2), lifetime)
 }
 
 fn binary_in(call: &mut Call) -> Datum {
-    let kind = kind_in(call);
-    // SAFETY: the first argument of a receive function is a StringInfo; what is left in it is the value.
+    let kind = kind_of_result(call);
+    // SAFETY: the first argument of a receive function is a StringInfo; its remaining bytes are the
+    // value.
     let envelope = unsafe {
         let message: pg_sys::StringInfo = call.datum(0).cast_mut_ptr();
         let left = (*message).len - (*message).cursor;
@@ -94,27 +96,27 @@ fn binary_in(call: &mut Call) -> Datum {
         std::slice::from_raw_parts(bytes.cast::<u8>(), usize::try_from(left).unwrap_or(0)).to_vec()
     };
     let lifetime = statement::lifetime_of_parameter();
-    accept(kind, &envelope, call.int4(2), lifetime)
+    open_value(kind, &envelope, call.int4(2), lifetime)
 }
 
-/// Has the zone open an envelope.
-fn accept(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetime) -> Datum {
+/// Has the zone open an envelope, and fit the value to the type's modifier; the value's identifier.
+fn open_value(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetime) -> Datum {
     let Some(header) = EnvelopeHeader::parse(envelope) else {
-        malformed(kind)
+        raise_malformed(kind)
     };
     if header.kind != kind {
-        fault::fault(strongroom_columns_ring::Fault::KindMismatch);
+        fault::raise(strongroom_columns_ring::Fault::KindMismatch);
     }
     let literal = lifetime == statement::Lifetime::Connection;
     if literal {
-        definitions::refuse_literal();
+        definitions::refuse_literal_in_definition();
     }
-    datum(zone::with(|link| {
-        let fid = link.intake(kind, envelope, literal)?;
-        match sized(kind) {
+    datum(zone::with(|connection| {
+        let fid = connection.open_envelope(kind, envelope, literal)?;
+        match fitting_function(kind) {
             Some(function) if typmod >= 0 => {
-                let r = link.fresh()?;
-                link.post(Descriptor {
+                let r = connection.new_identifier()?;
+                connection.post(Descriptor {
                     n: u32::from(function.code),
                     a: fid,
                     b: i64::from(typmod).cast_unsigned(),
@@ -128,12 +130,12 @@ fn accept(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetim
     }))
 }
 
-/// The function that fits a value to its type's modifier.
-fn sized(kind: Kind) -> Option<&'static Function> {
+/// The function that fits a value to its type's modifier, if the kind has modifiers.
+fn fitting_function(kind: Kind) -> Option<&'static Function> {
     by_name(kind.base(), &[Arg::Of(kind), Arg::Plain])
 }
 
-fn malformed(kind: Kind) -> ! {
+fn raise_malformed(kind: Kind) -> ! {
     fault::Report::new(
         "22P02",
         &format!(
@@ -145,10 +147,12 @@ fn malformed(kind: Kind) -> ! {
     .raise()
 }
 
+/// The envelope of the first argument.
 fn seal(call: &Call) -> Vec<u8> {
     let kind = kind_of_first(call);
     let fid = call.bits(0);
-    row_sealing::taken(kind, fid).unwrap_or_else(|| zone::with(|link| link.output(kind, fid)))
+    row_sealing::sealed_envelope(kind, fid)
+        .unwrap_or_else(|| zone::with(|connection| connection.seal(kind, fid)))
 }
 
 fn text_out(call: &mut Call) -> Datum {
@@ -165,15 +169,16 @@ fn binary_out(call: &mut Call) -> Datum {
 /// A `bytea` of these bytes, in the current memory context.
 pub(crate) fn bytea(bytes: &[u8]) -> Datum {
     let Ok(len) = i32::try_from(bytes.len()) else {
-        fault::fault(strongroom_columns_ring::Fault::StringTooLong)
+        fault::raise(strongroom_columns_ring::Fault::StringTooLong)
     };
-    // SAFETY: `cstring_to_text_with_len` makes a varlena of any bytes; `text` and `bytea` are laid out alike.
+    // SAFETY: `cstring_to_text_with_len` makes a varlena of any bytes; `text` and `bytea` have the
+    // same layout.
     Datum::from(unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), len) })
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// An envelope's text form.
+/// The text form of an envelope.
 fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(ENVELOPE_PREFIX.len() + bytes.len().div_ceil(3) * 4);
     text.push_str(ENVELOPE_PREFIX);
@@ -191,7 +196,7 @@ fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a text form without its prefix. `None` unless it is canonical.
+/// The bytes of a text form without its prefix; `None` unless the text is canonical.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
     for chunk in text.as_bytes().chunks(4) {
@@ -207,7 +212,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
             2 => (&[first], &[second, third]),
             _ => return None,
         };
-        // Bits that belong to no byte are zero, so that a value has one text only.
+        // Bits that belong to no byte must be zero, so that an envelope has only one text.
         if rest.iter().any(|byte| *byte != 0) {
             return None;
         }

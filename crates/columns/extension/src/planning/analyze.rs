@@ -1,8 +1,9 @@
-//! ANALYZE of a confidential column: how many are null, how wide, how many distinct. No value, no order.
+//! ANALYZE of a confidential column: the fraction of nulls, the width, the number of distinct
+//! values. No value, no order.
 //!
-//! The zone ranks the sample in one call; only how often each rank occurs is looked at, and the ranks are forgotten. Without the zone
-//! the number of distinct values stays unknown, and ANALYZE goes on. Must not: store an identifier (they would be in
-//! `pg_statistic`), or fail because the zone does.
+//! The zone ranks the sample in one call; only the frequency of each rank is used, and the ranks
+//! are not kept. Without the zone the number of distinct values stays unknown, and ANALYZE goes on.
+//! Must not: store an identifier in `pg_statistic`, or fail because the zone does.
 
 use std::ffi::c_int;
 
@@ -22,7 +23,7 @@ sql_functions! {
     strongroom_typanalyze, pg_finfo_strongroom_typanalyze => typanalyze;
 }
 
-/// Most values that are ranked: they fill half of the data area.
+/// Most values of a sample that are ranked: they fill half of the data area.
 const RANKED_MAX: usize = 65_536;
 /// Rows of the sample for each unit of the statistics target (analyze.c, `std_typanalyze`).
 const ROWS_PER_TARGET: c_int = 300;
@@ -45,6 +46,7 @@ fn typanalyze(call: &mut Call) -> Datum {
     Datum::from(true)
 }
 
+/// Computes the statistics of a column from a sample (`compute_stats` of `VacAttrStats`).
 #[expect(clippy::cast_possible_truncation, reason = "estimates")]
 extern "C-unwind" fn compute(
     stats: pg_sys::VacAttrStatsP,
@@ -72,22 +74,22 @@ extern "C-unwind" fn compute(
             stats.stats_valid = true;
             stats.stanullfrac = (f64::from(nulls) / f64::from(rows)) as f32;
             stats.stawidth = 8;
-            let distinct = types::kind_of(stats.attrtypid).and_then(|kind| ranks(kind, fids));
+            let distinct = types::kind_of(stats.attrtypid).and_then(|kind| rank_sample(kind, fids));
             let present = 1.0 - f64::from(stats.stanullfrac);
             stats.stadistinct =
-                distinct.map_or(0.0, |ranks| estimate(ranks, total * present)) as f32;
+                distinct.map_or(0.0, |ranks| estimate_distinct(ranks, total * present)) as f32;
         }
     });
 }
 
-/// The ranks of a sample, `None` when the zone does not give them.
-fn ranks(kind: Kind, mut fids: Vec<u64>) -> Option<Vec<u64>> {
+/// The ranks of a sample; `None` when the zone refuses.
+fn rank_sample(kind: Kind, mut fids: Vec<u64>) -> Option<Vec<u64>> {
     if fids.is_empty() {
         return Some(fids);
     }
-    zone::with(|link| {
-        let ranked = link.area_words(0, &fids).and_then(|()| {
-            link.call(Descriptor {
+    zone::with(|connection| {
+        let ranked = connection.write_words(0, &fids).and_then(|()| {
+            connection.call(Descriptor {
                 flags: u16::from(kind.number()),
                 n: u32::try_from(fids.len()).unwrap_or(u32::MAX),
                 ..Descriptor::of(Op::RankMany)
@@ -95,7 +97,7 @@ fn ranks(kind: Kind, mut fids: Vec<u64>) -> Option<Vec<u64>> {
         });
         match ranked {
             Ok(_) => {
-                link.read_words(0, &mut fids)?;
+                connection.read_words(0, &mut fids)?;
                 Ok(Some(std::mem::take(&mut fids)))
             }
             Err(Broken::Fault(_)) => Ok(None),
@@ -104,11 +106,12 @@ fn ranks(kind: Kind, mut fids: Vec<u64>) -> Option<Vec<u64>> {
     })
 }
 
-/// The number of distinct values of a column of `total` values, as `pg_statistic.stadistinct` has it: negative for a fraction of the rows.
+/// The number of distinct values of a column of `total` values, in the form of
+/// `pg_statistic.stadistinct`: negative for a fraction of the rows.
 ///
 /// PostgreSQL's estimator (analyze.c, `compute_scalar_stats`): Haas and Stokes, "Duj1".
 #[expect(clippy::cast_precision_loss, reason = "estimates")]
-fn estimate(mut ranks: Vec<u64>, total: f64) -> f64 {
+fn estimate_distinct(mut ranks: Vec<u64>, total: f64) -> f64 {
     ranks.sort_unstable();
     let sample = ranks.len() as f64;
     let groups = ranks.chunk_by(|a, b| a == b);

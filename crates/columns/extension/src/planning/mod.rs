@@ -1,7 +1,7 @@
-//! What this library tells the planner: the fraction of rows that a comparison keeps, and statistics
-//! without values.
+//! What this library tells the planner: the fraction of rows that a comparison keeps, and
+//! statistics without values.
 //!
 //! Must not: keep a value, or a statistic from which one could be told.
 
-pub(crate) mod analyze;
-pub(crate) mod selectivity;
+mod analyze;
+mod selectivity;

@@ -1,16 +1,17 @@
-//! How many rows a comparison with a constant keeps: the planner's question, answered by a few rows.
+//! Selectivity of a comparison with a constant, for the planner: estimated from a few rows.
 //!
-//! There are no statistics of order for a confidential column, and PostgreSQL's guess for a range without any is one row in two hundred, with
-//! which it joins large tables row by row. So when a query is planned, a few pages of the table are looked at, and the zone compares their
-//! values with the constant, in one call, as it will for many more rows when the query runs. Without the zone, a session or a constant it is
-//! one row in three. Must not: raise what the zone refuses, or keep an answer.
+//! A confidential column has no statistics of order, and PostgreSQL's default for a range is one
+//! row in two hundred, with which it would join large tables by nested loops. So a few pages of the
+//! table are read when a query is planned, and the zone compares their values with the constant in
+//! one call. Without the zone, a session or a constant, the estimate is one row in three. Must not:
+//! raise what the zone refuses, or keep an answer.
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Op};
 
 use crate::call::{Call, bits, sql_functions};
-use crate::catalog::types;
+use crate::catalog::tuples;
 use crate::ring::zone;
 use crate::scanning::pages;
 use crate::settings;
@@ -21,10 +22,11 @@ sql_functions! {
     strongroom_range_selectivity, pg_finfo_strongroom_range_selectivity => selectivity;
 }
 
-/// What is guessed when nothing can be asked (selfuncs.h, `DEFAULT_INEQ_SEL`).
+/// The estimate when the zone cannot be asked (selfuncs.h, `DEFAULT_INEQ_SEL`).
 const DEFAULT: f64 = 0.333_333_333_333_333_3;
-/// Pages that are looked at, and values of them.
+/// Most pages that are sampled.
 const PAGES: u32 = 4;
+/// Most values of a sample.
 const VALUES: usize = 256;
 
 /// A comparison of a column with a constant.
@@ -32,27 +34,29 @@ struct Comparison {
     table: pg_sys::Oid,
     column: i16,
     constant: u64,
-    /// The order that keeps a row: column to constant.
-    wanted: fn(i32) -> bool,
-    /// Part of the rows in which the column is not NULL.
+    /// Whether an order of column and constant (-1, 0, 1) satisfies the comparison.
+    satisfies: fn(i32) -> bool,
+    /// Fraction of the rows in which the column is not NULL.
     present: f64,
 }
 
 fn selectivity(call: &mut Call) -> Datum {
-    let found = comparison(call).and_then(|comparison| estimate(&comparison));
+    let found = parse_comparison(call).and_then(|comparison| estimate(&comparison));
     let estimate: f64 = found.unwrap_or(DEFAULT);
-    // A double precision is passed by value on every machine that PostgreSQL 15 builds on with 64 bits (Float8GetDatum).
+    // A double precision is passed by value on every machine that PostgreSQL 15 builds on with 64
+    // bits (Float8GetDatum).
     Datum::from(estimate.to_bits())
 }
 
-/// What is compared, when it is a column of a table of ours and a constant.
-fn comparison(call: &Call) -> Option<Comparison> {
+/// The comparison, if it is one of a column of a table with a constant.
+fn parse_comparison(call: &Call) -> Option<Comparison> {
     let root: *mut pg_sys::PlannerInfo = call.datum(0).cast_mut_ptr();
     let operator = pg_sys::Oid::from(u32::try_from(bits(call.datum(1))).ok()?);
     let mut found = pg_sys::VariableStatData::default();
     let mut other: *mut pg_sys::Node = std::ptr::null_mut();
     let mut on_left = false;
-    // SAFETY: the planner's own arguments, in the order of a restriction estimator (selfuncs.c); what is found lives as long as the planner.
+    // SAFETY: the planner's own arguments, in the order of a restriction estimator (selfuncs.c);
+    // the results live as long as the planner.
     unsafe {
         let is_one = pg_sys::get_restriction_variable(
             root,
@@ -65,7 +69,7 @@ fn comparison(call: &Call) -> Option<Comparison> {
         if !is_one {
             return None;
         }
-        let result = constant_and_column(root, &found, other, operator, on_left);
+        let result = column_and_constant(root, &found, other, operator, on_left);
         if let Some(free) = found.freefunc
             && !found.statsTuple.is_null()
         {
@@ -75,17 +79,20 @@ fn comparison(call: &Call) -> Option<Comparison> {
     }
 }
 
+/// The comparison of a variable and another operand, if these are a column of a table and a
+/// constant.
+///
 /// # Safety
 ///
-/// What `get_restriction_variable` has found.
-unsafe fn constant_and_column(
+/// `found` and `other` are results of `get_restriction_variable`.
+unsafe fn column_and_constant(
     root: *mut pg_sys::PlannerInfo,
     found: &pg_sys::VariableStatData,
     other: *mut pg_sys::Node,
     operator: pg_sys::Oid,
     on_left: bool,
 ) -> Option<Comparison> {
-    // SAFETY: nodes of the planner, looked at according to their tags.
+    // SAFETY: nodes of the planner, cast according to their tags.
     unsafe {
         if (*other).type_ != pg_sys::NodeTag::T_Const
             || (*found.var).type_ != pg_sys::NodeTag::T_Var
@@ -103,21 +110,21 @@ unsafe fn constant_and_column(
             return None;
         }
         let present = found.statsTuple.as_ref().map_or(1.0, |_| {
-            let form: *const pg_sys::FormData_pg_statistic = types::row(found.statsTuple);
+            let form: *const pg_sys::FormData_pg_statistic = tuples::fixed_part(found.statsTuple);
             1.0 - f64::from((*form).stanullfrac)
         });
         Some(Comparison {
             table: (*entry).relid,
             column: (*var).varattno,
             constant: bits((*constant).constvalue),
-            wanted: wanted(operator, on_left)?,
+            satisfies: satisfying_orders(operator, on_left)?,
             present,
         })
     }
 }
 
-/// What the order of column and constant has to be.
-fn wanted(operator: pg_sys::Oid, on_left: bool) -> Option<fn(i32) -> bool> {
+/// Which orders of column and constant satisfy an operator.
+fn satisfying_orders(operator: pg_sys::Oid, on_left: bool) -> Option<fn(i32) -> bool> {
     // SAFETY: looks the operator's name up; the copy is the memory context's.
     let name = unsafe {
         let name = pg_sys::get_opname(operator);
@@ -141,9 +148,10 @@ fn wanted(operator: pg_sys::Oid, on_left: bool) -> Option<fn(i32) -> bool> {
     })
 }
 
+/// The fraction of rows that satisfy a comparison; `None` when the zone cannot be asked.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn estimate(comparison: &Comparison) -> Option<f64> {
-    if !settings::estimates() || !zone::is_there() {
+    if !settings::estimates() || !zone::is_reachable() {
         return None;
     }
     let (kind, fids) = sample(comparison)?;
@@ -156,41 +164,43 @@ fn estimate(comparison: &Comparison) -> Option<f64> {
         a: comparison.constant,
         ..Descriptor::of(Op::CompareMany)
     };
-    let orders = zone::with(|link| {
-        link.area_words(0, &fids)?;
-        match link.call(descriptor) {
-            Ok(_) => link.read(ANSWER_HALF, fids.len()).map(Some),
-            // Whoever runs the query is told, if it runs.
+    let orders = zone::with(|connection| {
+        connection.write_words(0, &fids)?;
+        match connection.call(descriptor) {
+            Ok(_) => connection.read(ANSWER_HALF, fids.len()).map(Some),
+            // The fault is raised when the query runs, if it does.
             Err(Broken::Fault(_)) => Ok(None),
             Err(broken) => Err(broken),
         }
     })?;
     let kept = orders
         .iter()
-        .filter(|order| (comparison.wanted)(i32::from(**order) - 1));
-    // Never none and never all: the rows looked at are few.
-    let part = (kept.count() as f64 + 0.5) / (orders.len() as f64 + 1.0);
-    Some(part * comparison.present)
+        .filter(|order| (comparison.satisfies)(i32::from(**order) - 1));
+    // Never 0 and never 1: the sample is small.
+    let fraction = (kept.count() as f64 + 0.5) / (orders.len() as f64 + 1.0);
+    Some(fraction * comparison.present)
 }
 
-/// Values of the column in some pages, at even distances.
+/// A sample of the column: its kind, and values.
 fn sample(comparison: &Comparison) -> Option<(strongroom_format::columns::Kind, Vec<u64>)> {
-    // SAFETY: the planner holds a lock on every table of the query; the relation is closed again, or by the resource owner.
+    // SAFETY: the planner holds a lock on every table of the query; the relation is closed again,
+    // or by the resource owner.
     unsafe {
         let lock = pg_sys::NoLock.cast_signed();
         let relation = pg_sys::table_open(comparison.table, lock);
         let mut taken = None;
-        if access_method::is_ours(relation) {
-            let columns = crate::storage::partition::table(relation).columns;
+        if access_method::has_access_method(relation) {
+            let columns = crate::storage::partition::table_of(relation).columns;
             let column = columns.iter().find(|one| one.number == comparison.column);
-            taken = column.map(|column| (column.kind, values(relation, column.number)));
+            taken = column.map(|column| (column.kind, sample_values(relation, column.number)));
         }
         pg_sys::table_close(relation, lock);
         taken
     }
 }
 
-fn values(relation: pg_sys::Relation, column: i16) -> Vec<u64> {
+/// Up to [`VALUES`] values of a column, from [`PAGES`] pages at even distances.
+fn sample_values(relation: pg_sys::Relation, column: i16) -> Vec<u64> {
     // SAFETY: an open relation with storage.
     let blocks = unsafe {
         pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM)
@@ -199,11 +209,11 @@ fn values(relation: pg_sys::Relation, column: i16) -> Vec<u64> {
     let pages = blocks.min(PAGES);
     for number in 0..pages {
         let block = u64::from(blocks) * u64::from(2 * number + 1) / u64::from(2 * pages);
-        let room = VALUES / PAGES as usize * (number as usize + 1);
+        let limit = VALUES / PAGES as usize * (number as usize + 1);
         let strategy = std::ptr::null_mut();
         let block = u32::try_from(block).unwrap_or(0);
         pages::each_row(relation, block, strategy, |row| {
-            if found.len() < room {
+            if found.len() < limit {
                 found.extend(pages::value(relation, row, column));
             }
         });

@@ -1,9 +1,11 @@
-//! The background worker that follows the WAL for the zone.
+//! The background worker that follows the write-ahead log for the zone.
 //!
-//! It holds a physical replication slot, so that the WAL with redo records that are not in a checkpoint of the zone's store stays. When
-//! the zone has been started again it reads the log to its end to it (L4); while all is well it has the zone make its store durable up to a
-//! position and lets the slot go there (L5). On a standby it reads on as the standby replays. When anything fails the worker
-//! ends with an error and PostgreSQL starts it again. Must not: move the slot before the zone's store is durable; open a database.
+//! It holds a physical replication slot, so that the log with redo records that are in no
+//! checkpoint of the zone's store is kept. When the zone has been started again, the worker replays
+//! the log to it up to the end (L4). In normal operation it has the zone checkpoint its store, and
+//! advances the slot to the checkpoint's position (L5). On a standby it replays as the standby
+//! does. When anything fails, the worker ends with an error and PostgreSQL starts it again. Must
+//! not: advance the slot before the zone's store is durable; open a database.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,26 +18,26 @@ use pgrx::bgworkers::{
 use pgrx::pg_sys;
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{AREA_SIZE, Broken, Descriptor, Fault, Op};
-use strongroom_format::layout::{Field, array};
+use strongroom_format::layout::array;
 
 use crate::call::guarded;
-use crate::ring::zone::Link;
+use crate::ring::connection::{self, Connection};
 use crate::ring::{shared_memory, zone};
-use crate::storage::promotion::PREFIX;
+use crate::storage::promotion;
 use crate::{fault, settings};
 
-/// The replication slot.
+/// Name of the replication slot.
 const SLOT: &CStr = c"strongroom_columns";
-/// How often the worker looks.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How often the worker runs a step.
+const STEP_INTERVAL: Duration = Duration::from_secs(1);
 /// A checkpoint of the zone's store is due after this time, if the log has grown,
-const CHECKPOINT_PAUSE: Duration = Duration::from_secs(60);
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
 /// or after this many bytes of log.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 unsafe extern "C-unwind" {
-    // src/backend/access/transam/xlogutils.c. pgrx has them as functions of Rust, which cannot be passed on; they are called by the
-    // server only.
+    // src/backend/access/transam/xlogutils.c. pgrx wraps them in Rust functions, whose addresses
+    // cannot be passed to the server; only the server calls these.
     fn read_local_xlog_page(
         state: *mut pg_sys::XLogReaderState,
         page: XLogRecPtr,
@@ -71,35 +73,36 @@ pub(crate) fn register() {
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
     guarded(|| {
-        // SAFETY: the server's own handler, which every wait and every loop here asks about: a fast shutdown ends this worker although the
-        // zone does not answer.
+        // SAFETY: the server's own handler; every wait and every loop here checks for interrupts,
+        // so that a fast shutdown ends this worker even if the zone does not answer.
         unsafe { pg_sys::pqsignal(pg_sys::SIGTERM.cast_signed(), Some(die)) };
         BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
         // What the reader allocates lives as long as the worker.
-        // SAFETY: switches to a context that is there from the server's start.
+        // SAFETY: switches to a context that exists from the server's start.
         unsafe { pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext) };
         let mut follower = None;
-        while BackgroundWorker::wait_latch(Some(PAUSE)) {
+        while BackgroundWorker::wait_latch(Some(STEP_INTERVAL)) {
             pgrx::check_for_interrupts!();
             if BackgroundWorker::sighup_received() {
                 // SAFETY: as every process of the server reads its settings again.
                 unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
             }
-            if settings::zone().is_some() && zone::is_there() {
+            if settings::zone().is_some() && zone::is_reachable() {
                 follower.get_or_insert_with(Follower::new).step();
             }
         }
     });
 }
 
-/// Where the worker is.
+/// The state of the worker.
 struct Follower {
     reader: *mut pg_sys::XLogReaderState,
-    /// The zone has everything before this.
-    given: XLogRecPtr,
+    /// The zone has every record before this position.
+    replayed_to: XLogRecPtr,
     checkpoint: Checkpoint,
+    /// Number of the connection to the zone.
     connection: u32,
-    /// Messages of our name in the log that the zone did not write.
+    /// Number of messages with this library's prefix in the log that the zone did not seal.
     foreign: u64,
 }
 
@@ -131,7 +134,7 @@ impl Follower {
         acquire_slot();
         Self {
             reader,
-            given: 0,
+            replayed_to: 0,
             checkpoint: Checkpoint {
                 at: Instant::now(),
                 position: 0,
@@ -141,28 +144,29 @@ impl Follower {
         }
     }
 
+    /// Replays what the zone lacks, and has it checkpoint its store when that is due.
     fn step(&mut self) {
-        let (position, state) = zone::with(|link| {
-            let answer = link.call(Descriptor::of(Op::Position))?;
+        let (position, state) = zone::with(|connection| {
+            let answer = connection.call(Descriptor::of(Op::Position))?;
             Ok((answer.value, answer.aux))
         });
         let standby = in_recovery();
         let recovering = state & 1 != 0;
-        // A zone that followed a primary's log is told when it ends: this server was promoted.
+        // A zone that followed a primary's log has to be told its end when this server is promoted.
         let needed = recovering || (!standby && state & 2 != 0);
-        let is_new = zone::connection() != self.connection;
+        let is_new = connection::latest_number() != self.connection;
         if is_new {
-            self.connection = zone::connection();
-            // Before the end of the log is looked for (L4).
-            shared_memory::flip(self.with(|link| Ok(link.incarnation())));
-            self.given = if needed || standby {
-                begin(position)
+            self.connection = connection::latest_number();
+            // Before the end of the log is determined (L4).
+            shared_memory::admit_only(self.with(|connection| Ok(connection.incarnation())));
+            self.replayed_to = if needed || standby {
+                replay_start(position)
             } else {
                 0
             };
         }
         let (end, timeline) = end_of_log(standby);
-        if self.given.max(position) > end {
+        if self.replayed_to.max(position) > end {
             fault::Report::new("55000", "the zone's store is of a later log than this server's (SR-8030)")
                 .hint("Restore the zone's store of a time not later than this server's, or let the zone begin a new one.")
                 .raise();
@@ -182,9 +186,9 @@ impl Follower {
             self.replay(end);
         }
         if needed {
-            let a = self.given;
-            self.with(|link| {
-                link.call(Descriptor {
+            let a = self.replayed_to;
+            self.with(|connection| {
+                connection.call(Descriptor {
                     n: timeline,
                     a,
                     flags: if standby { flag::FOLLOWS } else { 0 },
@@ -193,28 +197,30 @@ impl Follower {
             });
         }
         // On a primary the zone has had every value before the log had its record.
-        self.checkpoint(if standby { self.given } else { end }, timeline);
+        self.checkpoint(if standby { self.replayed_to } else { end }, timeline);
     }
 
-    /// Does something with the zone that the log was read to. Another one has not had it.
-    fn with<R>(&self, work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
+    /// Runs `work` over the connection to the zone that the log was replayed to; raises if there is
+    /// another zone by now.
+    fn with<R>(&self, work: impl FnOnce(&mut Connection) -> Result<R, Broken>) -> R {
         zone::with_same(self.connection, work)
     }
 
-    /// Gives the zone every redo record from where it is to `end`.
+    /// Sends the zone every redo record from `replayed_to` to `end`.
     fn replay(&mut self, end: XLogRecPtr) {
-        if self.given >= end {
+        if self.replayed_to >= end {
             return;
         }
-        let (reader, from) = (self.reader, self.given);
-        // SAFETY: a position inside the log: the reader looks for the first record that begins there or later.
+        let (reader, from) = (self.reader, self.replayed_to);
+        // SAFETY: a position inside the log: the reader searches the first record that begins there
+        // or later.
         let first = unsafe { pg_sys::XLogFindNextRecord(reader, from) };
         if first == 0 {
             // SAFETY: the reader's buffer for messages.
-            unreadable(unsafe { (*reader).errormsg_buf });
+            raise_unreadable(unsafe { (*reader).errormsg_buf });
         }
         if first >= end {
-            self.given = end;
+            self.replayed_to = end;
             return;
         }
         // SAFETY: the reader found a record there.
@@ -229,28 +235,29 @@ impl Follower {
             // SAFETY: the log is there up to `end`; it does not wait for more.
             let record = unsafe { pg_sys::XLogReadRecord(reader, &raw mut message) };
             if record.is_null() {
-                unreadable(message);
+                raise_unreadable(message);
             }
             pgrx::check_for_interrupts!();
-            // SAFETY: the reader stands on a record.
+            // SAFETY: the reader has just read a record.
             if let Some(record) = unsafe { redo_record(reader) } {
                 // SAFETY: as above.
                 let a = unsafe { (*reader).ReadRecPtr };
-                self.give(&record, a);
+                self.send(&record, a);
             }
         }
-        self.given = end;
+        self.replayed_to = end;
     }
 
-    /// Gives the zone one record.
+    /// Sends the zone one redo record, which is at position `a`.
     ///
-    /// Whoever may call `pg_logical_emit_message` can put anything of our name into the log. What the zone did not seal says nothing; if it
-    /// was a record of the zone's that somebody changed, the next one of its chain says that one is missing (L2).
-    fn give(&mut self, record: &[u8], a: XLogRecPtr) {
-        let taken = record.len() <= AREA_SIZE
-            && self.with(|link| {
-                let n = link.write(0, record)?;
-                match link.call(Descriptor {
+    /// Every role that may call `pg_logical_emit_message` can put messages with this prefix into
+    /// the log. A message that the zone did not seal is ignored. If it was a record of the zone's
+    /// that was changed, the zone finds at the next record of its chain that one is missing (L2).
+    fn send(&mut self, record: &[u8], a: XLogRecPtr) {
+        let accepted = record.len() <= AREA_SIZE
+            && self.with(|connection| {
+                let n = connection.write(0, record)?;
+                match connection.call(Descriptor {
                     n,
                     a,
                     ..Descriptor::of(Op::Replay)
@@ -259,7 +266,7 @@ impl Follower {
                     answer => answer.map(|_| true),
                 }
             });
-        if !taken {
+        if !accepted {
             self.foreign += 1;
             if self.foreign == 1 {
                 fault::Report::new("01000", "the log has a message named strongroom that the zone did not write; it is passed over")
@@ -269,16 +276,17 @@ impl Follower {
         }
     }
 
-    /// Has the zone make its store durable, when it is due, and lets go of the log before.
+    /// Has the zone checkpoint its store when that is due, and releases the log before the
+    /// checkpoint.
     fn checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
         let grown = position.saturating_sub(self.checkpoint.position);
         if grown == 0
-            || (self.checkpoint.at.elapsed() < CHECKPOINT_PAUSE && grown < CHECKPOINT_BYTES)
+            || (self.checkpoint.at.elapsed() < CHECKPOINT_INTERVAL && grown < CHECKPOINT_BYTES)
         {
             return;
         }
-        let answer = self.with(|link| {
-            link.call(Descriptor {
+        let answer = self.with(|connection| {
+            connection.call(Descriptor {
                 n: timeline,
                 a: position,
                 ..Descriptor::of(Op::Checkpoint)
@@ -292,7 +300,7 @@ impl Follower {
     }
 }
 
-fn unreadable(message: *const c_char) -> ! {
+fn raise_unreadable(message: *const c_char) -> ! {
     let report = fault::Report::new("58P01", "the log that the zone needs cannot be read");
     if message.is_null() {
         report.raise();
@@ -307,7 +315,7 @@ fn in_recovery() -> bool {
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
-/// The end of the log that can be read now, and its timeline; on a primary what has been inserted is flushed first.
+/// The end of the readable log, and its timeline. On a primary, the inserted log is flushed first.
 fn end_of_log(standby: bool) -> (XLogRecPtr, u32) {
     let mut timeline = 0;
     // SAFETY: asks the server; flushing waits for the disk.
@@ -323,13 +331,14 @@ fn end_of_log(standby: bool) -> (XLogRecPtr, u32) {
     (end, timeline)
 }
 
-/// Refuses a store that has seen what this server's log has not (L8): its position is of timeline `of`, which the history of the log's
-/// timeline `now` must have, and have left behind it or not at all.
+/// Refuses a store that has read log which this server's history does not contain (L8). The store's
+/// position is on timeline `of`; the history of the log's timeline `now` must contain `of`, and
+/// must have left it after the position if at all.
 fn check_history(position: XLogRecPtr, of: u32, now: u32) {
     if position == 0 || of == 0 || now == 0 || of == now {
         return;
     }
-    // SAFETY: reads the server's own file; a timeline that is in the history can be asked for its end.
+    // SAFETY: reads the server's own file; a timeline of the history has an end.
     let sound = unsafe {
         let history = readTimeLineHistory(now);
         let known = tliInHistory(of, history);
@@ -346,8 +355,8 @@ fn check_history(position: XLogRecPtr, of: u32, now: u32) {
     }
 }
 
-/// Where replay begins: where the zone's store is, or where the slot holds the log.
-fn begin(position: XLogRecPtr) -> XLogRecPtr {
+/// Where replay begins: at the position of the zone's store, or where the slot keeps the log from.
+fn replay_start(position: XLogRecPtr) -> XLogRecPtr {
     if position != 0 {
         return position;
     }
@@ -355,7 +364,7 @@ fn begin(position: XLogRecPtr) -> XLogRecPtr {
     unsafe { (*pg_sys::MyReplicationSlot).data.restart_lsn }
 }
 
-/// Takes the slot, which is made when it is not there.
+/// Acquires the slot, and creates it first if there is none.
 fn acquire_slot() {
     // SAFETY: the server's own functions for slots; this process has its place in shared memory.
     unsafe {
@@ -377,7 +386,7 @@ fn acquire_slot() {
     }
 }
 
-/// Lets the slot go to this position, never back.
+/// Advances the slot to this position; never moves it back.
 fn advance_slot(position: XLogRecPtr) {
     // SAFETY: this worker holds the slot.
     let slot = unsafe { pg_sys::MyReplicationSlot };
@@ -385,7 +394,8 @@ fn advance_slot(position: XLogRecPtr) {
     if position <= unsafe { (*slot).data.restart_lsn } {
         return;
     }
-    // SAFETY: the slot's lock is one byte that `xchg` takes and a store gives back (storage/s_lock.h, x86-64), held for one store.
+    // SAFETY: the slot's lock is one byte that `xchg` takes and a store gives back
+    // (storage/s_lock.h, x86-64), held for one store.
     unsafe {
         let lock = AtomicU8::from_ptr(&raw mut (*slot).mutex);
         while lock.swap(1, Ordering::Acquire) != 0 {
@@ -394,7 +404,7 @@ fn advance_slot(position: XLogRecPtr) {
         (*slot).data.restart_lsn = position;
         lock.store(0, Ordering::Release);
         pg_sys::ReplicationSlotMarkDirty();
-        // Durable before the log behind it may go.
+        // The slot is made durable before the log in front of it may be removed.
         pg_sys::ReplicationSlotSave();
         pg_sys::ReplicationSlotsComputeRequiredLSN();
     }
@@ -402,7 +412,8 @@ fn advance_slot(position: XLogRecPtr) {
 
 /// Layout of a logical message in the log (replication/message.h, `xl_logical_message`).
 mod message {
-    use super::Field;
+    use strongroom_format::layout::Field;
+
     pub(super) const PREFIX_SIZE: Field = Field {
         name: "PREFIX_SIZE",
         offset: 8,
@@ -416,11 +427,12 @@ mod message {
     pub(super) const HEAD: usize = 24;
 }
 
-/// The redo record in the record that the reader stands on.
+/// The redo record in the log record that the reader has just read; `None` when it is of another
+/// kind.
 ///
 /// # Safety
 ///
-/// The reader stands on a record.
+/// The reader has just read a record.
 unsafe fn redo_record(reader: *mut pg_sys::XLogReaderState) -> Option<Vec<u8>> {
     // SAFETY: the caller's promise.
     let data = unsafe {
@@ -434,7 +446,7 @@ unsafe fn redo_record(reader: *mut pg_sys::XLogReaderState) -> Option<Vec<u8>> {
     let prefix = usize::try_from(u64::from_le_bytes(array(data, message::PREFIX_SIZE)?)).ok()?;
     let size = usize::try_from(u64::from_le_bytes(array(data, message::SIZE)?)).ok()?;
     let (name, body) = data.get(message::HEAD..)?.split_at_checked(prefix)?;
-    if name != PREFIX.to_bytes_with_nul() {
+    if name != promotion::MESSAGE_PREFIX.to_bytes_with_nul() {
         return None;
     }
     body.get(..size).map(<[u8]>::to_vec)

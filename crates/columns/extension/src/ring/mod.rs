@@ -3,7 +3,10 @@
 //!
 //! Must not: see a value.
 
+pub(crate) mod connection;
+pub(crate) mod deferred_fault;
 pub(crate) mod log_follower;
 pub(crate) mod server_generation;
+pub(crate) mod settle;
 pub(crate) mod shared_memory;
 pub(crate) mod zone;

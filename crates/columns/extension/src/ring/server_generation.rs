@@ -1,8 +1,8 @@
-//! Which life of the server this is: a random number that is drawn whenever its shared memory is made anew, at a start and after the crash of
-//! a backend.
+//! The server's generation: a random number that is drawn whenever the server's shared memory is
+//! made anew, at a start and after the crash of a backend.
 //!
-//! What was in the log's buffers only is lost with the memory, and the zone, which may have lived on, must not build on it. Must not: mean
-//! anything else.
+//! Write-ahead log that was only in memory is lost then, and the zone, which may have kept running,
+//! must not rely on it (L2). Must not: be used for anything else.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -11,66 +11,66 @@ use pgrx::pg_sys;
 use strongroom_columns_ring::{Broken, Descriptor, Host, Op};
 
 use crate::call::guarded;
-use crate::fault;
-use crate::ring::zone;
+use crate::{fault, interrupts};
 
-/// Former owners of the hooks.
-struct Former {
+/// The hooks that were installed before this library's.
+struct PreviousHooks {
     request: Cell<pg_sys::shmem_request_hook_type>,
     startup: Cell<pg_sys::shmem_startup_hook_type>,
 }
 
 // SAFETY: a backend has one thread.
-unsafe impl Sync for Former {}
+unsafe impl Sync for PreviousHooks {}
 
-static FORMER: Former = Former {
+static PREVIOUS_HOOKS: PreviousHooks = PreviousHooks {
     request: Cell::new(None),
     startup: Cell::new(None),
 };
 
 thread_local! {
     /// The number, in shared memory.
-    static LIFE: Cell<*mut u64> = const { Cell::new(std::ptr::null_mut()) };
+    static GENERATION: Cell<*mut u64> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// Hangs this module into the server's start.
+/// Installs the hooks of the server's start.
 pub(crate) fn install() {
     // SAFETY: the server's hooks, before any shared memory is made; this process has one thread.
     unsafe {
-        FORMER.request.set(pg_sys::shmem_request_hook);
+        PREVIOUS_HOOKS.request.set(pg_sys::shmem_request_hook);
         pg_sys::shmem_request_hook = Some(request);
-        FORMER.startup.set(pg_sys::shmem_startup_hook);
+        PREVIOUS_HOOKS.startup.set(pg_sys::shmem_startup_hook);
         pg_sys::shmem_startup_hook = Some(startup);
     }
 }
 
 extern "C-unwind" fn request() {
     guarded(|| {
-        if let Some(former) = FORMER.request.get() {
-            // SAFETY: who was there before.
-            unsafe { former() };
+        if let Some(hook) = PREVIOUS_HOOKS.request.get() {
+            // SAFETY: the hook that was installed before.
+            unsafe { hook() };
         }
-        // SAFETY: asked for in the hook that is for it.
+        // SAFETY: called in the hook for requests of shared memory.
         unsafe { pg_sys::RequestAddinShmemSpace(size_of::<u64>()) };
     });
 }
 
 extern "C-unwind" fn startup() {
     guarded(|| {
-        if let Some(former) = FORMER.startup.get() {
-            // SAFETY: who was there before.
-            unsafe { former() };
+        if let Some(hook) = PREVIOUS_HOOKS.startup.get() {
+            // SAFETY: the hook that was installed before.
+            unsafe { hook() };
         }
         let (mut found, mut drawn) = (false, 0_u64);
-        // SAFETY: in the hook that is for it: the postmaster, which is alone.
-        let place = unsafe {
+        // SAFETY: called in the hook that makes shared memory, by the postmaster, which is the only
+        // process then.
+        let number = unsafe {
             pg_sys::ShmemInitStruct(
                 c"strongroom_columns life".as_ptr(),
                 size_of::<u64>(),
                 &raw mut found,
             )
         };
-        let place = place.cast::<u64>();
+        let number = number.cast::<u64>();
         if !found {
             // SAFETY: writes into a variable.
             let done = unsafe {
@@ -80,26 +80,33 @@ extern "C-unwind" fn startup() {
                 fault::Report::new("XX000", "no random numbers are to be had").raise();
             }
             // SAFETY: eight bytes of shared memory, aligned by the server.
-            unsafe { place.write(drawn) };
+            unsafe { number.write(drawn) };
         }
-        LIFE.set(place);
+        GENERATION.set(number);
     });
 }
 
-/// Tells the zone at the other end of a new connection. Nothing of this life may get into the log before.
-pub(crate) fn tell(host: &mut Host) -> Result<(), Broken> {
-    let place = LIFE.get();
-    // SAFETY: shared memory of the server, written before there were other processes; a server in recovery inserts nothing.
+/// Sends the generation, with the end of the flushed log and its timeline, over a new connection.
+/// No record of this generation may get into the log before.
+///
+/// # Errors
+///
+/// As any call of the zone.
+pub(super) fn send(host: &mut Host) -> Result<(), Broken> {
+    let number = GENERATION.get();
+    // SAFETY: shared memory of the server, written before there were other processes; a server in
+    // recovery inserts nothing.
     let (a, b, n) = unsafe {
-        let life = if place.is_null() { 0 } else { place.read() };
+        let generation = if number.is_null() { 0 } else { number.read() };
         let mut timeline = 0;
         let flushed = if pg_sys::RecoveryInProgress() {
             0
         } else {
-            // What a crash could take must not be passed over when the log is read again.
+            // Records after this position can be lost in a crash, so the zone has to read them
+            // again.
             pg_sys::GetFlushRecPtr(&raw mut timeline)
         };
-        (life, flushed, timeline)
+        (generation, flushed, timeline)
     };
     let descriptor = Descriptor {
         a,
@@ -107,5 +114,6 @@ pub(crate) fn tell(host: &mut Host) -> Result<(), Broken> {
         n,
         ..Descriptor::of(Op::Life)
     };
-    host.call(descriptor, zone::check).map(drop)
+    host.call(descriptor, interrupts::check_while_waiting)
+        .map(drop)
 }

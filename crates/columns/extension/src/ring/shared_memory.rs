@@ -1,7 +1,9 @@
-//! What the server's processes share: whose redo records may be inserted, and since when each backend's statement runs.
+//! Shared memory of the server's processes: which zone's redo records may be inserted into the
+//! write-ahead log, and after which sweep each backend's statement began.
 //!
-//! Invariants: L4 (a record gets into the log only while the zone that sealed it is the one that the log is replayed to, under a lock
-//! that the worker holds exclusively when it changes that), G4 (a backend that may hold a permanent identifier says since which sweep).
+//! Invariants: L4 (a record gets into the log only while the zone that sealed it is the one that
+//! the log is replayed to; the background worker changes that zone under an exclusive lock), G4 (a
+//! backend that may hold a permanent identifier announces after which sweep its statement began).
 //! Must not: wait for anything while the lock is held; hold anything of a value.
 
 use std::cell::Cell;
@@ -14,20 +16,22 @@ use pgrx::pg_sys;
 use crate::call::guarded;
 
 const NAME: &CStr = c"strongroom_columns";
-/// Sweeps whose position in the log is remembered.
+/// Number of sweeps whose position in the log is remembered.
 const SWEEPS: usize = 64;
 
-/// The beginning of the shared structure; a number for each backend follows: 0 while it holds nothing, otherwise one more than
-/// the last sweep that had ended when its statement began.
+/// The beginning of the shared structure. A number for each backend follows: 0 while it holds no
+/// identifier, otherwise one more than the last sweep that had ended when its statement began.
 #[repr(C)]
 struct Shared {
-    /// The zone whose records may be inserted, in two halves; zeros before the first one is known. Changed under the lock.
+    /// The incarnation of the zone whose records may be inserted, in two halves; zeros before the
+    /// first zone is known. Changed under the lock.
     incarnation: [AtomicU64; 2],
-    /// The last sweep that has ended.
+    /// Number of the last sweep that has ended.
     swept: AtomicU64,
-    /// Sweeps that ended, and where the log was then; used in turn. Changed under the lock.
+    /// The last sweeps, and the end of the log when each ended; entries are reused in turn. Changed
+    /// under the lock.
     sweeps: [(AtomicU64, AtomicU64); SWEEPS],
-    /// How many of them there were.
+    /// How many sweeps have ended.
     count: AtomicU64,
 }
 
@@ -37,13 +41,13 @@ static LOCK: AtomicPtr<pg_sys::LWLock> = AtomicPtr::new(std::ptr::null_mut());
 thread_local! {
     static REQUEST: Cell<pg_sys::shmem_request_hook_type> = const { Cell::new(None) };
     static STARTUP: Cell<pg_sys::shmem_startup_hook_type> = const { Cell::new(None) };
-    /// Whether this backend has said that it may hold identifiers.
+    /// Whether this backend has announced that it may hold identifiers.
     static BUSY: Cell<bool> = const { Cell::new(false) };
-    /// Whether this backend gives its place back when it ends.
-    static LEAVES: Cell<bool> = const { Cell::new(false) };
+    /// Whether the callback for the end of this backend is registered.
+    static HAS_EXIT_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Hangs this module into the server.
+/// Installs the hooks of the server's start.
 pub(crate) fn install() {
     // SAFETY: hooks are set while the library is loaded, before anything runs.
     unsafe {
@@ -54,22 +58,22 @@ pub(crate) fn install() {
     }
 }
 
-fn backends() -> usize {
+fn backend_count() -> usize {
     // SAFETY: the server has set it before it asks for shared memory.
     usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(0)
 }
 
 fn size() -> usize {
-    size_of::<Shared>() + backends() * size_of::<AtomicU64>()
+    size_of::<Shared>() + backend_count() * size_of::<AtomicU64>()
 }
 
 extern "C-unwind" fn request() {
     guarded(|| {
         if let Some(hook) = REQUEST.get() {
-            // SAFETY: the hook that stood here before.
+            // SAFETY: the hook that was installed before.
             unsafe { crate::call::outside(|| hook()) };
         }
-        // SAFETY: called where shared memory is asked for.
+        // SAFETY: called in the hook for requests of shared memory.
         unsafe {
             pg_sys::RequestAddinShmemSpace(size());
             pg_sys::RequestNamedLWLockTranche(NAME.as_ptr(), 1);
@@ -80,12 +84,12 @@ extern "C-unwind" fn request() {
 extern "C-unwind" fn startup() {
     guarded(|| {
         if let Some(hook) = STARTUP.get() {
-            // SAFETY: the hook that stood here before.
+            // SAFETY: the hook that was installed before.
             unsafe { crate::call::outside(|| hook()) };
         }
         let mut found = false;
-        // SAFETY: called where shared memory is given out, by the one process that there is then; fresh memory is cleared, and all of
-        // it zeros is a valid structure.
+        // SAFETY: called in the hook that makes shared memory, by the postmaster, which is the only
+        // process then; fresh memory is cleared, and zeros are a valid structure.
         unsafe {
             let at = pg_sys::ShmemInitStruct(NAME.as_ptr(), size(), &raw mut found);
             if !found {
@@ -100,21 +104,22 @@ extern "C-unwind" fn startup() {
 
 fn shared() -> &'static Shared {
     let at = SHARED.load(Ordering::Acquire);
-    // SAFETY: set before any backend was started, and there until the last one has ended; only atomics are in it.
+    // SAFETY: set before any backend was started, and there until the last one has ended; only
+    // atomics are in it.
     unsafe { at.as_ref() }.unwrap_or_else(|| {
-        crate::fault::internal("there is no shared memory of strongroom_columns")
+        crate::fault::raise_internal("there is no shared memory of strongroom_columns")
     })
 }
 
-/// The backends' numbers.
-fn holders() -> &'static [AtomicU64] {
+/// The number of each backend.
+fn backends() -> &'static [AtomicU64] {
     let first: *const Shared = shared();
     // SAFETY: as many numbers follow the structure as were asked for.
-    unsafe { std::slice::from_raw_parts(first.add(1).cast(), backends()) }
+    unsafe { std::slice::from_raw_parts(first.add(1).cast(), backend_count()) }
 }
 
-/// Does something under the lock. PostgreSQL gives it back when an error ends the work.
-fn locked<R>(mode: pg_sys::LWLockMode::Type, work: impl FnOnce() -> R) -> R {
+/// Runs `work` under the lock, which PostgreSQL releases when an error ends the work.
+fn with_lock<R>(mode: pg_sys::LWLockMode::Type, work: impl FnOnce() -> R) -> R {
     let lock = LOCK.load(Ordering::Acquire);
     // SAFETY: the server's lock for this library.
     unsafe { pg_sys::LWLockAcquire(lock, mode) };
@@ -124,91 +129,95 @@ fn locked<R>(mode: pg_sys::LWLockMode::Type, work: impl FnOnce() -> R) -> R {
     result
 }
 
+/// An incarnation as two words.
 fn halves(incarnation: [u8; 16]) -> [u64; 2] {
     let (halves, _) = incarnation.as_chunks::<8>();
     [0, 1].map(|at| halves.get(at).map_or(0, |half| u64::from_le_bytes(*half)))
 }
 
-fn current() -> [u64; 2] {
+/// The incarnation of the zone whose records may be inserted.
+fn admitted() -> [u64; 2] {
     let [low, high] = &shared().incarnation;
     [low.load(Ordering::Relaxed), high.load(Ordering::Relaxed)]
 }
 
 fn admit(halves: [u64; 2]) {
-    for (place, half) in shared().incarnation.iter().zip(halves) {
-        place.store(half, Ordering::Relaxed);
+    for (word, half) in shared().incarnation.iter().zip(halves) {
+        word.store(half, Ordering::Relaxed);
     }
 }
 
-/// Inserts a record of the zone of this incarnation into the log, unless the log is another zone's by now; whether it did.
-pub(crate) fn insert(incarnation: [u8; 16], insert: impl Fn()) -> bool {
+/// Runs `insert`, which puts a record of the zone of this incarnation into the log, unless another
+/// zone's records are admitted by now; whether it ran.
+pub(crate) fn insert_record(incarnation: [u8; 16], insert: impl Fn()) -> bool {
     let own = halves(incarnation);
-    let done = locked(LW_SHARED, || {
-        let admitted = current() == own;
-        if admitted {
+    let done = with_lock(LW_SHARED, || {
+        let is_admitted = admitted() == own;
+        if is_admitted {
             insert();
         }
-        admitted
+        is_admitted
     });
-    // The first zone that anyone speaks with since the server was started: no backend has a record of an earlier one.
+    // The first zone since the server was started: no backend has a record of an earlier one.
     let first = !done
-        && locked(LW_EXCLUSIVE, || {
-            let first = current() == [0, 0];
+        && with_lock(LW_EXCLUSIVE, || {
+            let first = admitted() == [0, 0];
             if first {
                 admit(own);
             }
             first
         });
-    done || (first && self::insert(incarnation, insert))
+    done || (first && insert_record(incarnation, insert))
 }
 
-/// From now on only records of the zone of this incarnation get into the log.
-pub(crate) fn flip(incarnation: [u8; 16]) {
+/// From now on, only records of the zone of this incarnation get into the log.
+pub(crate) fn admit_only(incarnation: [u8; 16]) {
     let own = halves(incarnation);
-    locked(LW_EXCLUSIVE, || admit(own));
+    with_lock(LW_EXCLUSIVE, || admit(own));
 }
 
-/// The place of this backend's number. A process without a place reads no tables.
-fn own_place() -> Option<&'static AtomicU64> {
+/// This backend's number. A process that is no backend has none, and reads no tables.
+fn own_number() -> Option<&'static AtomicU64> {
     // SAFETY: reads a number of this process.
     let number = usize::try_from(unsafe { pg_sys::MyBackendId }).ok()?;
-    holders().get(number.checked_sub(1)?)
+    backends().get(number.checked_sub(1)?)
 }
 
-/// This backend may hold identifiers from now on. To be called before it reads any.
-pub(crate) fn busy() {
+/// Announces that this backend may hold identifiers from now on. Called before it reads any.
+pub(crate) fn announce_busy() {
     if BUSY.get() {
         return;
     }
-    if let Some(place) = own_place() {
-        if !LEAVES.replace(true) {
-            // SAFETY: registers a function that only writes a number, so that nobody waits for a backend that has ended.
-            unsafe { pg_sys::before_shmem_exit(Some(left), pg_sys::Datum::null()) };
+    if let Some(number) = own_number() {
+        if !HAS_EXIT_CALLBACK.replace(true) {
+            // SAFETY: registers a function that only writes a number, so that no sweep waits for a
+            // backend that has ended.
+            unsafe { pg_sys::before_shmem_exit(Some(on_exit), pg_sys::Datum::null()) };
         }
         let since = shared().swept.load(Ordering::SeqCst);
-        // SeqCst: what is read behind this is read after whoever sweeps can see it.
-        place.store(since + 1, Ordering::SeqCst);
+        // SeqCst: a sweep sees this before this backend reads any identifier.
+        number.store(since + 1, Ordering::SeqCst);
         BUSY.set(true);
     }
 }
 
-/// This backend holds no identifier any more.
-pub(crate) fn idle() {
+/// Announces that this backend holds no identifier any more.
+pub(crate) fn announce_idle() {
     if BUSY.get()
-        && let Some(place) = own_place()
+        && let Some(number) = own_number()
     {
-        place.store(0, Ordering::SeqCst);
+        number.store(0, Ordering::SeqCst);
         BUSY.set(false);
     }
 }
 
-/// A sweep has ended, with the log at this position.
-pub(crate) fn swept(sweep: u64, position: u64) {
+/// Records that a sweep has ended, with the end of the log at this position.
+pub(crate) fn record_sweep(sweep: u64, position: u64) {
     let shared = shared();
-    locked(LW_EXCLUSIVE, || {
+    with_lock(LW_EXCLUSIVE, || {
         let at = shared.count.load(Ordering::Relaxed);
-        let at_most = usize::try_from(at).unwrap_or(0) % SWEEPS;
-        if let Some((number, end)) = shared.sweeps.get(at_most) {
+        let entry = usize::try_from(at).unwrap_or(0) % SWEEPS;
+        if let Some((number, end)) = shared.sweeps.get(entry) {
             number.store(sweep, Ordering::Relaxed);
             end.store(position, Ordering::Relaxed);
         }
@@ -217,13 +226,16 @@ pub(crate) fn swept(sweep: u64, position: u64) {
     });
 }
 
-/// The last sweep before which no statement under way began (G4). `decoded` is the position up to which every logical slot has decoded
-/// the log; `None` when there is no such slot.
-pub(crate) fn free_upto(decoded: Option<u64>) -> u64 {
+/// The last sweep whose garbage may be freed: every current statement began after it (G4).
+/// `decoded` is the position up to which every logical slot has decoded the log; `None` when there
+/// is no such slot.
+pub(crate) fn last_freeable_sweep(decoded: Option<u64>) -> u64 {
     let shared = shared();
-    locked(LW_SHARED, || {
+    with_lock(LW_SHARED, || {
         let swept = shared.swept.load(Ordering::SeqCst);
-        let since = holders().iter().map(|place| place.load(Ordering::SeqCst));
+        let since = backends()
+            .iter()
+            .map(|number| number.load(Ordering::SeqCst));
         let oldest = since
             .filter(|since| *since != 0)
             .map(|since| since - 1)
@@ -239,6 +251,6 @@ pub(crate) fn free_upto(decoded: Option<u64>) -> u64 {
     })
 }
 
-extern "C-unwind" fn left(_code: i32, _arg: pg_sys::Datum) {
-    guarded(idle);
+extern "C-unwind" fn on_exit(_code: i32, _arg: pg_sys::Datum) {
+    guarded(announce_idle);
 }

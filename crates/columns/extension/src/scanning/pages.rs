@@ -1,22 +1,24 @@
-//! Rows of a block of a table that no scan stands on.
+//! All rows of one block of a table, outside of any scan.
 //!
-//! Every row that is there is given, whoever may see it: this is for asking and for estimating, never for answering a query. Must not: change a
-//! page, or keep it.
+//! Every row of the page is returned, visible or not: this is for prefetching and estimating, never
+//! for the result of a query. Must not: change a page, or keep it pinned.
 
 use pg_sys::HeapTupleData;
 use pgrx::pg_sys;
 
 use crate::call::bits;
 
-/// Gives every row of a block to `take`, which must only look at it: the page is locked meanwhile.
+/// Calls `take` with every row of a block. `take` must only read the row: the page is locked
+/// meanwhile.
 pub(crate) fn each_row(
     relation: pg_sys::Relation,
     block: u32,
     strategy: pg_sys::BufferAccessStrategy,
     mut take: impl FnMut(*mut HeapTupleData),
 ) {
-    // SAFETY: an open relation and a block of it; PostgreSQL's protocol of reading a page: pinned, locked in share mode, released. When something
-    // is raised in between, the resource owner and the transaction's end release them.
+    // SAFETY: an open relation and a block of it; PostgreSQL's protocol of reading a page: pinned,
+    // locked in share mode, released. When something is raised in between, the resource owner and
+    // the end of the transaction release both.
     unsafe {
         let main = pg_sys::ForkNumber::MAIN_FORKNUM;
         let normal = pg_sys::ReadBufferMode::RBM_NORMAL;
@@ -51,7 +53,7 @@ pub(crate) fn value(
     column: i16,
 ) -> Option<u64> {
     let mut is_null = false;
-    // SAFETY: a row of this relation on a page that is pinned, and a column of it.
+    // SAFETY: a row of this relation on a pinned page, and a column of it.
     let value =
         unsafe { pg_sys::heap_getattr(row, i32::from(column), (*relation).rd_att, &mut is_null) };
     (!is_null).then(|| bits(value))

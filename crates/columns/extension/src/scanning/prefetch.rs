@@ -1,9 +1,12 @@
-//! Asking about the page after: what was asked of the rows of one page of a scan is asked of the next page's while this one is worked on.
+//! Questions about the next page of a scan: what was asked of the rows of one page is asked of the
+//! next page's rows while the executor works on this one.
 //!
-//! A scan that goes through a table block by block will stand on the next block soon. When it comes to a page, the block behind that page is
-//! looked at, and every question that was of use on pages before goes out for its rows, without waiting; when the scan gets there the
-//! answers are there. Rows that the scan will not give - deleted, not yet committed - may be among them: an answer is kept for exactly what was
-//! asked, as any other ([`crate::scanning::batching`]). Must not: raise what a question fails with, or change what a scan gives.
+//! A scan of a whole table reads block after block. When it reaches a page, the following block is
+//! read, and every question that was useful on earlier pages is sent for its rows, without waiting;
+//! when the scan reaches that block the answers are there. Rows that the scan will not return
+//! (deleted, not yet committed) may be among them: an answer is kept for exactly what was asked, as
+//! any other ([`answers`]). Must not: raise the failure of a question, or change what a scan
+//! returns.
 
 use std::cell::RefCell;
 
@@ -13,22 +16,23 @@ use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{Descriptor, Op};
 use strongroom_format::columns::Kind;
 
-use crate::ring::zone::{self, Asked, OUTLOOK_SIZE};
-use crate::scanning::{batching, pages};
+use crate::ring::connection::{PREFETCH_SIZE, Prefetched};
+use crate::ring::zone;
+use crate::scanning::{answers, pages};
 
-/// Scans that are followed at a time: the ones of a join.
+/// Most scans that are followed at a time: those of a join.
 const SCANS: usize = 2;
 /// Bytes of the data area for one scan.
-const ROOM: usize = OUTLOOK_SIZE / SCANS;
-/// Questions of one scan.
+const PART_SIZE: usize = PREFETCH_SIZE / SCANS;
+/// Most questions of one scan.
 const QUESTIONS: usize = 15;
-/// Pages on which a question may be of no use before it is dropped.
-const IDLE: u8 = 8;
+/// Pages on which a question may be useless before it is dropped.
+const USELESS_PAGES_MAX: u8 = 8;
 
 /// What is asked of every row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// The order of the column and one value; `turned` when the value stands on the left.
+    /// The order of the column and one value; with `turned`, the value is the left operand.
     Compare {
         kind: Kind,
         column: i16,
@@ -43,171 +47,184 @@ pub(crate) enum Question {
     Token { kind: Kind, column: i16 },
 }
 
-/// A question, and for how many pages it was of no use.
-struct Kept {
+/// A question that is asked of each page.
+struct Repeated {
     question: Question,
-    idle: u8,
+    /// For how many pages its answers were not used.
+    useless_pages: u8,
 }
 
-/// A question that has gone out.
+/// A question that was sent for one page.
 struct Sent {
     question: Question,
-    asked: Asked,
+    prefetched: Prefetched,
     fids: Vec<u64>,
 }
 
-/// One scan.
-struct Outlook {
+/// The questions of one scan.
+struct ScanQuestions {
     scan: *mut HeapScanDescData,
-    /// Which part of the room in the data area is its own: another scan's answers must not be taken for this one's.
+    /// Number of the scan's part of the data area, so that no other scan's answers are taken for
+    /// this one's.
     part: usize,
-    kept: Vec<Kept>,
+    repeated: Vec<Repeated>,
     sent: Vec<Sent>,
     /// The block that `sent` is about.
     block: u32,
 }
 
 thread_local! {
-    static OUTLOOKS: RefCell<Vec<Outlook>> = const { RefCell::new(Vec::new()) };
+    static SCAN_QUESTIONS: RefCell<Vec<ScanQuestions>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A question was asked of the page that `scan` stands on.
-pub(crate) fn note(scan: *mut HeapScanDescData, question: Question) {
-    OUTLOOKS.with(|outlooks| {
-        let mut outlooks = outlooks.borrow_mut();
-        let known = outlooks.iter().position(|outlook| outlook.scan == scan);
+/// Remembers a question that was asked of the current page of `scan`, to be asked of the next
+/// pages.
+pub(crate) fn remember(scan: *mut HeapScanDescData, question: Question) {
+    SCAN_QUESTIONS.with(|all| {
+        let mut all = all.borrow_mut();
+        let known = all.iter().position(|one| one.scan == scan);
         let at = known.unwrap_or_else(|| {
-            if outlooks.len() == SCANS {
-                outlooks.remove(0);
+            if all.len() == SCANS {
+                all.remove(0);
             }
-            let taken = |part: &usize| outlooks.iter().any(|outlook| outlook.part == *part);
-            let part = (0..SCANS).find(|part| !taken(part)).unwrap_or(0);
-            outlooks.push(Outlook {
+            let is_taken = |part: &usize| all.iter().any(|one| one.part == *part);
+            let part = (0..SCANS).find(|part| !is_taken(part)).unwrap_or(0);
+            all.push(ScanQuestions {
                 scan,
                 part,
-                kept: Vec::new(),
+                repeated: Vec::new(),
                 sent: Vec::new(),
                 block: 0,
             });
-            outlooks.len() - 1
+            all.len() - 1
         });
-        let Some(outlook) = outlooks.get_mut(at) else {
+        let Some(scan) = all.get_mut(at) else {
             return;
         };
-        let known = outlook.kept.iter().any(|kept| kept.question == question);
-        if !known && outlook.kept.len() < QUESTIONS {
-            outlook.kept.push(Kept { question, idle: 0 });
+        let known = scan.repeated.iter().any(|one| one.question == question);
+        if !known && scan.repeated.len() < QUESTIONS {
+            scan.repeated.push(Repeated {
+                question,
+                useless_pages: 0,
+            });
         }
     });
 }
 
-/// The scan has come to another page.
-pub(crate) fn turned(scan: *mut TableScanDescData) {
+/// The scan has reached another page: takes the answers for it, and asks about the next one.
+pub(crate) fn page_reached(scan: *mut TableScanDescData) {
     let scan: *mut HeapScanDescData = scan.cast();
-    // What waits for the zone may unwind: nothing is borrowed meanwhile.
-    let taken = OUTLOOKS.with(|outlooks| {
-        let mut outlooks = outlooks.borrow_mut();
-        let at = outlooks.iter().position(|outlook| outlook.scan == scan)?;
-        Some(outlooks.remove(at))
+    // A wait for the zone may unwind: nothing is borrowed meanwhile.
+    let taken = SCAN_QUESTIONS.with(|all| {
+        let mut all = all.borrow_mut();
+        let at = all.iter().position(|one| one.scan == scan)?;
+        Some(all.remove(at))
     });
-    let Some(mut outlook) = taken else { return };
-    // SAFETY: the scan has just given a row.
+    let Some(mut questions) = taken else { return };
+    // SAFETY: the scan has just returned a row.
     let block = unsafe { (*scan).rs_cblock };
-    outlook.count_use();
-    if outlook.block == block {
-        outlook.harvest();
+    questions.drop_useless();
+    if questions.block == block {
+        questions.take_answers();
     }
-    outlook.sent.clear();
-    outlook.look(block);
-    OUTLOOKS.with(|outlooks| outlooks.borrow_mut().push(outlook));
+    questions.sent.clear();
+    questions.ask_next_block(block);
+    SCAN_QUESTIONS.with(|all| all.borrow_mut().push(questions));
 }
 
 /// The scan has ended, or begins again.
 pub(crate) fn forget(scan: *mut TableScanDescData) {
-    OUTLOOKS.with(|outlooks| {
-        if let Ok(mut outlooks) = outlooks.try_borrow_mut() {
-            outlooks.retain(|outlook| outlook.scan != scan.cast());
+    SCAN_QUESTIONS.with(|all| {
+        if let Ok(mut all) = all.try_borrow_mut() {
+            all.retain(|one| one.scan != scan.cast());
         }
     });
 }
 
 /// Every scan may have ended.
 pub(crate) fn forget_all() {
-    OUTLOOKS.with(|outlooks| {
-        if let Ok(mut outlooks) = outlooks.try_borrow_mut() {
-            outlooks.clear();
+    SCAN_QUESTIONS.with(|all| {
+        if let Ok(mut all) = all.try_borrow_mut() {
+            all.clear();
         }
     });
 }
 
-impl Outlook {
-    /// Drops the questions whose answers nobody wanted for a while.
-    fn count_use(&mut self) {
-        let used = batching::take_hits();
-        for kept in &mut self.kept {
-            let sent = self.sent.iter().any(|sent| sent.question == kept.question);
-            let hit = match kept.question {
-                Question::Compare { with, .. } => used.answer(0, with),
-                Question::Pairs { .. } => used.answer(0, 0),
+impl ScanQuestions {
+    /// Drops the questions whose answers were not used for a while.
+    fn drop_useless(&mut self) {
+        let used = answers::take_hits();
+        for one in &mut self.repeated {
+            let sent = self.sent.iter().any(|sent| sent.question == one.question);
+            let hit = match one.question {
+                Question::Compare { with, .. } => used.answer(answers::ORDER, with),
+                Question::Pairs { .. } => used.answer(answers::ORDER, 0),
                 Question::Test { code, with, .. } => used.answer(u32::from(code), with),
                 Question::Token { .. } => used.token(),
             };
-            kept.idle = if hit || !sent { 0 } else { kept.idle + 1 };
+            one.useless_pages = if hit || !sent {
+                0
+            } else {
+                one.useless_pages + 1
+            };
         }
-        self.kept.retain(|kept| kept.idle < IDLE);
+        self.repeated
+            .retain(|one| one.useless_pages < USELESS_PAGES_MAX);
     }
 
-    /// Takes the answers in.
-    fn harvest(&mut self) {
+    /// Keeps the answers to what was sent.
+    fn take_answers(&mut self) {
         for sent in &self.sent {
             let len = sent.question.answer_bytes(sent.fids.len());
-            let answers = zone::with(|link| link.answers(sent.asked, len));
+            let answers =
+                zone::with(|connection| connection.prefetched_answers(sent.prefetched, len));
             match answers {
                 Some(answers) => sent.question.keep(&answers, &sent.fids),
-                // It fails for a row of the page, perhaps: whoever asks about that row is told.
-                None => self.kept.retain(|kept| kept.question != sent.question),
+                // It may have failed for one row of the page: the failure is raised when that row
+                // is asked about.
+                None => self.repeated.retain(|one| one.question != sent.question),
             }
         }
     }
 
-    /// Asks about the block behind this one.
-    fn look(&mut self, block: u32) {
+    /// Sends the questions about the block after this one.
+    fn ask_next_block(&mut self, block: u32) {
         // SAFETY: the scan lives.
         let scan = unsafe { &*self.scan };
         let parallel = !scan.rs_base.rs_parallel.is_null();
         let next = block + 1;
-        // Only a scan of the whole table goes on to the next block for sure.
+        // Only a scan of the whole table certainly goes on to the next block.
         let whole = scan.rs_base.rs_flags & pg_sys::ScanOptions::SO_TYPE_SEQSCAN != 0
             && scan.rs_numblocks == pg_sys::InvalidBlockNumber;
-        if self.kept.is_empty() || parallel || !whole || next >= scan.rs_nblocks {
+        if self.repeated.is_empty() || parallel || !whole || next >= scan.rs_nblocks {
             return;
         }
-        let mut fids: Vec<Vec<u64>> = vec![Vec::new(); self.kept.len()];
+        let mut fids: Vec<Vec<u64>> = vec![Vec::new(); self.repeated.len()];
         let relation = scan.rs_base.rs_rd;
         pages::each_row(relation, next, scan.rs_strategy, |row| {
-            for (kept, fids) in self.kept.iter().zip(&mut fids) {
-                kept.question.take(relation, row, fids);
+            for (one, fids) in self.repeated.iter().zip(&mut fids) {
+                one.question.collect(relation, row, fids);
             }
         });
         let mut at = 0;
         self.block = next;
-        zone::with(|link| {
-            link.clear_outlook()?;
-            for (kept, fids) in self.kept.iter().zip(fids) {
-                let count = fids.len() / kept.question.width();
-                let room = 8 * (fids.len() * 2);
-                if count < 2 || at + room > ROOM {
+        zone::with(|connection| {
+            connection.finish_prefetches()?;
+            for (one, fids) in self.repeated.iter().zip(fids) {
+                let count = fids.len() / one.question.width();
+                let size = 8 * (fids.len() * 2);
+                if count < 2 || at + size > PART_SIZE {
                     continue;
                 }
-                let asked = link.ask(
-                    kept.question.descriptor(count),
-                    self.part * ROOM + at,
+                let prefetched = connection.prefetch(
+                    one.question.descriptor(count),
+                    self.part * PART_SIZE + at,
                     &fids,
                 )?;
-                at += room;
+                at += size;
                 self.sent.push(Sent {
-                    question: kept.question,
-                    asked,
+                    question: one.question,
+                    prefetched,
                     fids,
                 });
             }
@@ -217,7 +234,7 @@ impl Outlook {
 }
 
 impl Question {
-    /// Identifiers for each row.
+    /// Number of identifiers for each row.
     const fn width(self) -> usize {
         match self {
             Self::Pairs { .. } => 2,
@@ -225,6 +242,7 @@ impl Question {
         }
     }
 
+    /// Length of the answers to a question about so many identifiers, in bytes.
     const fn answer_bytes(self, fids: usize) -> usize {
         match self {
             Self::Pairs { .. } => fids / 2,
@@ -233,8 +251,8 @@ impl Question {
         }
     }
 
-    /// Takes what it is about out of a row, unless that is NULL.
-    fn take(self, relation: pg_sys::Relation, row: *mut HeapTupleData, fids: &mut Vec<u64>) {
+    /// Adds the values of a row that the question concerns, unless one is NULL.
+    fn collect(self, relation: pg_sys::Relation, row: *mut HeapTupleData, fids: &mut Vec<u64>) {
         let (first, second) = match self {
             Self::Compare { column, .. }
             | Self::Test { column, .. }
@@ -251,6 +269,7 @@ impl Question {
         }
     }
 
+    /// The operation that asks this of `count` rows.
     fn descriptor(self, count: usize) -> Descriptor {
         let n = u32::try_from(count).unwrap_or(u32::MAX);
         match self {
@@ -279,19 +298,20 @@ impl Question {
         }
     }
 
+    /// Keeps the answers about these identifiers.
     fn keep(self, answers: &[u8], fids: &[u64]) {
         match self {
             Self::Compare { with, turned, .. } => {
-                batching::keep_compared(answers, fids, with, turned);
+                answers::keep_orders(answers, fids, with, turned);
             }
             Self::Pairs { .. } => {
-                batching::keep_pairs(answers, fids);
+                answers::keep_pair_orders(answers, fids);
             }
-            Self::Test { code, with, .. } => batching::keep_truths(answers, fids, code, with),
+            Self::Test { code, with, .. } => answers::keep_truths(answers, fids, code, with),
             Self::Token { .. } => {
                 let (words, _) = answers.as_chunks::<8>();
                 let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-                batching::keep_tokens(&words, fids);
+                answers::keep_tokens(&words, fids);
             }
         }
     }

@@ -1,8 +1,9 @@
-//! The table access method `strongroom`: heap, with promotion before whatever writes a row.
+//! The table access method `strongroom`: heap, with promotion of values before a row is written.
 //!
-//! It is a copy of heap's routine with the callbacks replaced that write rows or change storage. Invariant X4: index builds run with
-//! heap's own routine in the relation, because `heap_getnext` insists on it (heapam.c). Must not: change how rows are kept or
-//! seen.
+//! It is a copy of heap's routine in which the callbacks that write rows or change storage are
+//! replaced. Invariant X4: index builds run with heap's own routine in the relation, because
+//! `heap_getnext` requires it (heapam.c). Must not: change how rows are stored or which rows are
+//! visible.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -16,15 +17,16 @@ use pgrx::pg_sys;
 
 use crate::call::{Call, guarded, outside, sql_functions};
 use crate::fault;
-use crate::scanning::batching;
-use crate::storage::{partition, promotion, transaction_end};
+use crate::scanning::scans;
+use crate::storage::storage_id::StorageId;
+use crate::storage::{pending, promotion};
 
 sql_functions! {
     /// `strongroom_am_handler(internal)`
     strongroom_am_handler, pg_finfo_strongroom_am_handler => handler;
 }
 
-/// Heap's routine, and ours.
+/// Heap's routine, and this access method's.
 struct Routines {
     heap: *const TableAmRoutine,
     ours: TableAmRoutine,
@@ -61,7 +63,7 @@ fn routines() -> &'static Routines {
 }
 
 /// Whether an open relation is a table with this access method.
-pub(crate) fn is_ours(relation: Relation) -> bool {
+pub(crate) fn has_access_method(relation: Relation) -> bool {
     // SAFETY: an open relation.
     std::ptr::eq(
         unsafe { (*relation).rd_tableam },
@@ -73,16 +75,17 @@ fn handler(_call: &mut Call) -> Datum {
     Datum::from(&raw const routines().ours)
 }
 
-/// A callback of heap's. They are all there.
+/// A callback of heap's; heap has all of them.
 macro_rules! heap {
     ($callback:ident) => {{
         // SAFETY: a static structure of the server.
         let callback = unsafe { (*routines().heap).$callback };
-        callback.unwrap_or_else(|| fault::internal("heap has lost a callback"))
+        callback.unwrap_or_else(|| fault::raise_internal("heap has lost a callback"))
     }};
 }
 
-/// Callbacks of scans are called for every row: an ERROR of PostgreSQL's goes through their frames, which have nothing to clean up.
+/// Callbacks of scans are called for every row, so they are not inside [`guarded`]: an ERROR of
+/// PostgreSQL's passes through their frames, which have nothing to drop.
 extern "C-unwind" fn scan_getnextslot(
     scan: TableScanDesc,
     direction: pg_sys::ScanDirection::Type,
@@ -92,9 +95,9 @@ extern "C-unwind" fn scan_getnextslot(
     // SAFETY: heap's own callback with PostgreSQL's arguments.
     let found = unsafe { heap(scan, direction, slot) };
     if found {
-        batching::stands(scan);
+        scans::row_returned(scan);
     } else {
-        batching::ended(scan);
+        scans::forget(scan);
     }
     found
 }
@@ -108,15 +111,15 @@ extern "C-unwind" fn scan_bitmap_next_tuple(
     // SAFETY: heap's own callback with PostgreSQL's arguments.
     let found = unsafe { heap(scan, blocks, slot) };
     if found {
-        batching::stands(scan);
+        scans::row_returned(scan);
     } else {
-        batching::ended(scan);
+        scans::forget(scan);
     }
     found
 }
 
 extern "C-unwind" fn scan_end(scan: TableScanDesc) {
-    batching::ended(scan);
+    scans::forget(scan);
     let heap = heap!(scan_end);
     // SAFETY: heap's own callback with PostgreSQL's argument.
     unsafe { heap(scan) };
@@ -130,7 +133,7 @@ extern "C-unwind" fn scan_rescan(
     allow_sync: bool,
     allow_pagemode: bool,
 ) {
-    batching::ended(scan);
+    scans::forget(scan);
     let heap = heap!(scan_rescan);
     // SAFETY: heap's own callback with PostgreSQL's arguments.
     unsafe {
@@ -153,7 +156,7 @@ extern "C-unwind" fn tuple_insert(
     bulk: *mut BulkInsertStateData,
 ) {
     guarded(|| {
-        promotion::rows(relation, &[slot]);
+        promotion::promote_rows(relation, &[slot]);
         let heap = heap!(tuple_insert);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe { outside(|| heap(relation, slot, command, options, bulk)) };
@@ -169,7 +172,7 @@ extern "C-unwind" fn tuple_insert_speculative(
     token: u32,
 ) {
     guarded(|| {
-        promotion::rows(relation, &[slot]);
+        promotion::promote_rows(relation, &[slot]);
         let heap = heap!(tuple_insert_speculative);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe { outside(|| heap(relation, slot, command, options, bulk, token)) };
@@ -187,7 +190,7 @@ extern "C-unwind" fn multi_insert(
     guarded(|| {
         let length = usize::try_from(count).unwrap_or(0);
         // SAFETY: PostgreSQL passes `count` slots.
-        promotion::rows(relation, unsafe {
+        promotion::promote_rows(relation, unsafe {
             std::slice::from_raw_parts(slots, length)
         });
         let heap = heap!(multi_insert);
@@ -209,7 +212,7 @@ extern "C-unwind" fn tuple_update(
     indexes: *mut bool,
 ) -> TM_Result::Type {
     guarded(|| {
-        promotion::rows(relation, &[slot]);
+        promotion::promote_rows(relation, &[slot]);
         let heap = heap!(tuple_update);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe {
@@ -232,12 +235,13 @@ extern "C-unwind" fn relation_set_new_filenode(
 ) {
     guarded(|| {
         // SAFETY: PostgreSQL's argument.
-        let new = unsafe { partition::new_storage(relation, node) };
-        let old = partition::storage(relation);
-        transaction_end::made(new);
+        let new = unsafe { StorageId::of_new(relation, node) };
+        let old = StorageId::of(relation);
+        pending::add_created(new);
         if old != new {
-            // TRUNCATE and the like: the relation still has its old storage, which goes at commit (RelationSetNewRelfilenode).
-            transaction_end::dropped(old);
+            // TRUNCATE and similar commands: the relation still has its old storage, which is
+            // dropped at commit (RelationSetNewRelfilenode).
+            pending::add_dropped(old);
         }
         let heap = heap!(relation_set_new_filenode);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
@@ -248,8 +252,8 @@ extern "C-unwind" fn relation_set_new_filenode(
 extern "C-unwind" fn relation_copy_data(relation: Relation, node: *const RelFileNode) {
     guarded(|| {
         // SAFETY: PostgreSQL's argument.
-        transaction_end::moved(partition::storage(relation), unsafe {
-            partition::new_storage(relation, node)
+        pending::add_copied(StorageId::of(relation), unsafe {
+            StorageId::of_new(relation, node)
         });
         let heap = heap!(relation_copy_data);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
@@ -270,7 +274,7 @@ extern "C-unwind" fn relation_copy_for_cluster(
     recently_dead: *mut f64,
 ) {
     guarded(|| {
-        transaction_end::moved(partition::storage(old), partition::storage(new));
+        pending::add_copied(StorageId::of(old), StorageId::of(new));
         let heap = heap!(relation_copy_for_cluster);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe {
@@ -292,17 +296,18 @@ extern "C-unwind" fn relation_copy_for_cluster(
     });
 }
 
-/// TOAST tables are plain heaps: what is in them is never confidential.
+/// TOAST tables are plain heaps: they never hold confidential values.
 extern "C-unwind" fn relation_toast_am(_relation: Relation) -> pg_sys::Oid {
     pg_sys::HEAP_TABLE_AM_OID
 }
 
-/// A relation that has heap's routine for a while.
+/// A relation has heap's routine, until this is dropped.
 struct AsHeap(Relation, *const TableAmRoutine);
 
 impl AsHeap {
     fn new(relation: Relation) -> Self {
-        // SAFETY: an open relation; the routine it has is static, so it can be put back whatever happens.
+        // SAFETY: an open relation; the routine it has is static, so it can be put back whatever
+        // happens.
         unsafe {
             let had = (*relation).rd_tableam;
             (*relation).rd_tableam = routines().heap;
@@ -334,7 +339,8 @@ extern "C-unwind" fn index_build_range_scan(
     guarded(|| {
         let heap = heap!(index_build_range_scan);
         let as_heap = AsHeap::new(table);
-        // SAFETY: heap's own callback with PostgreSQL's arguments; an error unwinds through `as_heap`.
+        // SAFETY: heap's own callback with PostgreSQL's arguments; an error unwinds through
+        // `as_heap`.
         let rows = unsafe {
             outside(|| {
                 heap(
@@ -367,7 +373,8 @@ extern "C-unwind" fn index_validate_scan(
     guarded(|| {
         let heap = heap!(index_validate_scan);
         let as_heap = AsHeap::new(table);
-        // SAFETY: heap's own callback with PostgreSQL's arguments; an error unwinds through `as_heap`.
+        // SAFETY: heap's own callback with PostgreSQL's arguments; an error unwinds through
+        // `as_heap`.
         unsafe { outside(|| heap(table, index, info, snapshot, state)) };
         drop(as_heap);
     });

@@ -1,10 +1,9 @@
-//! Which identifiers a table and its indexes still hold: every tuple on every page, dead or not, pivots and high keys included.
+//! Marks the identifiers that a table and its indexes still hold: in every tuple on every page,
+//! dead or not, with the pivots and high keys of indexes.
 //!
-//! Invariants: G3 (a B-tree is read level by level from the leaves up, each level to the right), and the whole of it is throttled and can be
-//! cancelled at every page. Pages of indexes are copied before they are looked at: no lock is held while the zone is called. Must not:
-//! decide what is garbage.
-
-use std::ffi::c_long;
+//! Invariants: G3 (a B-tree is read level by level from the leaves up, each level from left to
+//! right). Marking is throttled, and can be cancelled at every page. Index pages are copied before
+//! they are read: no lock is held while the zone is called. Must not: decide what is garbage.
 
 use pg_sys::{Buffer, Relation};
 use pgrx::pg_sys;
@@ -12,21 +11,22 @@ use strongroom_columns_ring::{Descriptor, Op};
 use strongroom_format::columns::Fid;
 
 use crate::call::{bits, outside};
-use crate::catalog::types;
+use crate::catalog::{tuples, types};
 use crate::execution::slot::Row;
 use crate::ring::zone;
 use crate::storage::partition::Column;
-use crate::{fault, settings};
+use crate::{fault, interrupts, settings};
 
-/// Identifiers of one call.
+/// Most identifiers of one call.
 const BATCH: usize = 32_768;
 /// Pages between two pauses: 1 MiB.
-const PAGES: u32 = 128;
+const PAUSE_PAGES: u32 = 128;
+/// Size of a page.
 const PAGE: usize = pg_sys::BLCKSZ as usize;
 
 unsafe extern "C-unwind" {
-    // src/backend/access/nbtree/nbtsearch.c of PostgreSQL 15; not among pgrx's bindings. The leftmost page of a level, pinned and
-    // locked for reading; no buffer for an empty tree.
+    // src/backend/access/nbtree/nbtsearch.c of PostgreSQL 15; not among pgrx's bindings. The
+    // leftmost page of a level, pinned and locked for reading; no buffer for an empty tree.
     fn _bt_get_endpoint(
         index: Relation,
         level: u32,
@@ -35,7 +35,7 @@ unsafe extern "C-unwind" {
     ) -> Buffer;
 }
 
-/// What was found, on its way to the zone.
+/// Collects identifiers of a partition, and has the zone mark them in batches.
 pub(crate) struct Marker {
     partition: u16,
     found: Vec<u64>,
@@ -44,7 +44,7 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// For a partition in which marking has begun.
+    /// A marker for a partition in which marking has begun.
     pub(crate) fn new(partition: u16) -> Self {
         Self {
             partition,
@@ -54,6 +54,7 @@ impl Marker {
         }
     }
 
+    /// Adds an identifier, if it is one of the partition.
     fn add(&mut self, found: u64) {
         let own = Fid::from_bits(found)
             .is_some_and(|fid| !fid.is_ephemeral() && fid.partition() == self.partition);
@@ -65,11 +66,12 @@ impl Marker {
         }
     }
 
+    /// Has the zone mark what was collected.
     fn send(&mut self) {
         let found = std::mem::take(&mut self.found);
-        zone::with(|link| {
-            link.area_words(0, &found)?;
-            link.call(Descriptor {
+        zone::with(|connection| {
+            connection.write_words(0, &found)?;
+            connection.call(Descriptor {
                 n: u32::try_from(found.len()).unwrap_or(u32::MAX),
                 ..Descriptor::of(Op::Mark)
             })
@@ -79,55 +81,28 @@ impl Marker {
         self.found.clear();
     }
 
-    /// Sends the rest; how many there were in all.
-    pub(crate) fn end(mut self) -> u64 {
+    /// Marks the rest; how many identifiers there were in all.
+    pub(crate) fn finish(mut self) -> u64 {
         self.send();
         self.marked
     }
 
-    /// A page more: now and then a pause, and always a chance to be cancelled.
-    fn page(&mut self) {
+    /// Counts a page: pauses now and then, and checks for interrupts.
+    fn count_page(&mut self) {
         self.pages += 1;
-        if self.pages.is_multiple_of(PAGES) {
-            pause(settings::sweep_delay());
+        if self.pages.is_multiple_of(PAUSE_PAGES) {
+            interrupts::pause(settings::sweep_delay());
         }
-        check_for_interrupts();
+        interrupts::check();
     }
 }
 
-/// As `CHECK_FOR_INTERRUPTS`.
-pub(crate) fn check_for_interrupts() {
-    // SAFETY: reads a flag that a signal handler sets.
-    if unsafe { (&raw const pg_sys::InterruptPending).read_volatile() } != 0 {
-        // SAFETY: called where an ERROR may be raised.
-        unsafe { pg_sys::ProcessInterrupts() };
-    }
-}
-
-/// Sleeps for so many milliseconds, or until something is to be done.
-pub(crate) fn pause(milliseconds: i32) {
-    if milliseconds <= 0 {
-        return;
-    }
-    let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    // SAFETY: the process's own latch.
-    unsafe {
-        pg_sys::WaitLatch(
-            pg_sys::MyLatch,
-            i32::try_from(events).unwrap_or(0),
-            c_long::from(milliseconds),
-            pg_sys::PG_WAIT_EXTENSION,
-        );
-        pg_sys::ResetLatch(pg_sys::MyLatch);
-    }
-    check_for_interrupts();
-}
-
-/// The identifiers of every tuple of an open table.
-pub(crate) fn table(relation: Relation, columns: &[Column], marker: &mut Marker) {
+/// Marks the identifiers of every tuple of an open table.
+pub(crate) fn mark_table(relation: Relation, columns: &[Column], marker: &mut Marker) {
     let flags = pg_sys::ScanOptions::SO_TYPE_SEQSCAN | pg_sys::ScanOptions::SO_ALLOW_STRAT;
     let null = std::ptr::null_mut();
-    // SAFETY: an open table, which is a heap; what an error leaves open is the transaction's to close.
+    // SAFETY: an open table, which is a heap; the end of the transaction closes what an error
+    // leaves open.
     unsafe {
         let slot = pg_sys::MakeSingleTupleTableSlot(
             (*relation).rd_att,
@@ -137,11 +112,11 @@ pub(crate) fn table(relation: Relation, columns: &[Column], marker: &mut Marker)
         let scan = pg_sys::heap_beginscan(relation, any, 0, null, std::ptr::null_mut(), flags);
         let mut page = u32::MAX;
         while pg_sys::heap_getnextslot(scan, pg_sys::ScanDirection::ForwardScanDirection, slot) {
-            tuple(slot, columns, marker);
+            mark_row(slot, columns, marker);
             let now = (*scan.cast::<pg_sys::HeapScanDescData>()).rs_cblock;
             if now != page {
                 page = now;
-                marker.page();
+                marker.count_page();
             }
         }
         pg_sys::heap_endscan(scan);
@@ -152,7 +127,7 @@ pub(crate) fn table(relation: Relation, columns: &[Column], marker: &mut Marker)
 /// # Safety
 ///
 /// A slot with a row of the table that `columns` are of.
-unsafe fn tuple(slot: *mut pg_sys::TupleTableSlot, columns: &[Column], marker: &mut Marker) {
+unsafe fn mark_row(slot: *mut pg_sys::TupleTableSlot, columns: &[Column], marker: &mut Marker) {
     // SAFETY: the caller's promise.
     let row = unsafe { Row::of(slot) };
     for fid in columns
@@ -163,8 +138,8 @@ unsafe fn tuple(slot: *mut pg_sys::TupleTableSlot, columns: &[Column], marker: &
     }
 }
 
-/// The identifiers in every index of an open table.
-pub(crate) fn indexes(relation: Relation, marker: &mut Marker) {
+/// Marks the identifiers in every index of an open table.
+pub(crate) fn mark_indexes(relation: Relation, marker: &mut Marker) {
     let mode = pg_sys::AccessShareLock.cast_signed();
     // SAFETY: an open table; the list is copied before anything can change it.
     let all = unsafe {
@@ -181,7 +156,7 @@ pub(crate) fn indexes(relation: Relation, marker: &mut Marker) {
         // SAFETY: an index of the table, on which this transaction holds a lock.
         unsafe {
             let index = pg_sys::index_open(oid, mode);
-            btree(index, marker);
+            mark_btree(index, marker);
             pg_sys::index_close(index, mode);
         }
     }
@@ -190,11 +165,11 @@ pub(crate) fn indexes(relation: Relation, marker: &mut Marker) {
 /// # Safety
 ///
 /// An open index.
-unsafe fn btree(index: Relation, marker: &mut Marker) {
+unsafe fn mark_btree(index: Relation, marker: &mut Marker) {
     // SAFETY: the caller's promise.
     let (method, row) = unsafe { ((*(*index).rd_rel).relam, (*index).rd_att) };
     // SAFETY: the index's row type, for as long as it is open.
-    let columns = unsafe { types::columns(row) };
+    let columns = unsafe { tuples::columns(row) };
     let columns: Vec<i16> = columns
         .filter(|(_, oid)| types::kind_of(*oid).is_some())
         .map(|(number, _)| number)
@@ -203,11 +178,11 @@ unsafe fn btree(index: Relation, marker: &mut Marker) {
         return;
     }
     if method != pg_sys::BTREE_AM_OID {
-        fault::internal("an index on a confidential column is not a B-tree");
+        fault::raise_internal("an index on a confidential column is not a B-tree");
     }
     let mut page = Box::new(Page([0; PAGE]));
     for level in 0.. {
-        // SAFETY: an open B-tree that has this level: its root was above the one before.
+        // SAFETY: an open B-tree that has this level: its root was above the previous level.
         let first =
             unsafe { outside(|| _bt_get_endpoint(index, level, false, std::ptr::null_mut())) };
         if first == 0 {
@@ -219,12 +194,12 @@ unsafe fn btree(index: Relation, marker: &mut Marker) {
         loop {
             // SAFETY: a page of this index.
             unsafe { page.mark(row, &columns, marker) };
-            marker.page();
-            let next = page.next();
+            marker.count_page();
+            let next = page.right_sibling();
             if next == 0 {
                 break;
             }
-            // SAFETY: a page that another one of the index points to.
+            // SAFETY: a page that another page of the index points to.
             unsafe {
                 let buffer = pg_sys::ReadBuffer(index, next);
                 pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_SHARE.cast_signed());
@@ -248,33 +223,34 @@ mod at {
     pub(super) const LOWER: usize = 12;
     pub(super) const SPECIAL: usize = 16;
     pub(super) const ITEMS: usize = 24;
-    /// In the special part.
+    /// Offsets in the special space.
     pub(super) const NEXT: usize = 4;
     pub(super) const FLAGS: usize = 12;
-    /// In a tuple.
+    /// Offsets in a tuple.
     pub(super) const POSITION: usize = 4;
     pub(super) const INFO: usize = 6;
     pub(super) const NULLS: usize = 8;
 }
 
-/// A tuple's position is no position (`INDEX_ALT_TID_MASK`); it then has a list of rows, or is a pivot with fewer columns.
+/// A tuple's position field has another meaning (`INDEX_ALT_TID_MASK`): the tuple has a list of
+/// rows, or is a pivot with fewer columns.
 const NO_POSITION: u16 = 1 << 13;
 const POSTING: u16 = 1 << 13;
 const COUNT: u16 = 0x0fff;
 const HAS_NULLS: u16 = 1 << 15;
 
-/// A copy of a page.
+/// A copy of an index page.
 #[repr(C, align(8))]
 struct Page([u8; PAGE]);
 
 impl Page {
-    /// Copies a page and lets go of it.
+    /// Copies a page, and releases its buffer.
     ///
     /// # Safety
     ///
     /// The buffer is pinned and locked for reading.
     unsafe fn copy(&mut self, buffer: Buffer) {
-        // SAFETY: the caller's promise: nobody writes to the page.
+        // SAFETY: the caller's promise: no other process writes to the page.
         unsafe {
             let page = pg_sys::BufferGetPage(buffer).cast::<u8>();
             std::ptr::copy_nonoverlapping(page, self.0.as_mut_ptr(), PAGE);
@@ -300,12 +276,12 @@ impl Page {
         self.u16(self.special() + at::FLAGS) & flag != 0
     }
 
-    /// The page to the right; 0 when there is none.
-    fn next(&self) -> u32 {
+    /// Number of the page to the right; 0 when there is none.
+    fn right_sibling(&self) -> u32 {
         self.u32(self.special() + at::NEXT)
     }
 
-    /// Marks what is in the page's tuples, those included that are known to be dead.
+    /// Marks the identifiers in the page's tuples, including those that are known to be dead.
     ///
     /// # Safety
     ///

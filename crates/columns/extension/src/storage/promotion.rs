@@ -1,8 +1,10 @@
-//! Promotion: before rows reach the heap, their confidential values become permanent ones of the table's partition.
+//! Promotion: before rows reach the heap, their ephemeral values become permanent values of the
+//! table's partition.
 //!
-//! Invariants: the sealed redo record of the new values is in the WAL before the heap is called (L1); the zone decides value by value whether
-//! it is promoted, because an identifier says its partition and not its column (X1); an ephemeral is not freed by it (X2).
-//! Must not: touch a row that has nothing to promote.
+//! Invariants: the sealed redo record of the new values is in the write-ahead log before heap is
+//! called (L1). The zone decides for each value whether it is promoted, because an identifier names
+//! its partition and not its column (X1). An ephemeral is not freed by its promotion (X2). Must
+//! not: change a row that has nothing to promote.
 
 use std::ffi::{CStr, c_char};
 
@@ -15,14 +17,16 @@ use strongroom_format::columns::redo::RedoHead;
 
 use crate::call::{datum, outside};
 use crate::execution::slot::Row;
-use crate::ring::shared_memory;
-use crate::ring::zone::{self, Link};
-use crate::storage::partition::{self, Column, put};
+use crate::ring::connection::Connection;
+use crate::ring::{shared_memory, zone};
+use crate::storage::partition::{self, Column};
+use crate::storage::storage_id::{StorageId, put};
 
-/// What the messages in the WAL are known by.
-pub(crate) const PREFIX: &CStr = c"strongroom";
-/// Most values of one call.
+/// Prefix of the messages in the write-ahead log that hold redo records.
+pub(crate) const MESSAGE_PREFIX: &CStr = c"strongroom";
+/// Most values that are promoted in one call.
 const BATCH: usize = 8192;
+/// Length of the record of a value, in words.
 const WORDS: usize = promote_layout::SIZE / 8;
 
 unsafe extern "C-unwind" {
@@ -35,32 +39,33 @@ unsafe extern "C-unwind" {
     ) -> pg_sys::XLogRecPtr;
 }
 
-/// One value of one row.
-struct Found {
+/// One confidential value of one row.
+struct Value {
     row: usize,
     column: Column,
     fid: u64,
 }
 
-/// Promotes what `slots` hold for `relation`.
-pub(crate) fn rows(relation: pg_sys::Relation, slots: &[*mut TupleTableSlot]) {
-    let table = partition::table(relation);
+/// Promotes the confidential values of rows of `relation`, and replaces their identifiers in the
+/// slots.
+pub(crate) fn promote_rows(relation: pg_sys::Relation, slots: &[*mut TupleTableSlot]) {
+    let table = partition::table_of(relation);
     if table.columns.is_empty() {
         return;
     }
     let mut found = Vec::new();
     for (row, slot) in slots.iter().enumerate() {
         // SAFETY: PostgreSQL's slots, filled with rows of this relation.
-        unsafe { collect(*slot, row, &table.columns, &mut found) };
+        unsafe { collect_values(*slot, row, &table.columns, &mut found) };
     }
     if found.is_empty() {
         return;
     }
-    let partition = partition::partition(partition::storage(relation), &table);
+    let partition = partition::find_or_make(StorageId::of(relation), &table);
     let mut changed = vec![false; slots.len()];
     for batch in found.chunks_mut(BATCH) {
         let before: Vec<u64> = batch.iter().map(|one| one.fid).collect();
-        promote(partition, batch);
+        promote_batch(partition, batch);
         for (one, before) in batch.iter().zip(before) {
             if let Some(changed) = changed.get_mut(one.row) {
                 *changed |= one.fid != before;
@@ -72,25 +77,28 @@ pub(crate) fn rows(relation: pg_sys::Relation, slots: &[*mut TupleTableSlot]) {
         let (these, others) = rest.split_at(rest.iter().take_while(|one| one.row == row).count());
         if changed {
             // SAFETY: as above.
-            unsafe { replace(*slot, these) };
+            unsafe { replace_identifiers(*slot, these) };
         }
         rest = others;
     }
 }
 
-/// Promotes a batch: in halves where its record is too long for one call.
-fn promote(partition: u16, batch: &mut [Found]) {
-    let done = zone::with(|link| match call(link, partition, batch) {
-        Err(Broken::Fault(Fault::StringTooLong)) if batch.len() > 1 => Ok(None),
-        done => done.map(Some),
-    });
+/// Promotes a batch and logs its redo record. A batch whose record is too long for one call is
+/// promoted in halves.
+fn promote_batch(partition: u16, batch: &mut [Value]) {
+    let done = zone::with(
+        |connection| match call_promote(connection, partition, batch) {
+            Err(Broken::Fault(Fault::StringTooLong)) if batch.len() > 1 => Ok(None),
+            done => done.map(Some),
+        },
+    );
     match done {
         Some(record) if record.is_empty() => {}
-        Some(record) => log(&record),
+        Some(record) => log_record(&record),
         None => {
             let (first, second) = batch.split_at_mut(batch.len() / 2);
-            promote(partition, first);
-            promote(partition, second);
+            promote_batch(partition, first);
+            promote_batch(partition, second);
         }
     }
 }
@@ -98,16 +106,16 @@ fn promote(partition: u16, batch: &mut [Found]) {
 /// # Safety
 ///
 /// A slot with a row of the relation that `columns` are of.
-unsafe fn collect(
+unsafe fn collect_values(
     slot: *mut TupleTableSlot,
     row: usize,
     columns: &[Column],
-    found: &mut Vec<Found>,
+    found: &mut Vec<Value>,
 ) {
     // SAFETY: the caller's promise.
     let values = unsafe { Row::of(slot) };
     found.extend(columns.iter().filter_map(|column| {
-        Some(Found {
+        Some(Value {
             row,
             column: *column,
             fid: values.identifier(column.number)?,
@@ -115,62 +123,67 @@ unsafe fn collect(
     }));
 }
 
-/// Has the zone promote a batch; the redo record, empty when none is needed. Also for tables that PostgreSQL itself writes no log of (UNLOGGED,
-/// temporary): they live through an end of the zone, as they do not through one of the server, and what the zone would read it from is the log.
-fn call(link: &mut Link, partition: u16, batch: &mut [Found]) -> Result<Vec<u8>, Broken> {
+/// Has the zone promote a batch; the redo record, which is empty when none is needed.
+///
+/// Tables for which PostgreSQL itself writes no log (UNLOGGED, temporary) need the record too: they
+/// survive a restart of the zone, which recovers their values from the log.
+fn call_promote(
+    connection: &mut Connection,
+    partition: u16,
+    batch: &mut [Value],
+) -> Result<Vec<u8>, Broken> {
     let mut words = Vec::with_capacity(batch.len() * WORDS);
     for one in &*batch {
         let mut record = [0; promote_layout::SIZE];
+        let number = one.column.number.cast_unsigned().to_le_bytes();
+        put(&mut record, promote_layout::COLUMN, &number);
         put(
             &mut record,
-            promote_layout::COLUMN.offset,
-            &one.column.number.cast_unsigned().to_le_bytes(),
-        );
-        put(
-            &mut record,
-            promote_layout::KIND.offset,
+            promote_layout::KIND,
             &[one.column.kind.number()],
         );
-        put(
-            &mut record,
-            promote_layout::FID.offset,
-            &one.fid.to_le_bytes(),
-        );
+        put(&mut record, promote_layout::FID, &one.fid.to_le_bytes());
         let (halves, _) = record.as_chunks::<8>();
         words.extend(halves.iter().map(|half| u64::from_le_bytes(*half)));
     }
-    link.area_words(0, &words)?;
-    let answer = link.call(Descriptor {
+    connection.write_words(0, &words)?;
+    let answer = connection.call(Descriptor {
         n: u32::try_from(batch.len()).unwrap_or(u32::MAX),
         a: u64::from(partition),
         ..Descriptor::of(Op::Promote)
     })?;
-    link.read_words(0, &mut words)?;
+    connection.read_words(0, &mut words)?;
     for (one, record) in batch.iter_mut().zip(words.chunks_exact(WORDS)) {
         one.fid = record.first().copied().unwrap_or(0);
     }
-    link.read(
+    connection.read(
         words.len() * 8,
         usize::try_from(answer.value).unwrap_or(usize::MAX),
     )
 }
 
-/// Puts a redo record into the WAL; its number. `None` when it is not one, or the zone that sealed it is not the one any more that the
-/// WAL is read to (L4).
-pub(crate) fn insert(record: &[u8]) -> Option<u64> {
+/// Puts a redo record into the write-ahead log; its number. `None` when the bytes are no redo
+/// record, or when the zone that sealed it is no longer the one that the log is replayed to (L4).
+pub(crate) fn insert_record(record: &[u8]) -> Option<u64> {
     let head = RedoHead::parse(record)?;
-    let done = shared_memory::insert(head.incarnation, || {
-        // SAFETY: copies the bytes into the WAL's buffers; not transactional, so that it stands for aborted work too.
+    let done = shared_memory::insert_record(head.incarnation, || {
+        // SAFETY: copies the bytes into the WAL's buffers; not transactional, so that it is there
+        // for aborted work too.
         unsafe {
             outside(|| {
-                LogLogicalMessage(PREFIX.as_ptr(), record.as_ptr().cast(), record.len(), false)
+                LogLogicalMessage(
+                    MESSAGE_PREFIX.as_ptr(),
+                    record.as_ptr().cast(),
+                    record.len(),
+                    false,
+                )
             });
         }
     });
     done.then_some(head.number)
 }
 
-/// The message that a redo record has been inserted.
+/// The operation that tells the zone that a redo record has been inserted.
 pub(crate) fn inserted(number: u64) -> Descriptor {
     Descriptor {
         a: number,
@@ -178,25 +191,28 @@ pub(crate) fn inserted(number: u64) -> Descriptor {
     }
 }
 
-/// Puts a redo record into the WAL, and tells the zone. A zone that is started later reads the WAL to an end behind the record; when one
-/// was started before, the record is refused and the heap does not get what it names.
-pub(crate) fn log(record: &[u8]) {
-    match insert(record) {
-        Some(number) => zone::with(|link| link.post(inserted(number))),
+/// Puts a redo record into the write-ahead log, and tells the zone.
+///
+/// A zone that is started later reads the log to an end after the record. If another zone was
+/// started before, this raises, and heap does not get the identifiers that the record names.
+pub(crate) fn log_record(record: &[u8]) {
+    match insert_record(record) {
+        Some(number) => zone::with(|connection| connection.post(inserted(number))),
         None => zone::with(|_| Err(Broken::Lost)),
     }
 }
 
 /// Puts the permanent identifiers into a row.
 ///
-/// A slot that is only values is changed in them. One that holds a tuple gets a new tuple: its own may be on a page of a buffer.
+/// A slot that holds only values is changed in place. A slot that holds a tuple gets a new tuple,
+/// because its own may be on a page of a buffer.
 ///
 /// # Safety
 ///
 /// A slot whose values have been fetched.
-unsafe fn replace(slot: *mut TupleTableSlot, with: &[Found]) {
-    // SAFETY: the caller's promise; values and nulls are as many as the row type has columns; heap_form_tuple copies what
-    // they point to before the slot lets go of it.
+unsafe fn replace_identifiers(slot: *mut TupleTableSlot, with: &[Value]) {
+    // SAFETY: the caller's promise; there are as many values and nulls as the row type has columns;
+    // heap_form_tuple copies what they point to before the slot releases it.
     unsafe {
         for one in with {
             let at = usize::try_from(one.column.number - 1).unwrap_or(0);
@@ -223,13 +239,14 @@ unsafe fn replace(slot: *mut TupleTableSlot, with: &[Found]) {
     }
 }
 
-/// Whether the slot holds a tuple, beside values.
+/// Whether the slot holds a tuple besides values.
 ///
 /// # Safety
 ///
 /// A slot of PostgreSQL's.
 unsafe fn holds_tuple(slot: *mut TupleTableSlot) -> bool {
-    // SAFETY: the operations say which structure the slot is the beginning of (executor/tuptable.h).
+    // SAFETY: the slot's operations tell which structure it is the beginning of
+    // (executor/tuptable.h).
     unsafe {
         let ops = (*slot).tts_ops;
         if ops == &raw const pg_sys::TTSOpsVirtual {

@@ -1,8 +1,10 @@
-//! The workers that sweep by a schedule: one that waits, and one for each database in turn.
+//! The background workers that sweep on a schedule: a launcher, and a worker for each database in
+//! turn.
 //!
-//! A table is swept when it looks as if a fifth of its values, and a thousand at least, were garbage: by the number of values
-//! that the zone has for it against the rows and the fractions of nulls in the statistics. A sweep that fails is tried again in the next round.
-//! Must not: hold anybody up: a table that is locked, or written to by a transaction that goes on, is left out.
+//! A table is swept when probably a fifth of its values, and at least a thousand, are garbage: the
+//! number of its values in the zone is compared with the rows and the fractions of nulls in the
+//! statistics. A sweep that fails is tried again in the next round. Must not: delay other
+//! transactions; a table that is locked, or that a long transaction writes to, is left out.
 
 use std::time::{Duration, Instant};
 
@@ -14,18 +16,20 @@ use pgrx::prelude::{FromDatum, IntoDatum, Spi};
 
 use crate::call::guarded;
 use crate::ring::zone;
-use crate::storage::sweep::{self, Patience};
-use crate::storage::{access_method, marking, partition};
-use crate::{fault, settings};
+use crate::storage::storage_id::StorageId;
+use crate::storage::sweep::{self, Wait};
+use crate::storage::{access_method, partition};
+use crate::{fault, interrupts, settings};
 
-/// How often the worker that waits looks at the clock.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How long a table's writers are waited for.
-const PATIENCE_MILLISECONDS: i32 = 5000;
-/// Less garbage than this is not worth a sweep.
-const LEAST: u64 = 1000;
+/// How often the launcher checks the time.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a sweep waits for the transactions that write to a table.
+const WRITERS_WAIT_MILLISECONDS: i32 = 5000;
+/// Fewest garbage values that are worth a sweep.
+const GARBAGE_MIN: u64 = 1000;
 
-/// Tables with confidential columns, and how many values their rows have by the statistics.
+/// Tables with confidential columns, and how many values their rows have according to the
+/// statistics.
 const TABLES: &str = "
     SELECT c.oid, (greatest(c.reltuples, pg_catalog.pg_stat_get_live_tuples(c.oid), 0) * sum(1 - coalesce(s.stanullfrac, 0)))::bigint
     FROM pg_catalog.pg_class c
@@ -36,7 +40,7 @@ const TABLES: &str = "
     WHERE m.amname = 'strongroom' AND c.relkind IN ('r', 'm') AND c.relpersistence <> 't'
     GROUP BY c.oid, c.reltuples ORDER BY pg_catalog.random()";
 
-/// Registers the worker that waits.
+/// Registers the launcher.
 pub(crate) fn register() {
     BackgroundWorkerBuilder::new("strongroom columns sweeper")
         .set_function("strongroom_sweeper_main")
@@ -47,19 +51,19 @@ pub(crate) fn register() {
         .load();
 }
 
-/// The worker that waits, and starts a worker for each database in turn.
+/// The launcher: waits, and starts a worker for each database in turn.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
     guarded(|| {
         BackgroundWorker::attach_signal_handlers(
             SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM,
         );
-        // SAFETY: to no database: shared catalogs only.
+        // SAFETY: connects to no database: shared catalogs only.
         unsafe {
             pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0);
         }
         let mut last = Instant::now();
-        while BackgroundWorker::wait_latch(Some(PAUSE)) {
+        while BackgroundWorker::wait_latch(Some(CHECK_INTERVAL)) {
             if BackgroundWorker::sighup_received() {
                 // SAFETY: as every process of the server reads its settings again.
                 unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
@@ -77,7 +81,7 @@ pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
     });
 }
 
-/// The databases that can be connected to and are not templates.
+/// The databases that accept connections and are not templates.
 fn databases() -> Vec<pg_sys::Oid> {
     let mode = pg_sys::AccessShareLock.cast_signed();
     let mut found = Vec::new();
@@ -98,7 +102,7 @@ fn databases() -> Vec<pg_sys::Oid> {
             if row.is_null() {
                 break;
             }
-            let form = crate::catalog::types::row::<pg_sys::FormData_pg_database>(row);
+            let form = crate::catalog::tuples::fixed_part::<pg_sys::FormData_pg_database>(row);
             if (*form).datallowconn && !(*form).datistemplate {
                 found.push((*form).oid);
             }
@@ -109,7 +113,7 @@ fn databases() -> Vec<pg_sys::Oid> {
     found
 }
 
-/// Starts the worker of a database and waits for its end.
+/// Starts the worker of a database, and waits until it has ended.
 fn sweep_database(database: pg_sys::Oid) {
     // SAFETY: this process's number.
     let own = unsafe { pg_sys::MyProcPid };
@@ -152,11 +156,12 @@ pub(crate) extern "C-unwind" fn strongroom_sweep_main(arg: pg_sys::Datum) {
             if BackgroundWorker::sigterm_received() {
                 return;
             }
-            BackgroundWorker::transaction(|| consider(table, values));
+            BackgroundWorker::transaction(|| sweep_if_worthwhile(table, values));
         }
     });
 }
 
+/// The tables with confidential columns of this database, and how many values their rows have.
 fn tables() -> Vec<(pg_sys::Oid, u64)> {
     let found = Spi::connect(|client| {
         let rows = client.select(TABLES, None, &[])?;
@@ -164,7 +169,7 @@ fn tables() -> Vec<(pg_sys::Oid, u64)> {
         tables.collect::<Result<Vec<_>, pgrx::spi::Error>>()
     });
     let Ok(found) = found else {
-        fault::internal("the catalog cannot be read");
+        fault::raise_internal("the catalog cannot be read");
     };
     let known = found.into_iter().filter_map(|(table, values)| {
         Some((table?, u64::try_from(values.unwrap_or(0)).unwrap_or(0)))
@@ -172,10 +177,11 @@ fn tables() -> Vec<(pg_sys::Oid, u64)> {
     known.collect()
 }
 
-/// Sweeps a table if it seems worth it.
-fn consider(table: pg_sys::Oid, expected: u64) {
+/// Sweeps a table if enough of its values are probably garbage. `expected` is the number of values
+/// of its rows.
+fn sweep_if_worthwhile(table: pg_sys::Oid, expected: u64) {
     let mode = pg_sys::ShareUpdateExclusiveLock.cast_signed();
-    // SAFETY: takes the lock, or leaves the table out; it is given back with the transaction.
+    // SAFETY: takes the lock, or leaves the table out; the lock is released with the transaction.
     let relation = unsafe {
         if !pg_sys::ConditionalLockRelationOid(table, mode) {
             return;
@@ -185,17 +191,17 @@ fn consider(table: pg_sys::Oid, expected: u64) {
     if relation.is_null() {
         return;
     }
-    let storage = partition::storage(relation);
-    let ours = access_method::is_ours(relation);
+    let storage = StorageId::of(relation);
+    let ours = access_method::has_access_method(relation);
     // SAFETY: opened above.
     unsafe { pg_sys::table_close(relation, pg_sys::NoLock.cast_signed()) };
-    if !ours || !zone::is_there() {
+    if !ours || !zone::is_reachable() {
         return;
     }
-    let values = zone::with(|link| sweep::values_of(link, storage));
+    let values = zone::with(|connection| partition::find(connection, storage));
     let values = values.map_or(0, |answer| u64::from(answer.aux));
-    if values.saturating_sub(expected) >= LEAST.max(values / 5) {
-        sweep::table(table, Patience::Limited(PATIENCE_MILLISECONDS));
+    if values.saturating_sub(expected) >= GARBAGE_MIN.max(values / 5) {
+        sweep::sweep_table(table, Wait::Milliseconds(WRITERS_WAIT_MILLISECONDS));
     }
-    marking::check_for_interrupts();
+    interrupts::check();
 }

@@ -1,269 +1,183 @@
-//! What happens to partitions when transactions end: as PostgreSQL does it with files (catalog/storage.c, `pendingDeletes`).
+//! What happens to partitions when a transaction or subtransaction ends.
 //!
-//! Storage that a transaction made goes when it aborts; storage that it dropped goes when it commits; storage that it copied page by page
-//! to another place takes its partition along just before it commits, so that the log has it before the commit record. Each has the level of the subtransaction that did it. Must not: raise at a transaction's end;
-//! what the zone does not hear of stays as garbage, never the other way round.
+//! Storage that a transaction created is dropped when it aborts; storage that it dropped is dropped
+//! when it commits; storage that it copied page by page hands its partition to the copy just before
+//! it commits, so that the write-ahead log says so before the commit record. Must not: raise at the
+//! end of a transaction. What the zone is not told stays in it as garbage; it never frees too much.
 
-use std::cell::RefCell;
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
-use strongroom_columns_ring::{Answer, Broken, Descriptor, Fault, Op};
+use strongroom_columns_ring::{Answer, Broken, Descriptor, Op};
 
 use crate::call::guarded;
 use crate::execution::statement;
-use crate::fault;
-use crate::ring::zone;
-use crate::ring::zone::Link;
-use crate::scanning::batching;
-use crate::storage::partition::{self, Storage};
-use crate::storage::{promotion, sweep};
+use crate::ring::connection::Connection;
+use crate::ring::{deferred_fault, settle, zone};
+use crate::scanning::scans;
+use crate::storage::pending::{self, Change};
+use crate::storage::storage_id::StorageId;
+use crate::storage::{logical_slots, partition, promotion};
+use crate::{fault, interrupts};
 
-/// What is to be done, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
-    /// Made in this transaction: goes when it aborts.
-    Made(Storage),
-    /// Dropped in this transaction: goes when it commits.
-    Dropped(Storage),
-    /// Copied with its identifiers: its partition goes along before the transaction commits,
-    Moved(Storage, Storage),
-    /// and has gone along: it goes back when the transaction aborts after all.
-    Rehomed(Storage, Storage),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    deed: Deed,
-    level: i32,
-}
-
-thread_local! {
-    static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Hangs this module into the server.
+/// Registers the callbacks.
 pub(crate) fn install() {
     // SAFETY: registers functions for as long as the process lives.
-    unsafe { pg_sys::RegisterXactCallback(Some(transaction), std::ptr::null_mut()) };
+    unsafe { pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut()) };
     // SAFETY: as above.
-    unsafe { pg_sys::RegisterSubXactCallback(Some(subtransaction), std::ptr::null_mut()) };
-    partition::watch();
+    unsafe { pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut()) };
+    partition::install();
 }
 
-fn add(deed: Deed) {
-    // SAFETY: reads the level of the transaction under way.
-    let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
-    PENDING.with(|pending| pending.borrow_mut().push(Pending { deed, level }));
-}
-
-/// A relation gets this storage.
-pub(crate) fn made(storage: Storage) {
-    add(Deed::Made(storage));
-}
-
-/// A relation loses this storage.
-pub(crate) fn dropped(storage: Storage) {
-    let moved = |one: &Pending| matches!(one.deed, Deed::Moved(from, _) | Deed::Rehomed(from, _) if from == storage);
-    if !PENDING.with(|pending| pending.borrow().iter().any(moved)) {
-        add(Deed::Dropped(storage));
-    }
-}
-
-/// A relation's storage was copied as it is.
-pub(crate) fn moved(from: Storage, to: Storage) {
-    add(Deed::Moved(from, to));
-}
-
-/// The storage whose partition this storage's identifiers are of: itself, unless it is a copy of this transaction.
-pub(crate) fn origin(storage: Storage) -> Storage {
-    PENDING.with(|pending| {
-        let mut at = storage;
-        // Later copies are of earlier ones, never the other way round.
-        for one in pending.borrow().iter().rev() {
-            match one.deed {
-                Deed::Moved(from, to) if to == at => at = from,
-                _ => {}
-            }
-        }
-        at
-    })
-}
-
-/// Whether something was dropped and whether something was moved, of which the zone has to hear when the transaction commits.
-fn waiting() -> (bool, bool) {
-    PENDING.with(|pending| {
-        let pending = pending.borrow();
-        let any = |of: fn(&Deed) -> bool| pending.iter().any(|one| of(&one.deed));
-        (
-            any(|deed| matches!(deed, Deed::Dropped(_))),
-            any(|deed| matches!(deed, Deed::Moved(..))),
-        )
-    })
-}
-
-/// Forgets everything.
-pub(crate) fn forget() {
-    PENDING.with(|pending| {
-        if let Ok(mut pending) = pending.try_borrow_mut() {
-            pending.clear();
-        }
-    });
-}
-
-extern "C-unwind" fn transaction(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     use pg_sys::XactEvent::{
         XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE,
         XACT_EVENT_PREPARE,
     };
     guarded(|| match event {
         XACT_EVENT_PRE_COMMIT => {
-            zone::settle();
-            let (dropped, moved) = waiting();
-            if moved {
+            settle::raise_faults();
+            let due = pending::due_at_commit();
+            if due.copied {
                 move_partitions();
-            } else if dropped {
-                zone::reach();
+            } else if due.dropped {
+                zone::connect_before_commit();
             }
         }
         XACT_EVENT_PRE_PREPARE => {
-            zone::settle();
-            if waiting().1 {
+            settle::raise_faults();
+            if pending::due_at_commit().copied {
                 fault::Report::new("0A000", "a transaction that has rewritten a table with confidential columns page by page cannot be prepared")
                     .hint("Commit CLUSTER and ALTER TABLE ... SET TABLESPACE by themselves.")
                     .raise();
             }
         }
-        XACT_EVENT_COMMIT => shielded(|| ended(true)),
-        XACT_EVENT_ABORT => shielded(|| ended(false)),
-        // What a prepared transaction dropped stays in the zone as garbage: nothing says here how it ends.
-        XACT_EVENT_PREPARE => shielded(statement::transaction_ended),
+        XACT_EVENT_COMMIT => without_raising(|| end_transaction(true)),
+        XACT_EVENT_ABORT => without_raising(|| end_transaction(false)),
+        // What a prepared transaction dropped stays in the zone as garbage: its outcome is not
+        // known here.
+        XACT_EVENT_PREPARE => without_raising(forget_transaction),
         _ => {}
     });
 }
 
-/// Runs what must not raise: an ERROR behind the commit record would be a PANIC of the server.
-fn shielded(work: impl FnOnce()) {
+/// Runs what must not raise: an ERROR after the commit record would be a PANIC of the server.
+fn without_raising(work: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
         // SAFETY: forgets an error of PostgreSQL's that was caught.
         unsafe { pg_sys::FlushErrorState() };
     }
 }
 
-/// Carries out what was waiting for the transaction's end.
-fn ended(committed: bool) {
-    let pending = PENDING.with(|pending| {
-        let taken = pending
-            .try_borrow_mut()
-            .map(|mut pending| std::mem::take(&mut *pending));
-        taken.unwrap_or_default()
-    });
-    zone::ending(|| {
-        // The last one first: a copy may have been copied. A copy that has the partition is never dropped as something that was made,
-        // whether or not the zone hears that it goes back.
+/// Carries out the changes that waited for the end of the transaction.
+fn end_transaction(committed: bool) {
+    let changes = pending::take_all();
+    interrupts::with_deadline(|| {
+        // The last change first: a copy may have been copied. A copy that has the partition is not
+        // dropped as created storage, whether or not the zone is told that the partition moves
+        // back.
         let mut copies = Vec::new();
-        for one in pending.iter().rev() {
-            if let Deed::Rehomed(from, to) = one.deed {
+        for one in changes.iter().rev() {
+            if let Change::Moved(from, to) = one.change {
                 copies.push(to);
                 if !committed {
-                    tell(|link| rehome(link, to, from));
+                    tell_zone(|connection| move_partition(connection, to, from));
                 }
             }
         }
-        for one in pending {
-            match one.deed {
-                Deed::Made(storage) if !committed && !copies.contains(&storage) => {
+        for one in changes {
+            match one.change {
+                Change::Created(storage) if !committed && !copies.contains(&storage) => {
                     drop_partition(storage);
                 }
-                // Who decodes the log has still to read its rows: it stays as garbage.
-                Deed::Dropped(storage) if committed && !sweep::is_decoded() => {
+                // With a logical slot the partition stays as garbage: decoding the log still reads
+                // its rows.
+                Change::Dropped(storage) if committed && !logical_slots::any() => {
                     drop_partition(storage);
                 }
-                Deed::Moved(_, to) => partition::forget(to),
-                Deed::Made(_) | Deed::Dropped(_) | Deed::Rehomed(..) => {}
+                Change::Copied(_, to) => partition::forget(to),
+                Change::Created(_) | Change::Dropped(_) | Change::Moved(..) => {}
             }
         }
     });
-    zone::forget_owed();
-    statement::transaction_ended();
+    deferred_fault::forget();
+    forget_transaction();
 }
 
-/// Before the commit record: partitions whose storage was copied get the copy's name, and the log says so. Behind it an error could not be
-/// raised and a crash would leave the table's next values in a second partition.
+/// Ends the statement with the transaction, and forgets its changes.
+fn forget_transaction() {
+    statement::end_with_transaction();
+    pending::forget_all();
+}
+
+/// Before the commit record: gives partitions whose storage was copied to the copies, and logs it.
+/// After the commit record an error could not be raised, and a crash would put the table's next
+/// values into a second partition.
 fn move_partitions() {
-    let moves: Vec<(Storage, Storage)> = PENDING.with(|pending| {
-        let mut moves = Vec::new();
-        for one in pending.borrow_mut().iter_mut() {
-            if let Deed::Moved(from, to) = one.deed {
-                one.deed = Deed::Rehomed(from, to);
-                moves.push((from, to));
-            }
-        }
-        moves
-    });
-    for (from, to) in moves {
-        let record = zone::with(|link| rehome(link, from, to));
+    for (from, to) in pending::mark_copies_moved() {
+        let record = zone::with(|connection| move_partition(connection, from, to));
         if !record.is_empty() {
-            promotion::log(&record);
+            promotion::log_record(&record);
         }
     }
 }
 
-/// Has the zone carry something out at a transaction's end, and puts its redo record into the WAL, so that it knows of it after a restart and
-/// standbys follow.
-fn tell(work: impl FnOnce(&mut Link) -> Result<Vec<u8>, Broken>) {
+/// At the end of a transaction: has the zone carry something out, and puts its redo record into the
+/// write-ahead log, so that the zone knows of it after a restart and standbys follow.
+fn tell_zone(work: impl FnOnce(&mut Connection) -> Result<Vec<u8>, Broken>) {
     let mut record = Vec::new();
-    zone::at_end(|link| {
-        record = work(link)?;
+    zone::at_transaction_end(|connection| {
+        record = work(connection)?;
         Ok(())
     });
     if !record.is_empty()
-        && let Some(number) = promotion::insert(&record)
+        && let Some(number) = promotion::insert_record(&record)
     {
-        zone::at_end(|link| link.post(promotion::inserted(number)));
+        zone::at_transaction_end(|connection| connection.post(promotion::inserted(number)));
     }
 }
 
-/// The redo record behind an answer.
-fn record_of(link: &mut Link, answer: Answer) -> Result<Vec<u8>, Broken> {
-    link.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))
+/// The redo record that came with an answer.
+fn read_record(connection: &mut Connection, answer: Answer) -> Result<Vec<u8>, Broken> {
+    connection.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))
 }
 
-fn drop_partition(storage: Storage) {
+fn drop_partition(storage: StorageId) {
     partition::forget(storage);
-    tell(|link| {
-        let a = match partition::existing(link, storage) {
-            Ok(answer) => answer.value,
-            // What has no partition has no values.
-            Err(Broken::Fault(Fault::PartitionUnknown)) => return Ok(Vec::new()),
-            Err(broken) => return Err(broken),
+    tell_zone(|connection| {
+        // Storage without a partition has no values.
+        let Some(existing) = partition::find(connection, storage)? else {
+            return Ok(Vec::new());
         };
-        let answer = link.call(Descriptor {
-            a,
+        let answer = connection.call(Descriptor {
+            a: existing.value,
             ..Descriptor::of(Op::Drop)
         })?;
-        record_of(link, answer)
+        read_record(connection, answer)
     });
 }
 
-/// Gives the partition of one storage the name of another. A storage without a partition has nothing to give.
-fn rehome(link: &mut Link, from: Storage, to: Storage) -> Result<Vec<u8>, Broken> {
+/// Gives the partition of one storage to another; the redo record. The record is empty when there
+/// is no partition.
+fn move_partition(
+    connection: &mut Connection,
+    from: StorageId,
+    to: StorageId,
+) -> Result<Vec<u8>, Broken> {
     partition::forget(from);
     partition::forget(to);
-    let a = match partition::existing(link, from) {
-        Ok(answer) => answer.value,
-        Err(Broken::Fault(Fault::PartitionUnknown)) => return Ok(Vec::new()),
-        Err(broken) => return Err(broken),
+    let Some(existing) = partition::find(connection, from)? else {
+        return Ok(Vec::new());
     };
-    link.write(0, &partition::relation_record(to, 0))?;
-    let answer = link.call(Descriptor {
-        a,
+    connection.write(0, &to.record(0))?;
+    let answer = connection.call(Descriptor {
+        a: existing.value,
         ..Descriptor::of(Op::Rehome)
     })?;
-    record_of(link, answer)
+    read_record(connection, answer)
 }
 
-extern "C-unwind" fn subtransaction(
+extern "C-unwind" fn on_subtransaction(
     event: pg_sys::SubXactEvent::Type,
     _this: pg_sys::SubTransactionId,
     _parent: pg_sys::SubTransactionId,
@@ -274,57 +188,39 @@ extern "C-unwind" fn subtransaction(
         SUBXACT_EVENT_START_SUB,
     };
     guarded(|| {
-        // SAFETY: reads the level of the subtransaction that ends.
+        // SAFETY: reads the level of the subtransaction that begins or ends.
         let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
         match event {
-            // An exception block of PL/pgSQL has to see the faults of its own statements, and no others (R2).
-            SUBXACT_EVENT_START_SUB => shielded(|| zone::part_begins(level - 1)),
-            SUBXACT_EVENT_PRE_COMMIT_SUB => zone::settle(),
-            SUBXACT_EVENT_COMMIT_SUB => shielded(|| rise(level)),
+            // An exception block of PL/pgSQL catches the faults of its own statements, and no
+            // others (R2).
+            SUBXACT_EVENT_START_SUB => {
+                without_raising(|| settle::before_subtransaction(level - 1));
+            }
+            SUBXACT_EVENT_PRE_COMMIT_SUB => settle::raise_faults(),
+            SUBXACT_EVENT_COMMIT_SUB => without_raising(|| pending::reassign_to_parent(level)),
             SUBXACT_EVENT_ABORT_SUB => {
-                batching::forget_scans();
-                shielded(|| zone::part_failed(level));
-                shielded(|| undo(level));
+                scans::forget_all();
+                without_raising(|| settle::after_subtransaction_rollback(level));
+                without_raising(|| undo(level));
             }
             _ => {}
         }
     });
 }
 
-/// A subtransaction committed: its deeds are its parent's.
-fn rise(level: i32) {
-    PENDING.with(|pending| {
-        for one in pending
-            .borrow_mut()
-            .iter_mut()
-            .filter(|one| one.level >= level)
-        {
-            one.level = level - 1;
-        }
-    });
-}
-
-/// A subtransaction aborted: what it made goes, what it dropped stays.
+/// A subtransaction aborted: drops the partitions of the storage that it created. What it dropped
+/// stays.
 fn undo(level: i32) {
-    let undone: Vec<Pending> = PENDING.with(|pending| {
-        let mut pending = pending.borrow_mut();
-        let undone = pending
-            .iter()
-            .filter(|one| one.level >= level)
-            .copied()
-            .collect();
-        pending.retain(|one| one.level < level);
-        undone
-    });
+    let undone = pending::take_from(level);
     if undone.is_empty() {
         return;
     }
-    zone::ending(|| {
+    interrupts::with_deadline(|| {
         for one in undone {
-            match one.deed {
-                Deed::Made(storage) => drop_partition(storage),
-                Deed::Moved(_, to) => partition::forget(to),
-                Deed::Dropped(_) | Deed::Rehomed(..) => {}
+            match one.change {
+                Change::Created(storage) => drop_partition(storage),
+                Change::Copied(_, to) => partition::forget(to),
+                Change::Dropped(_) | Change::Moved(..) => {}
             }
         }
     });
