@@ -1,6 +1,6 @@
-//! What tests of the command begin with, and what they look at.
+//! Setup and checks of the tests that run `strongroom columns`.
 //!
-//! Must not: keep a process that its owner has dropped.
+//! Must not: keep a process running that its owner has dropped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,13 +8,14 @@ use std::process::{Command, Output};
 use crate::Server;
 use crate::owner::Owner;
 
-/// A zone, a server with the extension, and a proxy before it, with further options of zone and proxy.
+/// Starts a zone, a server with the extension, and a proxy to it, with further options of zone and
+/// proxy.
 ///
 /// # Panics
 ///
-/// When one of them does not begin.
+/// When one of them does not start.
 #[must_use]
-pub fn begin(zone: &[&str], proxy: &[&str]) -> (Owner, Server) {
+pub fn start_all_with(zone: &[&str], proxy: &[&str]) -> (Owner, Server) {
     let mut owner = Owner::new();
     owner.start_zone_with(64, zone);
     let server = Server::start(&owner.zone_socket(), "");
@@ -23,19 +24,19 @@ pub fn begin(zone: &[&str], proxy: &[&str]) -> (Owner, Server) {
     (owner, server)
 }
 
-/// What a command said on standard error.
+/// A command's standard error.
 #[must_use]
 pub fn messages(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The address of a server, or of a proxy, whose socket is in this directory.
+/// Path of the socket of a server or proxy in this directory.
 #[must_use]
 pub fn address(directory: &Path) -> PathBuf {
     directory.join(".s.PGSQL.5432")
 }
 
-/// Whether a file, or one below a directory, holds this text.
+/// Whether a file, or a file below a directory, contains this text.
 ///
 /// # Panics
 ///
@@ -49,13 +50,13 @@ pub fn is_in_a_file(path: &Path, what: &str) -> bool {
     status.expect("grep can be run").success()
 }
 
-/// A new file with these bytes.
+/// Makes a new file with these bytes.
 ///
 /// # Panics
 ///
-/// When it is there, or cannot be made.
+/// When it exists, or cannot be made.
 pub fn make_file(path: &Path, bytes: &[u8]) {
     let file = std::fs::File::create_new(path);
-    let mut file = file.expect("a file of our own");
-    std::io::Write::write_all(&mut file, bytes).expect("a file of our own");
+    let mut file = file.expect("a new file");
+    std::io::Write::write_all(&mut file, bytes).expect("a new file");
 }
