@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 /// Runs the body of a function that PostgreSQL called; a panic becomes an ERROR.
 pub(crate) fn guarded<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: called first in each `extern "C-unwind"` function of this library, so no frame with a
-    // destructor is above it.
+    // destructor lies between it and PostgreSQL.
     unsafe { pg_sys::panic::pgrx_extern_c_guard(work) }
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn guarded<R>(work: impl FnOnce() -> R) -> R {
 /// # Safety
 ///
 /// `work` only calls C, and owns nothing that has a destructor.
-pub(crate) unsafe fn outside<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) unsafe fn call_postgres<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the caller's promise.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(work) }
 }
@@ -79,14 +79,14 @@ impl Call {
 
     /// Makes the result NULL.
     pub(crate) fn return_null(&mut self) -> Datum {
-        // SAFETY: the call lasts.
+        // SAFETY: the call is not over.
         unsafe { (*self.0).isnull = true };
         Datum::null()
     }
 
     /// The arguments of a trigger; `None` when the function was not called as a trigger.
     pub(crate) fn trigger(&self) -> Option<*mut pg_sys::TriggerData> {
-        // SAFETY: the call lasts; a context is a node, which begins with its tag.
+        // SAFETY: the call is not over; a context is a node, which begins with its tag.
         let context = unsafe { (*self.0).context };
         // SAFETY: as above.
         let is_trigger =
@@ -204,7 +204,9 @@ macro_rules! sql_functions {
     ($($(#[$meta:meta])* $symbol:ident, $info:ident => $body:path;)*) => {$(
         $(#[$meta])*
         #[unsafe(no_mangle)]
-        pub(crate) extern "C-unwind" fn $symbol(info: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum {
+        pub(crate) extern "C-unwind" fn $symbol(
+            info: pgrx::pg_sys::FunctionCallInfo,
+        ) -> pgrx::pg_sys::Datum {
             // SAFETY: PostgreSQL's own call, for as long as it lasts.
             $crate::call::guarded(|| $body(&mut unsafe { $crate::call::Call::new(info) }))
         }
@@ -212,7 +214,8 @@ macro_rules! sql_functions {
         /// The calling convention of the function above (fmgr.h, `PG_FUNCTION_INFO_V1`).
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $info() -> &'static pgrx::pg_sys::Pg_finfo_record {
-            const VERSION_1: pgrx::pg_sys::Pg_finfo_record = pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
+            const VERSION_1: pgrx::pg_sys::Pg_finfo_record =
+                pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
             &VERSION_1
         }
     )*};

@@ -98,12 +98,14 @@ impl Report {
 pub(crate) fn raise_broken(broken: Broken) -> ! {
     let report = Report::new(broken.sqlstate(), broken.message());
     match broken {
-        Broken::Fault(Fault::NotAllowed) | Broken::Earlier(Fault::NotAllowed) => {
-            report.hint("Connect through the proxy, which opens a session with the zone; without one only comparison of stored values of one column is allowed.")
-        }
-        Broken::Fault(Fault::Recovering) | Broken::Earlier(Fault::Recovering) => {
-            report.hint("The zone has been started again; a background worker reads the log to it. Try again soon.")
-        }
+        Broken::Fault(Fault::NotAllowed) | Broken::Earlier(Fault::NotAllowed) => report.hint(
+            "Connect through the proxy, which opens a session with the zone; without \
+             one only comparison of stored values of one column is allowed.",
+        ),
+        Broken::Fault(Fault::Recovering) | Broken::Earlier(Fault::Recovering) => report.hint(
+            "The zone has been started again; a background worker reads the log to \
+             it. Try again soon.",
+        ),
         _ => report,
     }
     .raise()
@@ -117,7 +119,10 @@ pub(crate) fn raise(fault: Fault) -> ! {
 /// Raises the reason why there is no connection to the zone.
 pub(crate) fn raise_unconnected(error: &ConnectError) -> ! {
     Report::new("08001", &error.to_string())
-        .hint("Is the zone running (strongroom columns zone), and is strongroom.zone the path of its socket?")
+        .hint(
+            "Is the zone running (strongroom columns zone), and is strongroom.zone the path of \
+             its socket?",
+        )
         .raise()
 }
 

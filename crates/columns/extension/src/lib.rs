@@ -33,9 +33,15 @@ pub extern "C-unwind" fn _PG_init() {
     call::guarded(|| {
         // SAFETY: reads a flag of the server.
         if !unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
-            fault::Report::new("55000", "strongroom_columns must be loaded when the server starts")
-                .hint("Add strongroom_columns to shared_preload_libraries in postgresql.conf and restart the server.")
-                .raise();
+            fault::Report::new(
+                "55000",
+                "strongroom_columns must be loaded when the server starts",
+            )
+            .hint(
+                "Add strongroom_columns to shared_preload_libraries in postgresql.conf and \
+                 restart the server.",
+            )
+            .raise();
         }
         settings::define();
         shared_memory::install();

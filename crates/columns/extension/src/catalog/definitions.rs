@@ -13,7 +13,7 @@ use pg_sys::{NodeTag, Oid};
 use pgrx::pg_sys;
 use strongroom_format::columns::Kind;
 
-use crate::call::{guarded, outside};
+use crate::call::{call_postgres, guarded};
 use crate::catalog::{options, rows, templates, types};
 use crate::execution::statement;
 use crate::fault;
@@ -26,21 +26,23 @@ const ACCESS_METHOD: &CStr = c"strongroom";
 thread_local! {
     /// Nesting of commands that store expressions.
     static DEFINING: Cell<u32> = const { Cell::new(0) };
-    static ACCESS_HOOK: Cell<pg_sys::object_access_hook_type> = const { Cell::new(None) };
-    static UTILITY_HOOK: Cell<pg_sys::ProcessUtility_hook_type> = const { Cell::new(None) };
+    static PREVIOUS_ACCESS_HOOK: Cell<pg_sys::object_access_hook_type> = const { Cell::new(None) };
+    static PREVIOUS_UTILITY_HOOK: Cell<pg_sys::ProcessUtility_hook_type> =
+        const { Cell::new(None) };
 }
 
 /// Installs the hooks.
 pub(crate) fn install() {
     // SAFETY: hooks are set while the library is loaded, before anything runs.
     unsafe {
-        ACCESS_HOOK.set(pg_sys::object_access_hook);
+        PREVIOUS_ACCESS_HOOK.set(pg_sys::object_access_hook);
         pg_sys::object_access_hook = Some(on_object_access);
-        UTILITY_HOOK.set(pg_sys::ProcessUtility_hook);
+        PREVIOUS_UTILITY_HOOK.set(pg_sys::ProcessUtility_hook);
         pg_sys::ProcessUtility_hook = Some(process_utility);
     }
 }
 
+/// Raises an error for a definition that is not offered.
 fn refuse(message: &str, hint: &str) -> ! {
     fault::Report::new("0A000", message).hint(hint).raise()
 }
@@ -53,10 +55,12 @@ pub(crate) fn refuse_literal_in_definition() {
     }
 }
 
+/// Refuses a confidential constant in a definition.
 fn refuse_constant() -> ! {
     refuse(
         "a definition cannot contain a value of a confidential type",
-        "Definitions are kept in catalogs that the server reads; compare with a column instead, or check in the application.",
+        "Definitions are kept in catalogs that the server reads; compare with a column instead, \
+         or check in the application.",
     )
 }
 
@@ -80,10 +84,10 @@ extern "C-unwind" fn process_utility(
         statement::run_utility(|| {
             // SAFETY: as above.
             let defining = unsafe { check_before(node) }.then(Defining::enter);
-            match UTILITY_HOOK.get() {
+            match PREVIOUS_UTILITY_HOOK.get() {
                 // SAFETY: the hook that was installed before, with its arguments.
                 Some(hook) => unsafe {
-                    outside(|| {
+                    call_postgres(|| {
                         hook(
                             statement,
                             text,
@@ -200,6 +204,8 @@ unsafe fn refuse_constants_in(query: *mut pg_sys::Node) {
     }
 }
 
+/// Refuses a range type over a confidential type.
+///
 /// # Safety
 ///
 /// A parse tree of PostgreSQL's.
@@ -251,13 +257,15 @@ unsafe fn check_after(tag: NodeTag, node: *mut pg_sys::Node) {
     }
 }
 
+/// Refuses a confidential column in the partition key of a table.
 fn check_partition_key(table: Oid) {
     let keys = rows::partition_key(table);
     for (number, oid) in rows::columns(table) {
         if keys.contains(&number) && types::kind_of(oid).is_some() {
             refuse(
                 "a confidential column cannot be a partition key",
-                "The server would have to know which partition a value belongs to; partition by another column.",
+                "The server would have to know which partition a value belongs to; partition by \
+                 another column.",
             );
         }
     }
@@ -274,13 +282,13 @@ extern "C-unwind" fn on_object_access(
 ) {
     use pg_sys::ObjectAccessType::{OAT_DROP, OAT_POST_ALTER, OAT_POST_CREATE};
     guarded(|| {
-        if let Some(hook) = ACCESS_HOOK.get() {
+        if let Some(hook) = PREVIOUS_ACCESS_HOOK.get() {
             // SAFETY: the hook that was installed before, with its arguments.
-            unsafe { outside(|| hook(access, class, object, sub, arg)) };
+            unsafe { call_postgres(|| hook(access, class, object, sub, arg)) };
         }
         match (access, class) {
             (OAT_POST_CREATE | OAT_POST_ALTER, pg_sys::RelationRelationId) => {
-                check_relation(object)
+                check_relation(object);
             }
             (OAT_POST_CREATE, pg_sys::TypeRelationId) => check_domain(object),
             (OAT_POST_CREATE, pg_sys::StatisticExtRelationId) => check_statistics(object),
@@ -290,6 +298,7 @@ extern "C-unwind" fn on_object_access(
     });
 }
 
+/// Checks a new or altered relation of any kind.
 fn check_relation(oid: Oid) {
     let Some(class) = rows::class(oid) else {
         return;
@@ -310,7 +319,8 @@ fn check_relation(oid: Oid) {
             ),
             Some(_) => confidential = true,
             None if rows::contains_confidential(column, 0) => refuse(
-                "a confidential type cannot be inside an array, a composite, a domain or a range of a column",
+                "a confidential type cannot be inside an array, a composite, a domain or a range \
+                 of a column",
                 "Keep each value in a column of its own.",
             ),
             None => {}
@@ -320,12 +330,19 @@ fn check_relation(oid: Oid) {
         templates::refuse_in_template();
     }
     if confidential && table && class.access_method != access_method() {
-        fault::Report::new("0A000", "a table with a confidential column must use the access method strongroom")
-            .hint("Write CREATE TABLE ... USING strongroom, or set default_table_access_method = 'strongroom'.")
-            .raise();
+        fault::Report::new(
+            "0A000",
+            "a table with a confidential column must use the access method strongroom",
+        )
+        .hint(
+            "Write CREATE TABLE ... USING strongroom, or set default_table_access_method = \
+             'strongroom'.",
+        )
+        .raise();
     }
 }
 
+/// Refuses a foreign table with a confidential column.
 fn check_foreign_table(oid: Oid) {
     if rows::columns(oid)
         .iter()
@@ -338,6 +355,7 @@ fn check_foreign_table(oid: Oid) {
     }
 }
 
+/// Checks an index: on confidential columns only B-trees are offered.
 fn check_index(oid: Oid, access_method: Oid) {
     let Some(found) = rows::index(oid) else {
         return;
@@ -371,6 +389,7 @@ fn check_index(oid: Oid, access_method: Oid) {
     }
 }
 
+/// Refuses a domain over a confidential type.
 fn check_domain(oid: Oid) {
     if let Some(base) = rows::domain_base(oid)
         && (types::kind_of(base).is_some() || rows::contains_confidential(base, 0))
@@ -382,6 +401,7 @@ fn check_domain(oid: Oid) {
     }
 }
 
+/// Refuses extended statistics on a confidential column.
 fn check_statistics(oid: Oid) {
     let Some(found) = rows::statistics(oid) else {
         return;

@@ -14,7 +14,7 @@ use pg_sys::{CommandDest, DestReceiver, QueryDesc, TupleDesc, TupleTableSlot};
 use pgrx::pg_sys;
 use strongroom_format::columns::{EnvelopeHeader, Kind};
 
-use crate::call::{guarded, outside};
+use crate::call::{call_postgres, guarded};
 use crate::catalog::{tuples, types};
 use crate::execution::slot::Row;
 use crate::ring::zone;
@@ -34,13 +34,13 @@ struct SealingReceiver {
     columns: Vec<i16>,
 }
 
-/// The receiver is installed, until this is dropped.
-pub(crate) struct Installed {
+/// An installed receiver; dropping it restores the client's.
+pub(crate) struct InstalledReceiver {
     query: *mut QueryDesc,
     receiver: *mut SealingReceiver,
 }
 
-impl Drop for Installed {
+impl Drop for InstalledReceiver {
     fn drop(&mut self) {
         // SAFETY: made from a box in `install`, and used here for the last time.
         let receiver = unsafe { Box::from_raw(self.receiver) };
@@ -52,7 +52,7 @@ impl Drop for Installed {
 
 /// Installs the receiver for a query that sends several confidential columns to a client; `None`
 /// for any other query.
-pub(crate) fn install(query: *mut QueryDesc) -> Option<Installed> {
+pub(crate) fn install(query: *mut QueryDesc) -> Option<InstalledReceiver> {
     // SAFETY: a query that the executor has started, so it has the type of its rows; it may have no
     // receiver.
     let (client, columns) = unsafe {
@@ -68,7 +68,7 @@ pub(crate) fn install(query: *mut QueryDesc) -> Option<Installed> {
     if columns.len() < 2 {
         return None;
     }
-    // SAFETY: the receiver lasts as long as the query.
+    // SAFETY: the receiver lives as long as the query.
     let mydest = unsafe { (*client).mydest };
     let own = DestReceiver {
         receiveSlot: Some(receive),
@@ -82,9 +82,9 @@ pub(crate) fn install(query: *mut QueryDesc) -> Option<Installed> {
         client,
         columns,
     }));
-    // SAFETY: the query has its own receiver back before this one is dropped.
+    // SAFETY: `InstalledReceiver` restores the query's own receiver before this one is dropped.
     unsafe { (*query).dest = receiver.cast() };
-    Some(Installed { query, receiver })
+    Some(InstalledReceiver { query, receiver })
 }
 
 const fn is_client(dest: CommandDest::Type) -> bool {
@@ -126,7 +126,7 @@ extern "C-unwind" fn receive(slot: *mut TupleTableSlot, own: *mut DestReceiver) 
         // SAFETY: the client's receiver.
         let more = unsafe {
             let receive = (*client).receiveSlot;
-            outside(|| receive.is_some_and(|receive| receive(slot, client)))
+            call_postgres(|| receive.is_some_and(|receive| receive(slot, client)))
         };
         ENVELOPES.with(|envelopes| envelopes.borrow_mut().clear());
         more
@@ -138,7 +138,7 @@ extern "C-unwind" fn startup(own: *mut DestReceiver, operation: c_int, columns: 
     guarded(|| unsafe {
         let client = (*own.cast::<SealingReceiver>()).client;
         if let Some(startup) = (*client).rStartup {
-            outside(|| startup(client, operation, columns));
+            call_postgres(|| startup(client, operation, columns));
         }
     });
 }
@@ -148,7 +148,7 @@ extern "C-unwind" fn shutdown(own: *mut DestReceiver) {
     guarded(|| unsafe {
         let client = (*own.cast::<SealingReceiver>()).client;
         if let Some(shutdown) = (*client).rShutdown {
-            outside(|| shutdown(client));
+            call_postgres(|| shutdown(client));
         }
     });
 }
@@ -159,7 +159,7 @@ extern "C-unwind" fn destroy(own: *mut DestReceiver) {
     guarded(|| unsafe {
         let client = (*own.cast::<SealingReceiver>()).client;
         if let Some(destroy) = (*client).rDestroy {
-            outside(|| destroy(client));
+            call_postgres(|| destroy(client));
         }
     });
 }

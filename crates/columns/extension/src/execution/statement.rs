@@ -13,7 +13,7 @@ use std::ffi::{CStr, c_int, c_void};
 
 use pgrx::pg_sys;
 
-use crate::call::{guarded, outside};
+use crate::call::{call_postgres, guarded};
 use crate::execution::{activity, row_sealing};
 use crate::ring::{settle, shared_memory, zone};
 use crate::scanning::{batching, scans};
@@ -100,7 +100,7 @@ extern "C-unwind" fn on_start(query: *mut pg_sys::QueryDesc, flags: c_int) {
         }
         match PREVIOUS_HOOKS.get().start {
             // SAFETY: the hook that was installed before, with its arguments.
-            Some(hook) => unsafe { outside(|| hook(query, flags)) },
+            Some(hook) => unsafe { call_postgres(|| hook(query, flags)) },
             // SAFETY: as above.
             None => unsafe { pg_sys::standard_ExecutorStart(query, flags) },
         }
@@ -120,7 +120,7 @@ extern "C-unwind" fn on_run(
         let sealing = row_sealing::install(query);
         match PREVIOUS_HOOKS.get().run {
             // SAFETY: the hook that was installed before, with its arguments.
-            Some(hook) => unsafe { outside(|| hook(query, direction, count, once)) },
+            Some(hook) => unsafe { call_postgres(|| hook(query, direction, count, once)) },
             // SAFETY: as above.
             None => unsafe { pg_sys::standard_ExecutorRun(query, direction, count, once) },
         }
@@ -137,7 +137,7 @@ extern "C-unwind" fn on_finish(query: *mut pg_sys::QueryDesc) {
         let run = activity::Run::enter();
         match PREVIOUS_HOOKS.get().finish {
             // SAFETY: the hook that was installed before, with its argument.
-            Some(hook) => unsafe { outside(|| hook(query)) },
+            Some(hook) => unsafe { call_postgres(|| hook(query)) },
             // SAFETY: as above.
             None => unsafe { pg_sys::standard_ExecutorFinish(query) },
         }
@@ -152,7 +152,7 @@ extern "C-unwind" fn on_end(query: *mut pg_sys::QueryDesc) {
     guarded(|| {
         match PREVIOUS_HOOKS.get().end {
             // SAFETY: the hook that was installed before, with its argument.
-            Some(hook) => unsafe { outside(|| hook(query)) },
+            Some(hook) => unsafe { call_postgres(|| hook(query)) },
             // SAFETY: as above.
             None => unsafe { pg_sys::standard_ExecutorEnd(query) },
         }

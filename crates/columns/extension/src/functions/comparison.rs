@@ -102,6 +102,7 @@ fn unequal(call: &mut Call) -> Datum {
     Datum::from(!are_equal(call))
 }
 
+/// The order of the arguments, for B-trees and sorts.
 fn order(call: &mut Call) -> Datum {
     let (a, b) = (call.bits(0), call.bits(1));
     // Indexes are searched and built with single comparisons; a query that calls this function
@@ -144,7 +145,7 @@ fn token(call: &Call) -> u64 {
 fn hash(call: &mut Call) -> Datum {
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a part of a keyed hash is one"
+        reason = "any part of a keyed hash is a keyed hash"
     )]
     let low = token(call) as u32;
     Datum::from(low.cast_signed())

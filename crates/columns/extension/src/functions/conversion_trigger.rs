@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use pg_sys::Datum;
 use pgrx::pg_sys;
 
-use crate::call::{Call, outside, sql_functions};
+use crate::call::{Call, call_postgres, sql_functions};
 use crate::fault;
 
 unsafe extern "C-unwind" {
@@ -34,7 +34,8 @@ const BEFORE: u32 = 8;
 fn raise_misuse() -> ! {
     fault::Report::new(
         "39P01",
-        "strongroom_columns.conversion() is for BEFORE INSERT OR UPDATE triggers of rows, with the names of two columns",
+        "strongroom_columns.conversion() is for BEFORE INSERT OR UPDATE triggers of rows, with \
+         the names of two columns",
     )
     .raise()
 }
@@ -110,7 +111,7 @@ unsafe fn is_same(
             let column = unsafe { &(*columns).attrs.as_slice(index + 1)[index] };
             let (by_value, len) = (column.attbyval, isize::from(column.attlen));
             // SAFETY: both are values of that column.
-            unsafe { outside(|| datumIsEqual(before, after, by_value, len)) }
+            unsafe { call_postgres(|| datumIsEqual(before, after, by_value, len)) }
         }
         _ => false,
     }

@@ -14,7 +14,7 @@ use strongroom_columns_ring::Descriptor;
 use strongroom_columns_ring::Op;
 use strongroom_format::columns::Kind;
 
-use crate::call::{Call, bits, guarded, sql_functions};
+use crate::call::{Call, bits, call_postgres, guarded, sql_functions};
 use crate::catalog::types;
 use crate::ring::zone;
 
@@ -61,7 +61,7 @@ extern "C-unwind" fn compute(
             let mut is_null = false;
             let Some(fetch) = fetch else { break };
             // SAFETY: PostgreSQL's own function for its own sample.
-            let value = unsafe { crate::call::outside(|| fetch(stats, at, &raw mut is_null)) };
+            let value = unsafe { call_postgres(|| fetch(stats, at, &raw mut is_null)) };
             if is_null {
                 nulls += 1;
             } else if fids.len() < RANKED_MAX {

@@ -10,7 +10,7 @@ use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Op};
 
-use crate::call::{Call, bits, sql_functions};
+use crate::call::{Call, bits, call_postgres, sql_functions};
 use crate::catalog::tuples;
 use crate::ring::zone;
 use crate::scanning::pages;
@@ -73,7 +73,7 @@ fn parse_comparison(call: &Call) -> Option<Comparison> {
         if let Some(free) = found.freefunc
             && !found.statsTuple.is_null()
         {
-            crate::call::outside(|| free(found.statsTuple));
+            call_postgres(|| free(found.statsTuple));
         }
         result
     }

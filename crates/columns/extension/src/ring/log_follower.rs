@@ -167,9 +167,15 @@ impl Follower {
         }
         let (end, timeline) = end_of_log(standby);
         if self.replayed_to.max(position) > end {
-            fault::Report::new("55000", "the zone's store is of a later log than this server's (SR-8030)")
-                .hint("Restore the zone's store of a time not later than this server's, or let the zone begin a new one.")
-                .raise();
+            fault::Report::new(
+                "55000",
+                "the zone's store is of a later log than this server's (SR-8030)",
+            )
+            .hint(
+                "Restore the zone's store of a time not later than this server's, or let \
+                 the zone begin a new one.",
+            )
+            .raise();
         }
         if is_new {
             check_history(position, state >> 2, timeline);
@@ -203,7 +209,7 @@ impl Follower {
     /// Runs `work` over the connection to the zone that the log was replayed to; raises if there is
     /// another zone by now.
     fn with<R>(&self, work: impl FnOnce(&mut Connection) -> Result<R, Broken>) -> R {
-        zone::with_same(self.connection, work)
+        zone::with_connection(self.connection, work)
     }
 
     /// Sends the zone every redo record from `replayed_to` to `end`.
@@ -269,9 +275,13 @@ impl Follower {
         if !accepted {
             self.foreign += 1;
             if self.foreign == 1 {
-                fault::Report::new("01000", "the log has a message named strongroom that the zone did not write; it is passed over")
-                    .hint("See pg_waldump --rmgr=LogicalMessage. Further ones are not reported.")
-                    .warn();
+                fault::Report::new(
+                    "01000",
+                    "the log has a message named strongroom that the zone \
+                     did not write; it is passed over",
+                )
+                .hint("See pg_waldump --rmgr=LogicalMessage. Further ones are not reported.")
+                .warn();
             }
         }
     }
@@ -348,10 +358,21 @@ fn check_history(position: XLogRecPtr, of: u32, now: u32) {
         }
     };
     if !sound {
-        fault::Report::new("55000", "the zone's store and the server's log are of different histories (SR-8030)")
-            .detail(&format!("The store has read timeline {of} to {:X}/{:X}; the server is on timeline {now}, whose history left it before.", position >> 32, position & 0xffff_ffff))
-            .hint("Bring the zone a store from before the histories parted, or a copy of the store of the zone whose server this one follows.")
-            .raise();
+        fault::Report::new(
+            "55000",
+            "the zone's store and the server's log are of different histories (SR-8030)",
+        )
+        .detail(&format!(
+            "The store has read timeline {of} to {:X}/{:X}; the server is on timeline {now}, \
+             whose history left it before.",
+            position >> 32,
+            position & 0xffff_ffff
+        ))
+        .hint(
+            "Bring the zone a store from before the histories parted, or a copy of the \
+             store of the zone whose server this one follows.",
+        )
+        .raise();
     }
 }
 
@@ -379,9 +400,15 @@ fn acquire_slot() {
             pg_sys::ReplicationSlotAcquire(SLOT.as_ptr(), false);
         }
         if (*pg_sys::MyReplicationSlot).data.restart_lsn == 0 {
-            fault::Report::new("55000", "the replication slot of strongroom_columns has lost its log")
-                .hint("Values that the zone had not made durable may be missing. See max_slot_wal_keep_size; drop the slot once the zone's store has been checked.")
-                .raise();
+            fault::Report::new(
+                "55000",
+                "the replication slot of strongroom_columns has lost its log",
+            )
+            .hint(
+                "Values that the zone had not made durable may be missing. See \
+                 max_slot_wal_keep_size; drop the slot once the zone's store has been checked.",
+            )
+            .raise();
         }
     }
 }

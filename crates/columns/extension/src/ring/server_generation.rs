@@ -37,13 +37,13 @@ pub(crate) fn install() {
     // SAFETY: the server's hooks, before any shared memory is made; this process has one thread.
     unsafe {
         PREVIOUS_HOOKS.request.set(pg_sys::shmem_request_hook);
-        pg_sys::shmem_request_hook = Some(request);
+        pg_sys::shmem_request_hook = Some(request_memory);
         PREVIOUS_HOOKS.startup.set(pg_sys::shmem_startup_hook);
-        pg_sys::shmem_startup_hook = Some(startup);
+        pg_sys::shmem_startup_hook = Some(init_memory);
     }
 }
 
-extern "C-unwind" fn request() {
+extern "C-unwind" fn request_memory() {
     guarded(|| {
         if let Some(hook) = PREVIOUS_HOOKS.request.get() {
             // SAFETY: the hook that was installed before.
@@ -54,7 +54,7 @@ extern "C-unwind" fn request() {
     });
 }
 
-extern "C-unwind" fn startup() {
+extern "C-unwind" fn init_memory() {
     guarded(|| {
         if let Some(hook) = PREVIOUS_HOOKS.startup.get() {
             // SAFETY: the hook that was installed before.

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use pg_sys::LWLockMode::{LW_EXCLUSIVE, LW_SHARED};
 use pgrx::pg_sys;
 
-use crate::call::guarded;
+use crate::call::{call_postgres, guarded};
+use crate::fault;
 
 const NAME: &CStr = c"strongroom_columns";
 /// Number of sweeps whose position in the log is remembered.
@@ -39,8 +40,8 @@ static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 static LOCK: AtomicPtr<pg_sys::LWLock> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
-    static REQUEST: Cell<pg_sys::shmem_request_hook_type> = const { Cell::new(None) };
-    static STARTUP: Cell<pg_sys::shmem_startup_hook_type> = const { Cell::new(None) };
+    static PREVIOUS_REQUEST_HOOK: Cell<pg_sys::shmem_request_hook_type> = const { Cell::new(None) };
+    static PREVIOUS_STARTUP_HOOK: Cell<pg_sys::shmem_startup_hook_type> = const { Cell::new(None) };
     /// Whether this backend has announced that it may hold identifiers.
     static BUSY: Cell<bool> = const { Cell::new(false) };
     /// Whether the callback for the end of this backend is registered.
@@ -51,10 +52,10 @@ thread_local! {
 pub(crate) fn install() {
     // SAFETY: hooks are set while the library is loaded, before anything runs.
     unsafe {
-        REQUEST.set(pg_sys::shmem_request_hook);
-        STARTUP.set(pg_sys::shmem_startup_hook);
-        pg_sys::shmem_request_hook = Some(request);
-        pg_sys::shmem_startup_hook = Some(startup);
+        PREVIOUS_REQUEST_HOOK.set(pg_sys::shmem_request_hook);
+        PREVIOUS_STARTUP_HOOK.set(pg_sys::shmem_startup_hook);
+        pg_sys::shmem_request_hook = Some(request_memory);
+        pg_sys::shmem_startup_hook = Some(init_memory);
     }
 }
 
@@ -63,15 +64,16 @@ fn backend_count() -> usize {
     usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(0)
 }
 
+/// Size of the shared memory in bytes.
 fn size() -> usize {
     size_of::<Shared>() + backend_count() * size_of::<AtomicU64>()
 }
 
-extern "C-unwind" fn request() {
+extern "C-unwind" fn request_memory() {
     guarded(|| {
-        if let Some(hook) = REQUEST.get() {
+        if let Some(hook) = PREVIOUS_REQUEST_HOOK.get() {
             // SAFETY: the hook that was installed before.
-            unsafe { crate::call::outside(|| hook()) };
+            unsafe { call_postgres(|| hook()) };
         }
         // SAFETY: called in the hook for requests of shared memory.
         unsafe {
@@ -81,11 +83,11 @@ extern "C-unwind" fn request() {
     });
 }
 
-extern "C-unwind" fn startup() {
+extern "C-unwind" fn init_memory() {
     guarded(|| {
-        if let Some(hook) = STARTUP.get() {
+        if let Some(hook) = PREVIOUS_STARTUP_HOOK.get() {
             // SAFETY: the hook that was installed before.
-            unsafe { crate::call::outside(|| hook()) };
+            unsafe { call_postgres(|| hook()) };
         }
         let mut found = false;
         // SAFETY: called in the hook that makes shared memory, by the postmaster, which is the only
@@ -106,9 +108,8 @@ fn shared() -> &'static Shared {
     let at = SHARED.load(Ordering::Acquire);
     // SAFETY: set before any backend was started, and there until the last one has ended; only
     // atomics are in it.
-    unsafe { at.as_ref() }.unwrap_or_else(|| {
-        crate::fault::raise_internal("there is no shared memory of strongroom_columns")
-    })
+    unsafe { at.as_ref() }
+        .unwrap_or_else(|| fault::raise_internal("there is no shared memory of strongroom_columns"))
 }
 
 /// The number of each backend.
@@ -141,6 +142,7 @@ fn admitted() -> [u64; 2] {
     [low.load(Ordering::Relaxed), high.load(Ordering::Relaxed)]
 }
 
+/// Admits only the records of this zone. Called under the exclusive lock.
 fn admit(halves: [u64; 2]) {
     for (word, half) in shared().incarnation.iter().zip(halves) {
         word.store(half, Ordering::Relaxed);

@@ -62,7 +62,7 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Connection) -> Result<R, Broken>) -
 
 /// As [`with`], over the connection of this number only: raises an error when the zone was started
 /// again meanwhile.
-pub(crate) fn with_same<R>(
+pub(crate) fn with_connection<R>(
     number: u32,
     work: impl FnOnce(&mut Connection) -> Result<R, Broken>,
 ) -> R {

@@ -33,7 +33,7 @@ impl CurrentPage {
 
     /// The page and the column whose current row has the stored value `fid`.
     pub(super) fn find(kind: Kind, fid: u64) -> Option<(Self, i16)> {
-        if !Fid::from_bits(fid).is_some_and(|fid| !fid.is_ephemeral()) {
+        if Fid::from_bits(fid).is_none_or(Fid::is_ephemeral) {
             return None;
         }
         Self::all().find_map(|page| {

@@ -1,6 +1,6 @@
 //! The scans that returned a row last: those that an expression may concern.
 //!
-//! Invariant: a scan is looked at only while it lives; whatever may end a scan has it forgotten
+//! Invariant: a scan is read only while it exists; every event that may end a scan is reported
 //! here. Must not: change what a scan returns.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};

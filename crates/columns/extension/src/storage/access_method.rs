@@ -15,7 +15,7 @@ use pg_sys::{
 };
 use pgrx::pg_sys;
 
-use crate::call::{Call, guarded, outside, sql_functions};
+use crate::call::{Call, call_postgres, guarded, sql_functions};
 use crate::fault;
 use crate::scanning::scans;
 use crate::storage::storage_id::StorageId;
@@ -159,7 +159,7 @@ extern "C-unwind" fn tuple_insert(
         promotion::promote_rows(relation, &[slot]);
         let heap = heap!(tuple_insert);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
-        unsafe { outside(|| heap(relation, slot, command, options, bulk)) };
+        unsafe { call_postgres(|| heap(relation, slot, command, options, bulk)) };
     });
 }
 
@@ -175,7 +175,7 @@ extern "C-unwind" fn tuple_insert_speculative(
         promotion::promote_rows(relation, &[slot]);
         let heap = heap!(tuple_insert_speculative);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
-        unsafe { outside(|| heap(relation, slot, command, options, bulk, token)) };
+        unsafe { call_postgres(|| heap(relation, slot, command, options, bulk, token)) };
     });
 }
 
@@ -195,7 +195,7 @@ extern "C-unwind" fn multi_insert(
         });
         let heap = heap!(multi_insert);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
-        unsafe { outside(|| heap(relation, slots, count, command, options, bulk)) };
+        unsafe { call_postgres(|| heap(relation, slots, count, command, options, bulk)) };
     });
 }
 
@@ -216,7 +216,7 @@ extern "C-unwind" fn tuple_update(
         let heap = heap!(tuple_update);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe {
-            outside(|| {
+            call_postgres(|| {
                 heap(
                     relation, old, slot, command, snapshot, crosscheck, wait, failure, mode,
                     indexes,
@@ -245,7 +245,7 @@ extern "C-unwind" fn relation_set_new_filenode(
         }
         let heap = heap!(relation_set_new_filenode);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
-        unsafe { outside(|| heap(relation, node, persistence, freeze, multi)) };
+        unsafe { call_postgres(|| heap(relation, node, persistence, freeze, multi)) };
     });
 }
 
@@ -257,7 +257,7 @@ extern "C-unwind" fn relation_copy_data(relation: Relation, node: *const RelFile
         });
         let heap = heap!(relation_copy_data);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
-        unsafe { outside(|| heap(relation, node)) };
+        unsafe { call_postgres(|| heap(relation, node)) };
     });
 }
 
@@ -278,7 +278,7 @@ extern "C-unwind" fn relation_copy_for_cluster(
         let heap = heap!(relation_copy_for_cluster);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe {
-            outside(|| {
+            call_postgres(|| {
                 heap(
                     old,
                     new,
@@ -342,7 +342,7 @@ extern "C-unwind" fn index_build_range_scan(
         // SAFETY: heap's own callback with PostgreSQL's arguments; an error unwinds through
         // `as_heap`.
         let rows = unsafe {
-            outside(|| {
+            call_postgres(|| {
                 heap(
                     table,
                     index,
@@ -375,7 +375,7 @@ extern "C-unwind" fn index_validate_scan(
         let as_heap = AsHeap::new(table);
         // SAFETY: heap's own callback with PostgreSQL's arguments; an error unwinds through
         // `as_heap`.
-        unsafe { outside(|| heap(table, index, info, snapshot, state)) };
+        unsafe { call_postgres(|| heap(table, index, info, snapshot, state)) };
         drop(as_heap);
     });
 }

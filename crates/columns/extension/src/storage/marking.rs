@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use strongroom_columns_ring::{Descriptor, Op};
 use strongroom_format::columns::Fid;
 
-use crate::call::{bits, outside};
+use crate::call::{bits, call_postgres};
 use crate::catalog::{tuples, types};
 use crate::execution::slot::Row;
 use crate::ring::zone;
@@ -183,8 +183,9 @@ unsafe fn mark_btree(index: Relation, marker: &mut Marker) {
     let mut page = Box::new(Page([0; PAGE]));
     for level in 0.. {
         // SAFETY: an open B-tree that has this level: its root was above the previous level.
-        let first =
-            unsafe { outside(|| _bt_get_endpoint(index, level, false, std::ptr::null_mut())) };
+        let first = unsafe {
+            call_postgres(|| _bt_get_endpoint(index, level, false, std::ptr::null_mut()))
+        };
         if first == 0 {
             return;
         }

@@ -57,7 +57,10 @@ pub(crate) fn add_created(storage: StorageId) {
 
 /// A relation loses this storage. Nothing is to be done for storage whose partition goes to a copy.
 pub(crate) fn add_dropped(storage: StorageId) {
-    let is_copied = |one: &Pending| matches!(one.change, Change::Copied(from, _) | Change::Moved(from, _) if from == storage);
+    let is_copied = |one: &Pending| match one.change {
+        Change::Copied(from, _) | Change::Moved(from, _) => from == storage,
+        Change::Created(_) | Change::Dropped(_) => false,
+    };
     if !PENDING.with(|pending| pending.borrow().iter().any(is_copied)) {
         add(Change::Dropped(storage));
     }

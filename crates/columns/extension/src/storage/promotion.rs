@@ -15,7 +15,7 @@ use strongroom_columns_ring::layout::promote_layout;
 use strongroom_columns_ring::{Descriptor, Fault, Op};
 use strongroom_format::columns::redo::RedoHead;
 
-use crate::call::{datum, outside};
+use crate::call::{call_postgres, datum};
 use crate::execution::slot::Row;
 use crate::ring::connection::Connection;
 use crate::ring::{shared_memory, zone};
@@ -170,7 +170,7 @@ pub(crate) fn insert_record(record: &[u8]) -> Option<u64> {
         // SAFETY: copies the bytes into the WAL's buffers; not transactional, so that it is there
         // for aborted work too.
         unsafe {
-            outside(|| {
+            call_postgres(|| {
                 LogLogicalMessage(
                     MESSAGE_PREFIX.as_ptr(),
                     record.as_ptr().cast(),

@@ -10,7 +10,7 @@ use pg_sys::{Datum, Oid, Relation};
 use pgrx::pg_sys;
 use strongroom_columns_ring::{Descriptor, Op};
 
-use crate::call::{Call, outside, sql_functions};
+use crate::call::{Call, call_postgres, sql_functions};
 use crate::ring::{shared_memory, zone};
 use crate::storage::storage_id::StorageId;
 use crate::storage::{access_method, logical_slots, marking, partition, pending, promotion};
@@ -80,7 +80,8 @@ fn sweep(call: &mut Call) -> Datum {
         values,
     } = swept;
     let json = format!(
-        "{{\"sweep\":{sweep},\"marked\":{marked},\"quarantined\":{quarantined},\"freed\":{freed},\"values\":{values}}}"
+        "{{\"sweep\":{sweep},\"marked\":{marked},\"quarantined\":{quarantined},\
+         \"freed\":{freed},\"values\":{values}}}"
     );
     let json = CString::new(json).unwrap_or_default();
     // SAFETY: copies the string into a text, which is how json is kept (json.c).
@@ -245,7 +246,7 @@ fn is_running(transaction: &pg_sys::VirtualTransactionId) -> bool {
     // SAFETY: looks a backend up; its structure is in shared memory, even if another backend has
     // the number by now.
     unsafe {
-        let backend = outside(|| BackendIdGetProc(transaction.backendId));
+        let backend = call_postgres(|| BackendIdGetProc(transaction.backendId));
         backend
             .as_ref()
             .is_some_and(|backend| backend.lxid == transaction.localTransactionId)

@@ -31,12 +31,14 @@ const GARBAGE_MIN: u64 = 1000;
 /// Tables with confidential columns, and how many values their rows have according to the
 /// statistics.
 const TABLES: &str = "
-    SELECT c.oid, (greatest(c.reltuples, pg_catalog.pg_stat_get_live_tuples(c.oid), 0) * sum(1 - coalesce(s.stanullfrac, 0)))::bigint
+    SELECT c.oid, (greatest(c.reltuples, pg_catalog.pg_stat_get_live_tuples(c.oid), 0)
+        * sum(1 - coalesce(s.stanullfrac, 0)))::bigint
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_am m ON m.oid = c.relam
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid AND t.typname LIKE 'enc\\_%'
-    LEFT JOIN pg_catalog.pg_statistic s ON s.starelid = c.oid AND s.staattnum = a.attnum AND NOT s.stainherit
+    LEFT JOIN pg_catalog.pg_statistic s
+        ON s.starelid = c.oid AND s.staattnum = a.attnum AND NOT s.stainherit
     WHERE m.amname = 'strongroom' AND c.relkind IN ('r', 'm') AND c.relpersistence <> 't'
     GROUP BY c.oid, c.reltuples ORDER BY pg_catalog.random()";
 

@@ -3,7 +3,8 @@
 //! Storage that a transaction created is dropped when it aborts; storage that it dropped is dropped
 //! when it commits; storage that it copied page by page hands its partition to the copy just before
 //! it commits, so that the write-ahead log says so before the commit record. Must not: raise at the
-//! end of a transaction. What the zone is not told stays in it as garbage; it never frees too much.
+//! end of a transaction. If the zone cannot be told,
+//! values stay in it as garbage; it never frees too much.
 
 use std::ffi::c_void;
 
@@ -47,9 +48,13 @@ extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg: *mut c
         XACT_EVENT_PRE_PREPARE => {
             settle::raise_faults();
             if pending::due_at_commit().copied {
-                fault::Report::new("0A000", "a transaction that has rewritten a table with confidential columns page by page cannot be prepared")
-                    .hint("Commit CLUSTER and ALTER TABLE ... SET TABLESPACE by themselves.")
-                    .raise();
+                fault::Report::new(
+                    "0A000",
+                    "a transaction that has rewritten a table with \
+                     confidential columns page by page cannot be prepared",
+                )
+                .hint("Commit CLUSTER and ALTER TABLE ... SET TABLESPACE by themselves.")
+                .raise();
             }
         }
         XACT_EVENT_COMMIT => without_raising(|| end_transaction(true)),
