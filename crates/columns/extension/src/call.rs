@@ -139,10 +139,11 @@ impl Call {
 pub(crate) struct Site(usize);
 
 impl Site {
+    /// The largest count, of 24 bits.
     const COUNT_MASK: usize = (1 << 24) - 1;
 
     /// The 16 bits that the function found at the first call.
-    pub(crate) const fn found(self) -> usize {
+    pub(crate) const fn number(self) -> usize {
         self.0 & 0xffff
     }
 
@@ -167,14 +168,14 @@ impl Site {
             asked /= 4;
             used /= 4;
         }
-        Self(self.found() | asked << 16 | used << 40)
+        Self(self.number() | asked << 16 | used << 40)
     }
 
     /// The site after a single answer, where batches were not useful: after many of these, batches
     /// are tried again.
     pub(crate) const fn with_single_answer(self) -> Self {
         let asked = self.asked().saturating_sub(1);
-        Self(self.found() | asked << 16 | self.used() << 40)
+        Self(self.number() | asked << 16 | self.used() << 40)
     }
 }
 

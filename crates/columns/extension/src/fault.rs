@@ -39,7 +39,7 @@ impl Report {
     pub(crate) fn new(state: &'static str, message: &str) -> Self {
         Self {
             state,
-            message: text(message),
+            message: c_string(message),
             detail: None,
             hint: None,
         }
@@ -47,13 +47,13 @@ impl Report {
 
     /// Adds a DETAIL line.
     pub(crate) fn detail(mut self, detail: &str) -> Self {
-        self.detail = Some(text(detail));
+        self.detail = Some(c_string(detail));
         self
     }
 
     /// Adds a HINT line.
     pub(crate) fn hint(mut self, hint: &str) -> Self {
-        self.hint = Some(text(hint));
+        self.hint = Some(c_string(hint));
         self
     }
 
@@ -72,7 +72,7 @@ impl Report {
     fn report(self, level: c_int) {
         let pointer =
             |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
-        let (state, message) = (packed(self.state), self.message.as_ptr());
+        let (state, message) = (pack_sqlstate(self.state), self.message.as_ptr());
         let (detail, hint) = (pointer(&self.detail), pointer(&self.hint));
         // SAFETY: elog.c's protocol; it copies the texts, which outlive the call; nothing in the
         // closure is dropped.
@@ -131,12 +131,13 @@ pub(crate) fn raise_internal(what: &str) -> ! {
     Report::new("XX000", what).raise()
 }
 
-fn text(text: &str) -> CString {
+/// A text for PostgreSQL; zeros in it become spaces.
+fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
 /// A SQLSTATE as PostgreSQL packs it: six bits for each character (utils/elog.h, `MAKE_SQLSTATE`).
-fn packed(state: &str) -> c_int {
+fn pack_sqlstate(state: &str) -> c_int {
     let six_bits = |byte: u8| c_int::from(byte.wrapping_sub(b'0') & 0x3f);
     state
         .bytes()

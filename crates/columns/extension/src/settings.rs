@@ -16,6 +16,7 @@ struct TextSetting(Cell<*mut c_char>);
 // SAFETY: a backend has one thread.
 unsafe impl Sync for TextSetting {}
 
+/// Path of the zone's socket.
 static ZONE: TextSetting = TextSetting(Cell::new(std::ptr::null_mut()));
 /// Milliseconds after each MiB that a sweep has read.
 static SWEEP_DELAY: NumberSetting = NumberSetting(Cell::new(2));
@@ -23,7 +24,10 @@ static SWEEP_DELAY: NumberSetting = NumberSetting(Cell::new(2));
 static SWEEP_INTERVAL: NumberSetting = NumberSetting(Cell::new(3600));
 /// Whether the planner has the zone compare a few rows.
 static ESTIMATES: FlagSetting = FlagSetting(Cell::new(true));
+/// Name of the record that the zone is to make.
 static RECORD: TextSetting = TextSetting(Cell::new(std::ptr::null_mut()));
+/// The parallel group: the leader's arena in decimal and the group's secret in hexadecimal, with a
+/// colon between.
 static GROUP: TextSetting = TextSetting(Cell::new(std::ptr::null_mut()));
 
 /// The variable of an integer setting.
@@ -39,6 +43,7 @@ struct FlagSetting(Cell<bool>);
 unsafe impl Sync for FlagSetting {}
 
 impl TextSetting {
+    /// The value; `None` before PostgreSQL has set it.
     fn value<'a>(&self) -> Option<&'a CStr> {
         let pointer = self.0.get();
         // SAFETY: PostgreSQL keeps a string there, or null, and does not change it while this runs.
@@ -105,6 +110,7 @@ pub(crate) fn define() {
     );
 }
 
+/// Defines an integer setting from 0 to `most`.
 fn define_number(
     name: &CStr,
     purpose: &CStr,
@@ -131,6 +137,7 @@ fn define_number(
     }
 }
 
+/// Defines a string setting that only superusers change.
 fn define_text(name: &CStr, purpose: &CStr, at: &'static TextSetting, flags: u32) {
     let flags = i32::try_from(flags).unwrap_or_default();
     // SAFETY: the strings are copied or live for ever; the variable is static.
@@ -151,7 +158,7 @@ fn define_text(name: &CStr, purpose: &CStr, at: &'static TextSetting, flags: u32
 }
 
 /// Path of the zone's socket, when it is set.
-pub(crate) fn zone() -> Option<PathBuf> {
+pub(crate) fn zone_socket() -> Option<PathBuf> {
     let path = ZONE.value()?.to_bytes();
     (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
@@ -162,7 +169,7 @@ pub(crate) fn sweep_delay() -> c_int {
 }
 
 /// Whether the planner has the zone compare a few rows.
-pub(crate) fn estimates() -> bool {
+pub(crate) fn are_estimates_on() -> bool {
     ESTIMATES.0.get()
 }
 
@@ -172,7 +179,7 @@ pub(crate) fn sweep_interval() -> c_int {
 }
 
 /// Name of the record that the zone is to make; empty for none.
-pub(crate) fn record() -> &'static [u8] {
+pub(crate) fn record_name() -> &'static [u8] {
     // PostgreSQL changes it between statements and during a `SET` of this session, when nothing
     // here refers to it.
     let name = RECORD.value();
@@ -182,7 +189,7 @@ pub(crate) fn record() -> &'static [u8] {
 }
 
 /// The parallel group of this process: arena and secret of its leader.
-pub(crate) fn group() -> Option<(u16, u64)> {
+pub(crate) fn parallel_group() -> Option<(u16, u64)> {
     let text = GROUP.value()?.to_str().ok()?;
     let (arena, secret) = text.split_once(':')?;
     Some((arena.parse().ok()?, u64::from_str_radix(secret, 16).ok()?))
@@ -190,7 +197,7 @@ pub(crate) fn group() -> Option<(u16, u64)> {
 
 /// Sets the group that this session leads, for parallel workers that are started later. Not called
 /// while any run.
-pub(crate) fn set_group(group: Option<(u16, u64)>) {
+pub(crate) fn set_parallel_group(group: Option<(u16, u64)>) {
     let text = group.map_or_else(String::new, |(arena, secret)| format!("{arena}:{secret:x}"));
     let value = CString::new(text).unwrap_or_default();
     // SAFETY: both strings are copied.

@@ -240,6 +240,8 @@ pub(crate) fn statistics(oid: Oid) -> Option<Statistics> {
     found
 }
 
+/// A copy of a text.
+///
 /// # Safety
 ///
 /// A value of the type `text` or `pg_node_tree`.
@@ -249,11 +251,14 @@ unsafe fn text(value: Datum) -> String {
     copy.to_string_lossy().into_owned()
 }
 
+/// The fixed part of a row of `pg_statistic_ext`.
 fn row_of_statistics(tuple: pg_sys::HeapTuple) -> *const pg_sys::FormData_pg_statistic_ext {
     // SAFETY: the only caller scans pg_statistic_ext.
     unsafe { tuples::fixed_part(tuple) }
 }
 
+/// The elements of a vector.
+///
 /// # Safety
 ///
 /// A vector in the current row of a scan.

@@ -43,7 +43,7 @@ fn function_and_site(call: &Call) -> (&'static Function, Site) {
         let called = types::function(call.function());
         look_up(&called).map_or(0, |function| usize::from(function.code))
     });
-    let found = u16::try_from(site.found()).ok().and_then(by_code);
+    let found = u16::try_from(site.number()).ok().and_then(by_code);
     let function = found.unwrap_or_else(|| {
         fault::raise_internal("a function of strongroom_columns is not in its list")
     });

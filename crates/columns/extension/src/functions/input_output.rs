@@ -55,7 +55,7 @@ pub(crate) fn kind_and_site(call: &Call) -> (Kind, Site) {
                 .and_then(|first| types::kind_of(*first)),
         )
     });
-    (kind_of_number(site.found()), site)
+    (kind_of_number(site.number()), site)
 }
 
 fn number_of(kind: Option<Kind>) -> usize {

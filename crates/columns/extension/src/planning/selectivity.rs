@@ -151,7 +151,7 @@ fn satisfying_orders(operator: pg_sys::Oid, on_left: bool) -> Option<fn(i32) -> 
 /// The fraction of rows that satisfy a comparison; `None` when the zone cannot be asked.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn estimate(comparison: &Comparison) -> Option<f64> {
-    if !settings::estimates() || !zone::is_reachable() {
+    if !settings::are_estimates_on() || !zone::is_reachable() {
         return None;
     }
     let (kind, fids) = sample(comparison)?;

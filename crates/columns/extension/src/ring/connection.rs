@@ -187,7 +187,7 @@ impl Connection {
 
     /// Sends the name of the record that the zone is to make, unless the zone knows it.
     pub(super) fn send_record_name(&mut self) -> Result<(), Broken> {
-        let name = settings::record();
+        let name = settings::record_name();
         if name.is_empty() && self.record_name.is_empty() || name == self.record_name {
             return Ok(());
         }

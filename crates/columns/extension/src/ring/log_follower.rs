@@ -87,7 +87,7 @@ pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
                 // SAFETY: as every process of the server reads its settings again.
                 unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
             }
-            if settings::zone().is_some() && zone::is_reachable() {
+            if settings::zone_socket().is_some() && zone::is_reachable() {
                 follower.get_or_insert_with(Follower::new).step();
             }
         }

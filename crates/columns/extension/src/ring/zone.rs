@@ -110,7 +110,7 @@ pub(crate) fn is_reachable() -> bool {
 
 /// Makes a connection if the zone answers; whether it did.
 fn try_connect() -> bool {
-    let made = settings::zone()
+    let made = settings::zone_socket()
         .map(|path| Host::connect(&path, CONNECT_LIMIT, interrupts::check_while_waiting));
     let Some(Ok(mut host)) = made else {
         return false;
@@ -153,7 +153,7 @@ fn connect() -> Connection {
         // have its number.
         fault::raise_broken(Broken::Lost);
     }
-    let Some(path) = settings::zone() else {
+    let Some(path) = settings::zone_socket() else {
         fault::Report::new("55000", "no zone is configured for confidential columns")
             .hint("Set strongroom.zone to the path of the zone's socket.")
             .raise()
@@ -168,7 +168,7 @@ fn connect() -> Connection {
     let mut connection = Connection::new(host);
     // SAFETY: reads the number of this worker.
     if unsafe { pg_sys::ParallelWorkerNumber } >= 0
-        && let Some((arena, secret)) = settings::group()
+        && let Some((arena, secret)) = settings::parallel_group()
         && let Err(broken) = connection.join_group(arena, secret)
     {
         fault::raise_broken(broken);
@@ -201,14 +201,14 @@ pub(crate) fn lead_group() {
         let slot = cell.try_borrow();
         slot.map_or(None, |slot| slot.as_ref().map(Connection::group))
     });
-    let known = settings::group();
+    let known = settings::parallel_group();
     match wanted {
         Some(group) if group.is_some() && group == known => {}
         Some(_) => {
             let group = with(Connection::lead_group);
-            settings::set_group(Some(group));
+            settings::set_parallel_group(Some(group));
         }
-        None if known.is_some() => settings::set_group(None),
+        None if known.is_some() => settings::set_parallel_group(None),
         None => {}
     }
 }

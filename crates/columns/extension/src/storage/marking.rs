@@ -124,9 +124,11 @@ pub(crate) fn mark_table(relation: Relation, columns: &[Column], marker: &mut Ma
     }
 }
 
+/// Marks the identifiers of a row.
+///
 /// # Safety
 ///
-/// A slot with a row of the table that `columns` are of.
+/// A slot with a row of the table that has `columns`.
 unsafe fn mark_row(slot: *mut pg_sys::TupleTableSlot, columns: &[Column], marker: &mut Marker) {
     // SAFETY: the caller's promise.
     let row = unsafe { Row::of(slot) };
@@ -162,6 +164,8 @@ pub(crate) fn mark_indexes(relation: Relation, marker: &mut Marker) {
     }
 }
 
+/// Marks the identifiers in an index, which must be a B-tree if it has confidential columns.
+///
 /// # Safety
 ///
 /// An open index.
@@ -269,10 +273,12 @@ impl Page {
         bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 
+    /// Offset of the special space.
     fn special(&self) -> usize {
         usize::from(self.u16(at::SPECIAL))
     }
 
+    /// Whether the page has this flag.
     fn has(&self, flag: u16) -> bool {
         self.u16(self.special() + at::FLAGS) & flag != 0
     }
@@ -321,6 +327,7 @@ impl Page {
         }
     }
 
+    /// Whether a column of the tuple at this offset is NULL.
     fn is_null(&self, tuple: usize, column: i16) -> bool {
         let at = usize::try_from(column - 1).unwrap_or(0);
         let byte = self.0.get(tuple + at::NULLS + at / 8).copied().unwrap_or(0);

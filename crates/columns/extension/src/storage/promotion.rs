@@ -41,6 +41,7 @@ unsafe extern "C-unwind" {
 
 /// One confidential value of one row.
 struct Value {
+    /// Index of the row's slot.
     row: usize,
     column: Column,
     fid: u64,
@@ -103,9 +104,11 @@ fn promote_batch(partition: u16, batch: &mut [Value]) {
     }
 }
 
+/// Adds the confidential values of a row to `found`.
+///
 /// # Safety
 ///
-/// A slot with a row of the relation that `columns` are of.
+/// A slot with a row of the relation that has `columns`.
 unsafe fn collect_values(
     slot: *mut TupleTableSlot,
     row: usize,

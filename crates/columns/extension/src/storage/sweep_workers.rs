@@ -72,7 +72,7 @@ pub(crate) extern "C-unwind" fn strongroom_sweeper_main(_arg: pg_sys::Datum) {
             }
             let interval = u64::try_from(settings::sweep_interval()).unwrap_or(0);
             let due = interval > 0 && last.elapsed() >= Duration::from_secs(interval);
-            if !due || settings::zone().is_none() {
+            if !due || settings::zone_socket().is_none() {
                 continue;
             }
             for database in BackgroundWorker::transaction(databases) {
