@@ -4,6 +4,18 @@
 //! its own, compute on the values that they identify. The contract is docs/internals/columns.md,
 //! whose X1 to X6 are this library's. The library must be named in `shared_preload_libraries`;
 //! otherwise its checks of definitions would be missing in sessions that have not called it yet.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `catalog` | finds confidential types; checks definitions |
+//! | `functions` | the functions of SQL: input, output, comparison, computing, aggregates |
+//! | `planning` | selectivity and ANALYZE |
+//! | `execution` | when a statement is over; seals rows for the client |
+//! | `scanning` | asks the zone about many rows of a scan at once; keeps its answers |
+//! | `storage` | table access method, promotion, partitions, sweeps |
+//! | `ring` | the connection to the zone, shared memory, replay of the write-ahead log |
+//! | `call`, `fault`, `interrupts`, `settings` | what PostgreSQL requires for each of these |
+//!
 //! Must not: see a value; let a panic or a fault of the zone become more than an ERROR.
 
 mod call;
