@@ -1,39 +1,46 @@
-//! One call of a function by PostgreSQL: arguments, results, what the call site remembers.
+//! One call of a function by PostgreSQL: its arguments, its result, and what is cached for its call
+//! site.
 //!
-//! Invariant: every function that PostgreSQL calls is inside [`guarded`]; no panic crosses. Must not: know what the functions do.
+//! Invariant: every function that PostgreSQL calls runs inside [`guarded`], so that no panic leaves
+//! this library. (Callbacks of scans are the exception, in `storage/access_method.rs`.) Must not:
+//! know what the functions do.
 
 use pg_sys::Datum;
 use pgrx::pg_sys;
 
-/// Runs what PostgreSQL called; a panic becomes an ERROR.
+/// Runs the body of a function that PostgreSQL called; a panic becomes an ERROR.
 pub(crate) fn guarded<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: called first in each `extern "C-unwind"` function of this library, so no frame with a destructor is above it.
+    // SAFETY: called first in each `extern "C-unwind"` function of this library, so no frame with a
+    // destructor lies between it and PostgreSQL.
     unsafe { pg_sys::panic::pgrx_extern_c_guard(work) }
 }
 
-/// Calls into PostgreSQL through a pointer that pgrx has not guarded.
+/// Calls into PostgreSQL through a function pointer, for which pgrx has no guard: an ERROR becomes
+/// an unwinding.
 ///
 /// # Safety
 ///
 /// `work` only calls C, and owns nothing that has a destructor.
-pub(crate) unsafe fn outside<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) unsafe fn call_postgres<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the caller's promise.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(work) }
 }
 
-/// One call.
+/// One call of a function.
 pub(crate) struct Call(pg_sys::FunctionCallInfo);
 
 impl Call {
+    /// The call that PostgreSQL describes with `info`.
+    ///
     /// # Safety
     ///
-    /// `info` is what PostgreSQL passed to the function, and the call lasts.
+    /// `info` is PostgreSQL's argument to the function, and the call outlives this.
     pub(crate) const unsafe fn new(info: pg_sys::FunctionCallInfo) -> Self {
         Self(info)
     }
 
     fn args(&self) -> &[pg_sys::NullableDatum] {
-        // SAFETY: PostgreSQL passes as many arguments as it says.
+        // SAFETY: PostgreSQL passes `nargs` arguments.
         unsafe {
             let count = usize::try_from((*self.0).nargs).unwrap_or(0);
             (*self.0).args.as_slice(count)
@@ -49,14 +56,15 @@ impl Call {
     pub(crate) fn arg(&self, at: usize) -> Option<Datum> {
         match self.args().get(at) {
             Some(arg) => (!arg.isnull).then_some(arg.value),
-            None => crate::fault::internal("a function was called with too few arguments"),
+            None => crate::fault::raise_internal("a function was called with too few arguments"),
         }
     }
 
     /// Argument `at` of a strict function.
     pub(crate) fn datum(&self, at: usize) -> Datum {
-        self.arg(at)
-            .unwrap_or_else(|| crate::fault::internal("a strict function was called with NULL"))
+        self.arg(at).unwrap_or_else(|| {
+            crate::fault::raise_internal("a strict function was called with NULL")
+        })
     }
 
     /// Argument `at` as an identifier's bits.
@@ -69,16 +77,16 @@ impl Call {
         int4(self.datum(at))
     }
 
-    /// Gives NULL.
-    pub(crate) fn null(&mut self) -> Datum {
-        // SAFETY: the call lasts.
+    /// Makes the result NULL.
+    pub(crate) fn return_null(&mut self) -> Datum {
+        // SAFETY: the call is not over.
         unsafe { (*self.0).isnull = true };
         Datum::null()
     }
 
-    /// What a trigger is called with; `None` when it is no trigger that was called.
+    /// The arguments of a trigger; `None` when the function was not called as a trigger.
     pub(crate) fn trigger(&self) -> Option<*mut pg_sys::TriggerData> {
-        // SAFETY: the call lasts; a context is a node, which begins with its tag.
+        // SAFETY: the call is not over; a context is a node, which begins with its tag.
         let context = unsafe { (*self.0).context };
         // SAFETY: as above.
         let is_trigger =
@@ -86,29 +94,31 @@ impl Call {
         is_trigger.then(|| context.cast())
     }
 
-    /// OID of the function called.
+    /// OID of the called function.
     pub(crate) fn function(&self) -> pg_sys::Oid {
         // SAFETY: PostgreSQL sets it for every call of a function of a library.
         unsafe { (*(*self.0).flinfo).fn_oid }
     }
 
-    /// As [`Self::remembered`], of at most 16 bits, with what asking ahead was worth here.
+    /// As [`Self::cached`], of at most 16 bits, with how useful batching was at this call site.
     pub(crate) fn site(&self, find: impl FnOnce(&Self) -> usize) -> Site {
-        Site(self.remembered(find))
+        Site(self.cached(find))
     }
 
-    /// Remembers a changed [`Site`].
-    pub(crate) fn keep(&self, site: Site) {
+    /// Stores a changed [`Site`].
+    pub(crate) fn store_site(&self, site: Site) {
         // SAFETY: PostgreSQL leaves `fn_extra` to the function.
         let extra = unsafe { &raw mut (*(*self.0).flinfo).fn_extra };
-        // SAFETY: as above; nobody but this function reads it.
+        // SAFETY: as above; only this function reads it.
         unsafe { *extra = std::ptr::without_provenance_mut(site.0) };
     }
 
-    /// What this call site remembers, or what `find` finds; 0 is not remembered.
+    /// The number that is cached for this call site, or else the result of `find`, which is then
+    /// cached unless it is 0.
     ///
-    /// The pointer that PostgreSQL keeps for it (`fn_extra`) holds the number itself: nothing is allocated.
-    pub(crate) fn remembered(&self, find: impl FnOnce(&Self) -> usize) -> usize {
+    /// The pointer that PostgreSQL keeps for the call site (`fn_extra`) holds the number itself:
+    /// nothing is allocated.
+    pub(crate) fn cached(&self, find: impl FnOnce(&Self) -> usize) -> usize {
         // SAFETY: PostgreSQL leaves `fn_extra` to the function.
         let extra = unsafe { &raw mut (*(*self.0).flinfo).fn_extra };
         // SAFETY: as above.
@@ -117,51 +127,55 @@ impl Call {
             return known;
         }
         let found = find(self);
-        // SAFETY: as above; nobody but this function reads it.
+        // SAFETY: as above; only this function reads it.
         unsafe { *extra = std::ptr::without_provenance_mut(found) };
         found
     }
 }
 
-/// What a place of a query remembers: 16 bits of its own, and how many answers it asked for ahead, and used.
+/// What is cached for a call site of a query: 16 bits of the function, and how many answers its
+/// batches asked for and used.
 #[derive(Clone, Copy)]
 pub(crate) struct Site(usize);
 
 impl Site {
-    const COUNT: usize = (1 << 24) - 1;
+    /// The largest count, of 24 bits.
+    const COUNT_MASK: usize = (1 << 24) - 1;
 
-    /// What was found when the place was first called.
-    pub(crate) const fn own(self) -> usize {
+    /// The 16 bits that the function found at the first call.
+    pub(crate) const fn number(self) -> usize {
         self.0 & 0xffff
     }
 
-    /// Whether to ask ahead: not where conditions before this one remove nearly every row.
-    pub(crate) const fn is_worth_it(self) -> bool {
+    /// Whether to ask in batches. It is not useful where an earlier condition removes nearly every
+    /// row.
+    pub(crate) const fn should_batch(self) -> bool {
         self.asked() < 512 || self.used() * 24 >= self.asked()
     }
 
     const fn asked(self) -> usize {
-        (self.0 >> 16) & Self::COUNT
+        (self.0 >> 16) & Self::COUNT_MASK
     }
 
     const fn used(self) -> usize {
         self.0 >> 40
     }
 
-    /// With as many more answers asked for and used.
-    pub(crate) const fn with(self, asked: usize, used: usize) -> Self {
+    /// The site after so many more answers were asked for and used.
+    pub(crate) const fn with_answers(self, asked: usize, used: usize) -> Self {
         let (mut asked, mut used) = (self.asked() + asked, self.used() + used);
-        if asked > Self::COUNT / 2 || used > Self::COUNT / 2 {
+        if asked > Self::COUNT_MASK / 2 || used > Self::COUNT_MASK / 2 {
             asked /= 4;
             used /= 4;
         }
-        Self(self.own() | asked << 16 | used << 40)
+        Self(self.number() | asked << 16 | used << 40)
     }
 
-    /// After an answer for one, where asking ahead was not worth it: some time it is tried again.
-    pub(crate) const fn less(self) -> Self {
+    /// The site after a single answer, where batches were not useful: after many of these, batches
+    /// are tried again.
+    pub(crate) const fn with_single_answer(self) -> Self {
         let asked = self.asked().saturating_sub(1);
-        Self(self.own() | asked << 16 | self.used() << 40)
+        Self(self.number() | asked << 16 | self.used() << 40)
     }
 }
 
@@ -170,7 +184,7 @@ pub(crate) fn bits(datum: Datum) -> u64 {
     datum.value() as u64
 }
 
-/// A datum of an identifier's bits.
+/// A datum that holds an identifier's bits.
 pub(crate) fn datum(bits: u64) -> Datum {
     Datum::from(bits)
 }
@@ -185,20 +199,24 @@ pub(crate) fn int4(datum: Datum) -> i32 {
     datum.value() as i32
 }
 
-/// Declares a function for `CREATE FUNCTION ... LANGUAGE C`, and the record by which PostgreSQL knows its calling convention.
+/// Declares functions for `CREATE FUNCTION ... LANGUAGE C`, each with the record that tells
+/// PostgreSQL its calling convention.
 macro_rules! sql_functions {
     ($($(#[$meta:meta])* $symbol:ident, $info:ident => $body:path;)*) => {$(
         $(#[$meta])*
         #[unsafe(no_mangle)]
-        pub(crate) extern "C-unwind" fn $symbol(info: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum {
+        pub(crate) extern "C-unwind" fn $symbol(
+            info: pgrx::pg_sys::FunctionCallInfo,
+        ) -> pgrx::pg_sys::Datum {
             // SAFETY: PostgreSQL's own call, for as long as it lasts.
             $crate::call::guarded(|| $body(&mut unsafe { $crate::call::Call::new(info) }))
         }
 
-        /// The calling convention of the function before (fmgr.h, `PG_FUNCTION_INFO_V1`).
+        /// The calling convention of the function above (fmgr.h, `PG_FUNCTION_INFO_V1`).
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $info() -> &'static pgrx::pg_sys::Pg_finfo_record {
-            const VERSION_1: pgrx::pg_sys::Pg_finfo_record = pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
+            const VERSION_1: pgrx::pg_sys::Pg_finfo_record =
+                pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
             &VERSION_1
         }
     )*};

@@ -1,8 +1,9 @@
-//! How a fault becomes PostgreSQL's ERROR.
+//! Raises faults as PostgreSQL's ERROR.
 //!
-//! Invariant X5: a fault is ERROR, never more. PostgreSQL leaves an error by longjmp, which must not cross a Rust frame that
-//! has something to drop; pgrx's boundary turns the jump into an unwinding that [`crate::call::guarded`] turns back. Must not: put anything into a message
-//! that came from a caller's text, which may be a value in clear.
+//! Invariant X5: a fault is an ERROR, never more. PostgreSQL raises an error by longjmp, which must
+//! not cross a Rust frame that has something to drop; pgrx's boundary turns the jump into an
+//! unwinding, which [`crate::call::guarded`] turns back. Must not: put anything from a caller's
+//! text into a message, because it may be a value in clear.
 
 use std::ffi::{CString, c_char, c_int};
 
@@ -11,7 +12,8 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::{Broken, ConnectError};
 
 unsafe extern "C-unwind" {
-    // src/backend/utils/error/elog.c. pgrx keeps them to itself, and its own reports know no SQLSTATE but PostgreSQL's.
+    // src/backend/utils/error/elog.c. pgrx does not export them, and its own reports have
+    // PostgreSQL's SQLSTATEs only.
     fn errstart(level: c_int, domain: *const c_char) -> bool;
     fn errcode(state: c_int) -> c_int;
     fn errmsg(format: *const c_char, ...) -> c_int;
@@ -24,7 +26,7 @@ unsafe extern "C-unwind" {
 const WARNING: c_int = 19;
 const ERROR: c_int = 21;
 
-/// An error on its way.
+/// An error or warning that is being built.
 pub(crate) struct Report {
     state: &'static str,
     message: CString,
@@ -37,32 +39,32 @@ impl Report {
     pub(crate) fn new(state: &'static str, message: &str) -> Self {
         Self {
             state,
-            message: text(message),
+            message: c_string(message),
             detail: None,
             hint: None,
         }
     }
 
-    /// Adds what else is known.
+    /// Adds a DETAIL line.
     pub(crate) fn detail(mut self, detail: &str) -> Self {
-        self.detail = Some(text(detail));
+        self.detail = Some(c_string(detail));
         self
     }
 
-    /// Adds what to do.
+    /// Adds a HINT line.
     pub(crate) fn hint(mut self, hint: &str) -> Self {
-        self.hint = Some(text(hint));
+        self.hint = Some(c_string(hint));
         self
     }
 
-    /// Raises it as ERROR.
+    /// Raises it as an ERROR.
     pub(crate) fn raise(self) -> ! {
         self.report(ERROR);
-        // errfinish does not come back from an ERROR.
+        // errfinish does not return from an ERROR.
         unreachable!("an ERROR was reported")
     }
 
-    /// Writes it to the server's log, and goes on.
+    /// Reports it as a WARNING, and returns.
     pub(crate) fn warn(self) {
         self.report(WARNING);
     }
@@ -70,9 +72,10 @@ impl Report {
     fn report(self, level: c_int) {
         let pointer =
             |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
-        let (state, message) = (packed(self.state), self.message.as_ptr());
+        let (state, message) = (pack_sqlstate(self.state), self.message.as_ptr());
         let (detail, hint) = (pointer(&self.detail), pointer(&self.hint));
-        // SAFETY: elog.c's protocol; it copies the texts, which outlive the call; nothing in the closure is dropped.
+        // SAFETY: elog.c's protocol; it copies the texts, which outlive the call; nothing in the
+        // closure is dropped.
         unsafe {
             pg_sys::ffi::pg_guard_ffi_boundary(|| {
                 if errstart(level, std::ptr::null()) {
@@ -91,44 +94,50 @@ impl Report {
     }
 }
 
-/// Raises what the ring reported.
-pub(crate) fn broken(broken: Broken) -> ! {
+/// Raises a fault that the ring reported.
+pub(crate) fn raise_broken(broken: Broken) -> ! {
     let report = Report::new(broken.sqlstate(), broken.message());
     match broken {
-        Broken::Fault(Fault::NotAllowed) | Broken::Earlier(Fault::NotAllowed) => {
-            report.hint("Connect through the proxy, which opens a session with the zone; without one only comparison of stored values of one column is allowed.")
-        }
-        Broken::Fault(Fault::Recovering) | Broken::Earlier(Fault::Recovering) => {
-            report.hint("The zone has been started again; a background worker reads the log to it. Try again soon.")
-        }
+        Broken::Fault(Fault::NotAllowed) | Broken::Earlier(Fault::NotAllowed) => report.hint(
+            "Connect through the proxy, which opens a session with the zone; without \
+             one only comparison of stored values of one column is allowed.",
+        ),
+        Broken::Fault(Fault::Recovering) | Broken::Earlier(Fault::Recovering) => report.hint(
+            "The zone has been started again; a background worker reads the log to \
+             it. Try again soon.",
+        ),
         _ => report,
     }
     .raise()
 }
 
-/// Raises a fault that this side found.
-pub(crate) fn fault(fault: Fault) -> ! {
-    broken(Broken::Fault(fault))
+/// Raises a fault that this library found.
+pub(crate) fn raise(fault: Fault) -> ! {
+    raise_broken(Broken::Fault(fault))
 }
 
-/// Raises why there is no connection to the zone.
-pub(crate) fn unconnected(error: &ConnectError) -> ! {
+/// Raises the reason why there is no connection to the zone.
+pub(crate) fn raise_unconnected(error: &ConnectError) -> ! {
     Report::new("08001", &error.to_string())
-        .hint("Is the zone running (strongroom columns zone), and is strongroom.zone the path of its socket?")
+        .hint(
+            "Is the zone running (strongroom columns zone), and is strongroom.zone the path of \
+             its socket?",
+        )
         .raise()
 }
 
-/// Raises a shape that only a bug can make.
-pub(crate) fn internal(what: &str) -> ! {
+/// Raises an error that only a bug in this library can cause.
+pub(crate) fn raise_internal(what: &str) -> ! {
     Report::new("XX000", what).raise()
 }
 
-fn text(text: &str) -> CString {
+/// A text for PostgreSQL; zeros in it become spaces.
+fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
 /// A SQLSTATE as PostgreSQL packs it: six bits for each character (utils/elog.h, `MAKE_SQLSTATE`).
-fn packed(state: &str) -> c_int {
+fn pack_sqlstate(state: &str) -> c_int {
     let six_bits = |byte: u8| c_int::from(byte.wrapping_sub(b'0') & 0x3f);
     state
         .bytes()

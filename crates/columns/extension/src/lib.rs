@@ -1,66 +1,68 @@
 //! `strongroom_columns`, the PostgreSQL extension of confidential columns.
 //!
-//! PostgreSQL stores and moves identifiers of eight bytes; this library has the zone compute on what they stand for. The
-//! contract is docs/internals/columns.md (X1 to X6 are this library's). It must be named in `shared_preload_libraries`:
-//! its checks of definitions would otherwise not stand in sessions that have not called it yet. Must not: see a value;
-//! let a panic or a fault of the zone become more than ERROR.
+//! PostgreSQL stores and moves identifiers of eight bytes; this library has the zone, a process of
+//! its own, compute on the values that they identify. The contract is docs/internals/columns.md,
+//! whose X1 to X6 are this library's. The library must be named in `shared_preload_libraries`;
+//! otherwise its checks of definitions would be missing in sessions that have not called it yet.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `catalog` | finds confidential types; checks definitions |
+//! | `functions` | the functions of SQL: input, output, comparison, computing, aggregates |
+//! | `planning` | selectivity and ANALYZE |
+//! | `execution` | when a statement is over; seals rows for the client |
+//! | `scanning` | asks the zone about many rows of a scan at once; keeps its answers |
+//! | `storage` | table access method, promotion, partitions, sweeps |
+//! | `ring` | the connection to the zone, shared memory, replay of the write-ahead log |
+//! | `call`, `fault`, `interrupts`, `settings` | what PostgreSQL requires for each of these |
+//!
+//! Must not: see a value; let a panic or a fault of the zone become more than an ERROR.
 
-mod admin;
-mod ahead;
-mod am;
-mod analyze;
 mod call;
 mod catalog;
-mod clear;
-mod compare;
-mod compute;
-mod conversion;
-mod databases;
-mod ddl;
-mod estimate;
+mod execution;
 mod fault;
-mod follower;
-mod life;
-mod lifecycle;
-mod mark;
-mod memo;
-mod outlook;
-mod pages;
-mod partition;
-mod promote;
-mod rows;
-mod sending;
+mod functions;
+mod interrupts;
+mod planning;
+mod ring;
+mod scanning;
 mod settings;
-mod shared;
-mod slot;
-mod statement;
-mod sweep;
-mod sweeper;
-mod values;
-mod zone;
+mod storage;
 
+use catalog::{definitions, types};
+use execution::statement;
 use pgrx::pg_sys;
+use ring::{log_follower, server_generation, shared_memory};
+use storage::{sweep_workers, transaction_end};
 
 pgrx::pg_magic_func!();
 
-/// PostgreSQL calls this once, when it loads the library.
+/// PostgreSQL calls this once, when it loads the library: defines settings, and installs hooks and
+/// workers.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _PG_init() {
     call::guarded(|| {
         // SAFETY: reads a flag of the server.
         if !unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
-            fault::Report::new("55000", "strongroom_columns must be loaded when the server starts")
-                .hint("Add strongroom_columns to shared_preload_libraries in postgresql.conf and restart the server.")
-                .raise();
+            fault::Report::new(
+                "55000",
+                "strongroom_columns must be loaded when the server starts",
+            )
+            .hint(
+                "Add strongroom_columns to shared_preload_libraries in postgresql.conf and \
+                 restart the server.",
+            )
+            .raise();
         }
         settings::define();
-        shared::install();
-        life::install();
-        catalog::watch();
+        shared_memory::install();
+        server_generation::install();
+        types::install();
         statement::install();
-        lifecycle::install();
-        ddl::install();
-        follower::register();
-        sweeper::register();
+        transaction_end::install();
+        definitions::install();
+        log_follower::register();
+        sweep_workers::register();
     });
 }

@@ -1,6 +1,7 @@
-//! The settings: where the zone is, and the group that parallel workers join.
+//! The settings `strongroom.*`: the zone's socket, sweeps, estimates, and the group that parallel
+//! workers join.
 //!
-//! Must not: hold a secret that the server should not have. The group's number is the server's own.
+//! Must not: hold a secret that the server must not have. The group's secret is the server's own.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
@@ -9,57 +10,62 @@ use std::path::PathBuf;
 
 use pgrx::pg_sys;
 
-/// Where PostgreSQL keeps a string setting.
-struct Text(Cell<*mut c_char>);
+/// The variable of a string setting, which PostgreSQL writes.
+struct TextSetting(Cell<*mut c_char>);
 
 // SAFETY: a backend has one thread.
-unsafe impl Sync for Text {}
+unsafe impl Sync for TextSetting {}
 
-static ZONE: Text = Text(Cell::new(std::ptr::null_mut()));
+/// Path of the zone's socket.
+static ZONE: TextSetting = TextSetting(Cell::new(std::ptr::null_mut()));
 /// Milliseconds after each MiB that a sweep has read.
-static SWEEP_DELAY: Number = Number(Cell::new(2));
-/// Seconds between two rounds of the worker that sweeps.
-static SWEEP_INTERVAL: Number = Number(Cell::new(3600));
-/// Whether the planner asks the zone about a few rows.
-static ESTIMATES: Flag = Flag(Cell::new(true));
-static RECORD: Text = Text(Cell::new(std::ptr::null_mut()));
-static GROUP: Text = Text(Cell::new(std::ptr::null_mut()));
+static SWEEP_DELAY: NumberSetting = NumberSetting(Cell::new(2));
+/// Seconds between two rounds of the sweep workers.
+static SWEEP_INTERVAL: NumberSetting = NumberSetting(Cell::new(3600));
+/// Whether the planner has the zone compare a few rows.
+static ESTIMATES: FlagSetting = FlagSetting(Cell::new(true));
+/// Name of the record that the zone is to make.
+static RECORD: TextSetting = TextSetting(Cell::new(std::ptr::null_mut()));
+/// The parallel group: the leader's arena in decimal and the group's secret in hexadecimal, with a
+/// colon between.
+static GROUP: TextSetting = TextSetting(Cell::new(std::ptr::null_mut()));
 
-/// Where PostgreSQL keeps a number.
-struct Number(Cell<c_int>);
-
-// SAFETY: a backend has one thread.
-unsafe impl Sync for Number {}
-
-/// Where PostgreSQL keeps a truth.
-struct Flag(Cell<bool>);
+/// The variable of an integer setting.
+struct NumberSetting(Cell<c_int>);
 
 // SAFETY: a backend has one thread.
-unsafe impl Sync for Flag {}
+unsafe impl Sync for NumberSetting {}
 
-impl Text {
+/// The variable of a boolean setting.
+struct FlagSetting(Cell<bool>);
+
+// SAFETY: a backend has one thread.
+unsafe impl Sync for FlagSetting {}
+
+impl TextSetting {
+    /// The value; `None` before PostgreSQL has set it.
     fn value<'a>(&self) -> Option<&'a CStr> {
         let pointer = self.0.get();
-        // SAFETY: PostgreSQL keeps a string there, or nothing; it does not change it while this runs.
+        // SAFETY: PostgreSQL keeps a string there, or null, and does not change it while this runs.
         (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
     }
 }
 
-/// Defines them.
+/// Defines all settings.
 pub(crate) fn define() {
-    text(
+    define_text(
         c"strongroom.zone",
         c"Path of the socket of the zone that holds the values of confidential columns.",
         &ZONE,
         pg_sys::GUC_SUPERUSER_ONLY,
     );
-    number(
+    define_number(
         c"strongroom.sweep_delay",
         c"Milliseconds that a sweep of confidential values pauses after each MiB it has read.",
         &SWEEP_DELAY,
         (1000, pg_sys::GUC_UNIT_MS, pg_sys::GucContext::PGC_USERSET),
     );
-    number(
+    define_number(
         c"strongroom.sweep_interval",
         c"Time between two rounds of the worker that sweeps confidential values; 0 turns it off.",
         &SWEEP_INTERVAL,
@@ -69,7 +75,7 @@ pub(crate) fn define() {
             pg_sys::GucContext::PGC_SIGHUP,
         ),
     );
-    // SAFETY: the strings live for ever; the place is static.
+    // SAFETY: the strings live for ever; the variable is static.
     unsafe {
         pg_sys::DefineCustomBoolVariable(
             c"strongroom.estimates".as_ptr(),
@@ -85,14 +91,15 @@ pub(crate) fn define() {
             None,
         );
     }
-    text(
+    define_text(
         c"strongroom.record",
         c"Name of a record that the zone is to make of what this session asks it; empty for none.",
         &RECORD,
         pg_sys::GUC_SUPERUSER_ONLY,
     );
-    // A custom setting reaches parallel workers with all others; nothing else of a library does.
-    text(
+    // PostgreSQL passes all settings to parallel workers, and nothing else that belongs to a
+    // library.
+    define_text(
         c"strongroom.group",
         c"Set by strongroom_columns itself: the parallel group of this session.",
         &GROUP,
@@ -103,14 +110,15 @@ pub(crate) fn define() {
     );
 }
 
-fn number(
+/// Defines an integer setting from 0 to `most`.
+fn define_number(
     name: &CStr,
     purpose: &CStr,
-    at: &'static Number,
+    at: &'static NumberSetting,
     (most, unit, context): (c_int, u32, pg_sys::GucContext::Type),
 ) {
     let flags = i32::try_from(unit).unwrap_or_default();
-    // SAFETY: the strings are copied or live for ever; the place is static.
+    // SAFETY: the strings are copied or live for ever; the variable is static.
     unsafe {
         pg_sys::DefineCustomIntVariable(
             name.as_ptr(),
@@ -129,9 +137,10 @@ fn number(
     }
 }
 
-fn text(name: &CStr, purpose: &CStr, at: &'static Text, flags: u32) {
+/// Defines a string setting that only superusers change.
+fn define_text(name: &CStr, purpose: &CStr, at: &'static TextSetting, flags: u32) {
     let flags = i32::try_from(flags).unwrap_or_default();
-    // SAFETY: the strings are copied or live for ever; the place is static.
+    // SAFETY: the strings are copied or live for ever; the variable is static.
     unsafe {
         pg_sys::DefineCustomStringVariable(
             name.as_ptr(),
@@ -149,7 +158,7 @@ fn text(name: &CStr, purpose: &CStr, at: &'static Text, flags: u32) {
 }
 
 /// Path of the zone's socket, when it is set.
-pub(crate) fn zone() -> Option<PathBuf> {
+pub(crate) fn zone_socket() -> Option<PathBuf> {
     let path = ZONE.value()?.to_bytes();
     (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
@@ -159,8 +168,8 @@ pub(crate) fn sweep_delay() -> c_int {
     SWEEP_DELAY.0.get()
 }
 
-/// Whether the planner asks the zone about a few rows.
-pub(crate) fn estimates() -> bool {
+/// Whether the planner has the zone compare a few rows.
+pub(crate) fn are_estimates_on() -> bool {
     ESTIMATES.0.get()
 }
 
@@ -169,24 +178,26 @@ pub(crate) fn sweep_interval() -> c_int {
     SWEEP_INTERVAL.0.get()
 }
 
-/// Name of the record that is to be made; empty for none.
-pub(crate) fn record() -> &'static [u8] {
-    // PostgreSQL changes it between statements and on its way through one's own `SET`, where nothing is held.
+/// Name of the record that the zone is to make; empty for none.
+pub(crate) fn record_name() -> &'static [u8] {
+    // PostgreSQL changes it between statements and during a `SET` of this session, when nothing
+    // here refers to it.
     let name = RECORD.value();
-    // Nearly always it is empty, and this is asked for every operation.
+    // It is nearly always empty, and this is called for every operation.
     let name = name.filter(|name| name.to_bytes_with_nul().first() != Some(&0));
     name.map_or(&[], CStr::to_bytes)
 }
 
-/// The parallel group that this process belongs to: arena and secret of its leader.
-pub(crate) fn group() -> Option<(u16, u64)> {
+/// The parallel group of this process: arena and secret of its leader.
+pub(crate) fn parallel_group() -> Option<(u16, u64)> {
     let text = GROUP.value()?.to_str().ok()?;
     let (arena, secret) = text.split_once(':')?;
     Some((arena.parse().ok()?, u64::from_str_radix(secret, 16).ok()?))
 }
 
-/// Tells parallel workers, which are started later, the group that this session leads. Not while any run.
-pub(crate) fn set_group(group: Option<(u16, u64)>) {
+/// Sets the group that this session leads, for parallel workers that are started later. Not called
+/// while any run.
+pub(crate) fn set_parallel_group(group: Option<(u16, u64)>) {
     let text = group.map_or_else(String::new, |(arena, secret)| format!("{arena}:{secret:x}"));
     let value = CString::new(text).unwrap_or_default();
     // SAFETY: both strings are copied.

@@ -1,50 +1,53 @@
-//! Aggregates: the state is the identifier of an accumulator in the zone.
+//! Writes the aggregates. Their state is the identifier of an accumulator in the zone.
 //!
-//! Each has a transition function of its own, although all are one C function: PostgreSQL lets aggregates with the same
-//! transition function share their state, and a sum's accumulator is not a mean's. Must not: offer a combine function before
-//! accumulators of parallel workers outlive them.
+//! Each aggregate has its own SQL transition function, although all call one C function: PostgreSQL
+//! lets aggregates with the same transition function share their state, and the accumulator of a
+//! sum is not that of a mean. Must not: offer a combine function before accumulators of parallel
+//! workers outlive the workers.
 
 use std::fmt::Write;
 
 use strongroom_columns_ring::function::{AGGREGATE_NAMES, Aggregate};
 use strongroom_format::columns::Kind;
 
-use crate::type_name;
+use crate::names::type_name;
 
 /// Writes every aggregate.
-pub(crate) fn write(out: &mut String) {
+pub(crate) fn write_aggregates(out: &mut String) {
     out.push_str("\n-- aggregates\n");
     for kind in Kind::ALL {
         let name = type_name(*kind);
         if Aggregate::ALL
             .iter()
-            .any(|aggregate| aggregated(*aggregate, *kind))
+            .any(|aggregate| gives(*aggregate, *kind))
         {
             writeln!(
                 out,
                 "CREATE FUNCTION {name}_final(bigint) RETURNS {name}\n    \
                  AS 'MODULE_PATHNAME', 'strongroom_final' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;"
             )
-            .expect("a String takes everything");
+            .expect("writing to a String does not fail");
         }
     }
     for (sql, aggregate) in AGGREGATE_NAMES {
         for kind in Kind::ALL {
             if let Some(gives) = aggregate.gives(*kind) {
-                one(out, sql, *aggregate, *kind, gives).expect("a String takes everything");
+                write_aggregate(out, sql, *aggregate, *kind, gives)
+                    .expect("writing to a String does not fail");
             }
         }
     }
 }
 
 /// Whether an aggregate gives values of this kind.
-fn aggregated(aggregate: Aggregate, kind: Kind) -> bool {
+fn gives(aggregate: Aggregate, kind: Kind) -> bool {
     Kind::ALL
         .iter()
         .any(|from| aggregate.gives(*from) == Some(kind))
 }
 
-fn one(
+/// Writes an aggregate over values of `kind`, whose result is of kind `gives`.
+fn write_aggregate(
     out: &mut String,
     sql: &str,
     aggregate: Aggregate,

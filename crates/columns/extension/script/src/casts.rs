@@ -1,33 +1,35 @@
-//! Casts between the confidential types, in the contexts in which PostgreSQL casts their base types (`pg_cast.dat`; what
-//! PostgreSQL casts through text is an assignment to text and explicit from text).
+//! Writes the casts between the confidential types, in the contexts in which PostgreSQL casts their
+//! base types (`pg_cast.dat`). Where PostgreSQL casts through text, the cast to text is an
+//! assignment cast and the cast from text is explicit.
 //!
-//! From and to plain types there are explicit casts only, each by a function that asks the ticket for its right to declassify.
-//! Must not: make one of those implicit or an assignment, so that nobody takes a value out of protection without writing so.
+//! From and to plain types there are explicit casts only; the function of each checks that the
+//! ticket has the right to declassify. Must not: make one of those an implicit or assignment cast,
+//! so that no value leaves protection unless a query says so.
 
 use std::fmt::Write;
 
 use strongroom_columns_ring::function::{Arg, FUNCTIONS, Function, Gives};
 use strongroom_format::columns::Kind;
 
-use crate::{arguments, type_name};
+use crate::names::{arguments, type_name};
 
 /// The first and the last code of casts in the list of functions.
 const CASTS: std::ops::RangeInclusive<u16> = 300..=399;
 
 /// Writes every cast.
-pub(crate) fn write(out: &mut String) {
+pub(crate) fn write_casts(out: &mut String) {
     out.push_str("\n-- casts\n");
     for function in FUNCTIONS
         .iter()
         .filter(|function| CASTS.contains(&function.code))
     {
         if let ([Arg::Of(from), ..], Gives::Value(to)) = (function.args, function.gives) {
-            one(out, function, *from, to).expect("a String takes everything");
+            write_cast(out, function, *from, to).expect("writing to a String does not fail");
         }
     }
 }
 
-fn one(out: &mut String, function: &Function, from: Kind, to: Kind) -> std::fmt::Result {
+fn write_cast(out: &mut String, function: &Function, from: Kind, to: Kind) -> std::fmt::Result {
     writeln!(
         out,
         "CREATE CAST ({} AS {}) WITH FUNCTION \"{}\"({}){};",
@@ -40,7 +42,7 @@ fn one(out: &mut String, function: &Function, from: Kind, to: Kind) -> std::fmt:
 }
 
 /// Writes the functions and the casts between each confidential type and its plain one.
-pub(crate) fn write_plain(out: &mut String) {
+pub(crate) fn write_plain_casts(out: &mut String) {
     out.push_str("\n-- values in clear, for a ticket with the right to declassify\n");
     for kind in Kind::ALL {
         let (confidential, plain) = (type_name(*kind), kind.base());
@@ -54,11 +56,12 @@ pub(crate) fn write_plain(out: &mut String) {
                  AS 'MODULE_PATHNAME', 'strongroom_{name}' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;\n\
                  CREATE CAST ({from} AS {to}) WITH FUNCTION strongroom_columns.{name}({from});"
             )
-            .expect("a String takes everything");
+            .expect("writing to a String does not fail");
         }
     }
 }
 
+/// The context in which a cast is applied without being written, in SQL.
 const fn context(from: Kind, to: Kind) -> &'static str {
     match (from, to) {
         (Kind::Int4, Kind::Int8)

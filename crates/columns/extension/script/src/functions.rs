@@ -1,14 +1,16 @@
-//! The functions of the list, each under PostgreSQL's name, and the further names that PostgreSQL has for the same.
+//! Writes the functions of the list, each under PostgreSQL's name and under PostgreSQL's other
+//! names for it.
 //!
-//! What SQL's own syntax calls (`extract(year from x)`, `substring(x from 1)`) is looked for in `pg_catalog` and nowhere else, so
-//! that is where those are; all others are in the extension's schema. Must not: be IMMUTABLE, because a constant that the
-//! planner folded would be an ephemeral in a plan.
+//! PostgreSQL searches functions of SQL's own syntax (`extract(year from x)`, `substring(x from
+//! 1)`) in `pg_catalog` only, so those are defined there; all others are in the extension's schema.
+//! Must not: declare a function IMMUTABLE, because a constant that the planner folded would be an
+//! ephemeral in a plan.
 
 use std::fmt::Write;
 
 use strongroom_columns_ring::function::{ALIASES, FUNCTIONS, Function, Gives};
 
-use crate::{COST, arguments, result_type};
+use crate::names::{COST, arguments, result_type};
 
 /// Names that the grammar of PostgreSQL qualifies with `pg_catalog` (gram.y, `SystemFuncName`).
 const BY_SYNTAX: &[&str] = &[
@@ -22,19 +24,19 @@ const BY_SYNTAX: &[&str] = &[
 ];
 
 /// Writes every function.
-pub(crate) fn write(out: &mut String) {
+pub(crate) fn write_functions(out: &mut String) {
     out.push_str("\n-- functions\n");
     for function in FUNCTIONS {
-        one(out, function.name, function);
+        write_function(out, function.name, function);
         for (alias, name) in ALIASES {
             if *name == function.name {
-                one(out, alias, function);
+                write_function(out, alias, function);
             }
         }
     }
 }
 
-fn one(out: &mut String, name: &str, function: &Function) {
+fn write_function(out: &mut String, name: &str, function: &Function) {
     let schema = if BY_SYNTAX.contains(&name) {
         "pg_catalog."
     } else {
@@ -51,5 +53,5 @@ fn one(out: &mut String, name: &str, function: &Function) {
         arguments(function),
         result_type(function)
     )
-    .expect("a String takes everything");
+    .expect("writing to a String does not fail");
 }

@@ -1,6 +1,7 @@
-//! Prints the SQL script of the extension: `cargo run -p strongroom-columns-script > sql/strongroom_columns--0.1.sql`.
+//! Prints the SQL script of the extension:
+//! `cargo run -p strongroom-columns-script > sql/strongroom_columns--0.1.sql`.
 //!
-//! Must not: decide what is in it; that is the library beside it.
+//! Must not: decide the script's contents; the library does.
 
 use std::io::Write;
 

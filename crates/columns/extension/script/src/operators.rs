@@ -1,16 +1,18 @@
-//! Operators: comparison with its operator classes, and those of computing.
+//! Writes the operators: comparison with its operator classes, and the operators of computing.
 //!
-//! Estimators are PostgreSQL's: with the statistics that this extension keeps (no values) they ask no operator and give their
-//! defaults or what follows from the number of distinct values. That of a range is this extension's own. Must not: offer an operator class for anything stored but B-tree; the hash
-//! class is for execution, and hash indexes are refused by the extension.
+//! Estimators are PostgreSQL's: with the statistics that this extension keeps (no values) they call
+//! no operator, and return their defaults or what follows from the number of distinct values. The
+//! estimator of ranges is the extension's own. Must not: offer an operator class for a stored index
+//! other than B-tree; the hash class is for execution, and the extension refuses hash indexes.
 
 use std::fmt::Write;
 
 use strongroom_columns_ring::function::{Arg, FUNCTIONS, Function};
 use strongroom_format::columns::Kind;
 
-use crate::{COST, arg_type, type_name};
+use crate::names::{COST, arg_type, type_name};
 
+/// A comparison operator; the fields are clauses of its definitions.
 struct Comparison {
     suffix: &'static str,
     symbol: &'static str,
@@ -86,19 +88,19 @@ const COMPARISONS: &[Comparison] = &[
     },
 ];
 
-/// Writes comparison of every type. It is IMMUTABLE, because an index needs it to be.
-pub(crate) fn comparison(out: &mut String) {
+/// Writes the comparison of every type. It is IMMUTABLE, as an index requires.
+pub(crate) fn write_comparison(out: &mut String) {
     out.push_str(
         "\n-- comparison\n\
          CREATE FUNCTION strongroom_range_selectivity(internal, oid, internal, integer) RETURNS double precision\n    \
          AS 'MODULE_PATHNAME', 'strongroom_range_selectivity' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;\n",
     );
     for kind in Kind::ALL {
-        compared(out, &type_name(*kind)).expect("a String takes everything");
+        write_comparison_of(out, &type_name(*kind)).expect("writing to a String does not fail");
     }
 }
 
-fn compared(out: &mut String, name: &str) -> std::fmt::Result {
+fn write_comparison_of(out: &mut String, name: &str) -> std::fmt::Result {
     for one in COMPARISONS {
         writeln!(
             out,
@@ -137,7 +139,8 @@ fn compared(out: &mut String, name: &str) -> std::fmt::Result {
     )
 }
 
-/// Operators of computing: symbol, function, and what is said of it beside (PostgreSQL's `pg_operator.dat`).
+/// Operators of computing: symbol, function, further clauses (as in PostgreSQL's
+/// `pg_operator.dat`).
 const COMPUTING: &[(&str, &str, &str)] = &[
     ("+", "int4pl", ", COMMUTATOR = +"),
     ("-", "int4mi", ""),
@@ -208,7 +211,7 @@ const COMPUTING: &[(&str, &str, &str)] = &[
 ];
 
 /// Writes the operators of computing.
-pub(crate) fn computing(out: &mut String) {
+pub(crate) fn write_computing(out: &mut String) {
     out.push_str("\n-- operators\n");
     for (symbol, name, more) in COMPUTING {
         let found = FUNCTIONS.iter().find(|function| function.name == *name);
@@ -218,10 +221,11 @@ pub(crate) fn computing(out: &mut String) {
             "CREATE OPERATOR {symbol} ({}, FUNCTION = \"{name}\"{more});",
             operands(function)
         )
-        .expect("a String takes everything");
+        .expect("writing to a String does not fail");
     }
 }
 
+/// The clauses for the operands of a function's operator.
 fn operands(function: &Function) -> String {
     let operand = |side: &str, arg: Arg| format!("{side} = {}", arg_type(arg));
     match function.args {

@@ -1,13 +1,14 @@
-//! The types: eight bytes by value, with envelopes as their text and binary forms.
+//! Writes the types: eight bytes passed by value, with envelopes as their text and binary forms.
 //!
-//! Categories mirror PostgreSQL's (`pg_type.dat`) so that operators of mixed types resolve as they do for the base types; they are
-//! lower-case letters because the upper-case ones are PostgreSQL's. Must not: make a cast from or to a plain type.
+//! Categories mirror PostgreSQL's (`pg_type.dat`), so that operators of mixed types resolve as they
+//! do for the base types. They are lower-case letters because PostgreSQL reserves the upper-case
+//! ones. Must not: make a cast from or to a plain type.
 
 use std::fmt::Write;
 
 use strongroom_format::columns::Kind;
 
-use crate::type_name;
+use crate::names::type_name;
 
 /// Category of the type, and whether it is the category's preferred type.
 const fn category(kind: Kind) -> (char, bool) {
@@ -24,18 +25,18 @@ const fn category(kind: Kind) -> (char, bool) {
 }
 
 /// Writes every type.
-pub(crate) fn write(out: &mut String) {
+pub(crate) fn write_types(out: &mut String) {
     out.push_str(
         "\n-- statistics without values\n\
          CREATE FUNCTION strongroom_typanalyze(internal) RETURNS boolean\n    \
          AS 'MODULE_PATHNAME', 'strongroom_typanalyze' LANGUAGE C STABLE STRICT;\n",
     );
     for kind in Kind::ALL {
-        one(out, *kind).expect("a String takes everything");
+        write_type(out, *kind).expect("writing to a String does not fail");
     }
 }
 
-fn one(out: &mut String, kind: Kind) -> std::fmt::Result {
+fn write_type(out: &mut String, kind: Kind) -> std::fmt::Result {
     let name = type_name(kind);
     writeln!(out, "\n-- {name}\nCREATE TYPE {name};")?;
     let forms = [

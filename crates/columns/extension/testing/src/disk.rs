@@ -1,32 +1,34 @@
-//! A small file system of a test's own, for what happens when it is full: a tmpfs over a directory. It takes the right to mount.
+//! A small file system (tmpfs) for a test of a full disk. Only root can mount it.
 //!
-//! Must not: stay mounted.
+//! Must not: leave it mounted.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A mounted file system; it goes when this goes out of scope, whoever still has files of it open.
+/// A mounted file system. It is unmounted when this goes out of scope, even if files of it are
+/// open.
 pub struct SmallDisk {
     at: PathBuf,
 }
 
-/// File that takes what room there is.
+/// Name of the file that fills the disk.
 const FILLER: &str = "filler";
 
 impl SmallDisk {
-    /// Mounts one of so many KiB over `at`, which is made. `None` for who may not mount: only root may.
+    /// Makes the directory `at`, and mounts a file system of `kib` KiB over it. `None` when this
+    /// process is not root.
     ///
     /// # Panics
     ///
-    /// When root may not either.
+    /// When mounting fails.
     #[must_use]
     pub fn mount(at: &Path, kib: u32) -> Option<Self> {
         let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
         if !root {
             return None;
         }
-        std::fs::create_dir_all(at).expect("a directory of our own");
+        std::fs::create_dir_all(at).expect("a new directory");
         run(
             "mount",
             &[
@@ -41,26 +43,26 @@ impl SmallDisk {
         Some(Self { at: at.to_owned() })
     }
 
-    /// Gives it another size.
+    /// Changes the size to `kib` KiB.
     ///
     /// # Panics
     ///
-    /// When that cannot be.
+    /// When that fails.
     pub fn resize(&self, kib: u32) {
         run("mount", &["-o", &format!("remount,size={kib}k")], &self.at);
     }
 
-    /// Takes all the room that is left, to the last byte.
+    /// Fills the disk to the last byte.
     ///
     /// # Panics
     ///
-    /// When the disk has another error than being full.
+    /// At any error other than a full disk.
     pub fn fill(&self) {
         let file = std::fs::OpenOptions::new()
             .append(true)
             .create(true)
             .open(self.at.join(FILLER));
-        let mut file = file.expect("a file of our own");
+        let mut file = file.expect("a new file");
         let mut piece = vec![0_u8; 1 << 16];
         while !piece.is_empty() {
             if let Err(error) = std::io::Write::write_all(&mut file, &piece) {
@@ -70,13 +72,13 @@ impl SmallDisk {
         }
     }
 
-    /// Gives the room back.
+    /// Frees the space that [`Self::fill`] took.
     ///
     /// # Panics
     ///
-    /// When nothing was taken.
+    /// When the disk was not filled.
     pub fn empty(&self) {
-        std::fs::remove_file(self.at.join(FILLER)).expect("a file of our own");
+        std::fs::remove_file(self.at.join(FILLER)).expect("a new file");
     }
 }
 
@@ -91,6 +93,7 @@ impl Drop for SmallDisk {
     }
 }
 
+/// Runs a program that must succeed, with `at` as its last argument.
 fn run(program: &str, arguments: &[&str], at: &Path) {
     let done = Command::new(program).args(arguments).arg(at).status();
     assert!(

@@ -1,13 +1,14 @@
-//! A PostgreSQL server of a test's own, with the extension loaded.
+//! Starts a PostgreSQL server with the extension for a test, and runs SQL in it.
 //!
-//! The extension has to be installed before (`crates/columns/extension/install`); a server is started only when what is installed has this tree's script.
-//! Each server has a directory of its own and listens on a socket in it; it is stopped by `pg_ctl` when it goes out of
-//! scope. Must not: touch a server that it did not start.
+//! The extension has to be installed before (`crates/columns/extension/install`); a server is
+//! started only if the installed SQL script is this tree's. Each server has a directory of its own
+//! and listens on a socket in it; `pg_ctl` stops it when it goes out of scope. Must not: touch a
+//! server that it did not start.
 
 pub mod disk;
 pub mod owner;
 pub mod processes;
-pub mod stage;
+pub mod setup;
 pub mod tpch;
 pub mod wal;
 
@@ -18,20 +19,21 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// A running server.
+/// A PostgreSQL server in a temporary directory.
 pub struct Server {
     directory: TempDir,
 }
 
-/// What psql said.
-pub struct Said {
-    /// Rows: one a line, fields separated by `|`.
+/// The output of psql.
+pub struct PsqlOutput {
+    /// The rows: one on each line, fields separated by `|`.
     pub rows: String,
-    /// Errors, notices: with SQLSTATE and hint.
+    /// Errors and notices, with SQLSTATE and hint.
     pub messages: String,
 }
 
-/// PostgreSQL's program of this name: beside the `pg_config` that the extension was built with.
+/// Path of PostgreSQL's program of this name, in the directory of the `pg_config` that the
+/// extension was built with.
 fn installed(name: &str) -> PathBuf {
     let config = std::env::var_os("PGRX_PG_CONFIG_PATH").map(PathBuf::from);
     let programs = config.as_deref().and_then(Path::parent);
@@ -40,9 +42,10 @@ fn installed(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// A command that runs PostgreSQL's program of this name, as the user that servers run as.
 fn program(name: &str) -> Command {
     let path = installed(name);
-    // A server does not run as root: as the user `postgres` then.
+    // A server refuses to run as root, so the user is `postgres` then.
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| {
         use std::os::unix::fs::MetadataExt;
         own.uid() == 0
@@ -55,8 +58,9 @@ fn program(name: &str) -> Command {
     command
 }
 
+/// Runs a command that must succeed; its output.
 fn succeed(command: &mut Command) -> Output {
-    // A server must not inherit the pipe: reading from it would last as long as the server.
+    // A server must not inherit the pipe, because reading from it would last as long as the server.
     let output = command.stdin(Stdio::null()).output();
     let output = output.expect("the program can be run");
     assert!(
@@ -68,6 +72,7 @@ fn succeed(command: &mut Command) -> Output {
     output
 }
 
+/// Checks that the installed SQL script is this tree's.
 fn check_installed() {
     let share = succeed(program("pg_config").arg("--sharedir")).stdout;
     let share = String::from_utf8(share).expect("a path in UTF-8");
@@ -84,7 +89,8 @@ fn check_installed() {
 }
 
 impl Server {
-    /// Starts one. `zone` is the path of the zone's socket; `settings` are further lines of `postgresql.conf`.
+    /// Starts a server. `zone` is the path of the zone's socket; `settings` are further lines of
+    /// `postgresql.conf`.
     ///
     /// # Panics
     ///
@@ -119,38 +125,39 @@ impl Server {
         server
     }
 
-    /// The directory of its socket.
+    /// The directory of the server's socket.
     #[must_use]
     pub fn socket(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Its data directory.
+    /// The server's data directory.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
-    /// Ends all its processes as a power cut would, without a checkpoint, and starts it again.
+    /// Stops the server without a checkpoint, as a crash would, and starts it again.
     ///
     /// # Panics
     ///
     /// When it does not start.
     pub fn crash_and_start(&self) {
         self.control(&["stop", "--mode=immediate", "--wait"]);
-        self.begin();
+        self.start_again();
     }
 
-    /// Starts it, when it does not run.
+    /// Starts the server, which does not run.
     ///
     /// # Panics
     ///
     /// When it does not start.
-    pub fn begin(&self) {
+    pub fn start_again(&self) {
         self.control(&["start", "--wait"]);
     }
 
-    /// Asks it to end, connections and all; whether it has within this time.
+    /// Requests a fast shutdown, which ends connections; whether the server has stopped within
+    /// `limit`.
     #[must_use]
     pub fn stop_fast(&self, limit: Duration) -> bool {
         let mut command = program("pg_ctl");
@@ -159,10 +166,10 @@ impl Server {
             .arg(self.data())
             .args(["stop", "--mode=fast", "--wait"])
             .arg(format!("--timeout={}", limit.as_secs()));
-        succeed_quietly(&mut command).is_ok_and(|status| status.success())
+        run_quietly(&mut command).is_ok_and(|status| status.success())
     }
 
-    /// Ends it in order.
+    /// Stops the server with a fast shutdown.
     ///
     /// # Panics
     ///
@@ -171,27 +178,27 @@ impl Server {
         self.control(&["stop", "--mode=fast", "--wait"]);
     }
 
-    /// Its log.
+    /// Path of the server's log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.directory.path().join("log")
     }
 
-    /// All of its log.
+    /// Text of the server's log.
     #[must_use]
-    pub fn all_of_log(&self) -> String {
+    pub fn log_text(&self) -> String {
         let log = std::fs::read(self.log()).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// The end of its log, without what a server says that is waiting for its zone.
+    /// The end of the server's log, without the messages of a server that waits for its zone.
     #[must_use]
-    pub fn last_of_log(&self) -> String {
-        let log = self.all_of_log();
-        let told = ["SR-8013", "SR-8003", "HINT:", "STATEMENT:", "CONTEXT:"];
+    pub fn log_tail(&self) -> String {
+        let log = self.log_text();
+        let left_out = ["SR-8013", "SR-8003", "HINT:", "STATEMENT:", "CONTEXT:"];
         let lines = log
             .lines()
-            .filter(|line| !told.iter().any(|known| line.contains(known)));
+            .filter(|line| !left_out.iter().any(|known| line.contains(known)));
         let lines: Vec<&str> = lines.collect();
         lines
             .get(lines.len().saturating_sub(60)..)
@@ -199,7 +206,7 @@ impl Server {
             .join("\n")
     }
 
-    /// A server of its own from a base backup of this one; it does not run yet.
+    /// Another server, made from a base backup of this one; it does not run yet.
     ///
     /// # Panics
     ///
@@ -225,8 +232,9 @@ impl Server {
         copy
     }
 
-    /// Makes this server, which does not run, a copy of another one that it shares a history with, as `pg_rewind` does: what it did since
-    /// they parted is gone, its settings are the other one's.
+    /// Makes this server, which does not run, a copy of another server with which it shares a
+    /// history, with `pg_rewind`. What it did since the histories diverged is lost, and its
+    /// settings are the other server's.
     ///
     /// # Panics
     ///
@@ -244,24 +252,25 @@ impl Server {
         ));
     }
 
-    /// Copies to a server of its own what its log lacks and this one still has: a zone's store is of a time before the backup.
+    /// Copies segments of this server's log that `copy` lacks to it: the zone's store may be older
+    /// than the backup.
     ///
     /// # Panics
     ///
     /// When it cannot be copied.
-    pub fn lend_log(&self, copy: &Self) {
+    pub fn copy_log_to(&self, copy: &Self) {
         let to = copy.data().join("pg_wal");
         let mut command = Command::new("cp");
         command.args(["--archive", "--no-clobber", "--recursive"]);
         let segments = std::fs::read_dir(self.data().join("pg_wal")).expect("the log's directory");
-        // A name of a segment has 24 digits.
+        // The name of a segment has 24 digits.
         let segments = segments
             .flatten()
             .filter(|entry| entry.file_name().len() == 24);
         let _copied = succeed(command.args(segments.map(|entry| entry.path())).arg(to));
     }
 
-    /// Adds lines to its settings; they are read at its next start.
+    /// Adds lines to the server's settings; they apply from its next start.
     ///
     /// # Panics
     ///
@@ -274,16 +283,16 @@ impl Server {
             .expect("the settings are written");
     }
 
-    /// Makes an empty file in its data directory: `standby.signal`.
+    /// Makes an empty file in the data directory, such as `standby.signal`.
     ///
     /// # Panics
     ///
     /// When it cannot be made.
-    pub fn signal(&self, name: &str) {
+    pub fn make_signal_file(&self, name: &str) {
         drop(std::fs::File::create(self.data().join(name)).expect("a file in the data directory"));
     }
 
-    /// What `pg_dump` writes of a table.
+    /// The output of `pg_dump` for a table.
     ///
     /// # Panics
     ///
@@ -296,7 +305,7 @@ impl Server {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// How many redo records of the zone are in the log between two positions.
+    /// Number of the zone's redo records in the write-ahead log between two positions.
     ///
     /// # Panics
     ///
@@ -306,7 +315,7 @@ impl Server {
         u32::try_from(self.redo_positions(begin, end).len()).unwrap_or(u32::MAX)
     }
 
-    /// The positions of the zone's redo records in the log between two others.
+    /// Positions of the zone's redo records in the write-ahead log between two positions.
     ///
     /// # Panics
     ///
@@ -334,6 +343,7 @@ impl Server {
         positions.collect()
     }
 
+    /// Runs `pg_ctl` on the server.
     fn control(&self, what: &[&str]) {
         let mut command = program("pg_ctl");
         command
@@ -350,21 +360,21 @@ impl Server {
         assert!(
             status.is_ok_and(|status| status.success()),
             "{what:?}: {}",
-            self.last_of_log()
+            self.log_tail()
         );
     }
 
-    /// Runs SQL with psql, every statement, whatever fails.
+    /// Runs SQL with psql: every statement, even after one that fails.
     ///
     /// # Panics
     ///
     /// When psql cannot be run.
     #[must_use]
-    pub fn run(&self, sql: &str) -> Said {
+    pub fn run(&self, sql: &str) -> PsqlOutput {
         psql(self.directory.path(), sql)
     }
 
-    /// Runs SQL that must succeed; its rows.
+    /// Runs SQL that must succeed; the rows.
     ///
     /// # Panics
     ///
@@ -377,7 +387,7 @@ impl Server {
     }
 }
 
-/// psql at the socket in `host`, for SQL on its standard input.
+/// A command that runs psql at the socket in `host`, with SQL from standard input.
 #[must_use]
 pub fn psql_command(host: &Path) -> Command {
     let mut command = Command::new(installed("psql"));
@@ -400,7 +410,7 @@ pub fn psql_command(host: &Path) -> Command {
 ///
 /// When psql cannot be run.
 #[must_use]
-pub fn psql(host: &Path, sql: &str) -> Said {
+pub fn psql(host: &Path, sql: &str) -> PsqlOutput {
     let mut command = psql_command(host);
     let started = command
         .stdin(Stdio::piped())
@@ -412,7 +422,7 @@ pub fn psql(host: &Path, sql: &str) -> Said {
     input.write_all(sql.as_bytes()).expect("psql reads");
     drop(input);
     let output = psql.wait_with_output().expect("psql ends");
-    Said {
+    PsqlOutput {
         rows: String::from_utf8_lossy(&output.stdout)
             .trim_end()
             .to_owned(),
@@ -420,7 +430,7 @@ pub fn psql(host: &Path, sql: &str) -> Said {
     }
 }
 
-/// A position of the log, from how PostgreSQL writes it: `0/16B3740`.
+/// A position of the write-ahead log, from PostgreSQL's notation (`0/16B3740`).
 #[must_use]
 pub fn position(text: &str) -> Option<u64> {
     let (high, low) = text.trim().split_once('/')?;
@@ -428,15 +438,15 @@ pub fn position(text: &str) -> Option<u64> {
     Some(half(high)? << 32 | half(low)?)
 }
 
-/// Lets everyone enter a directory of our own and write to it: the server's user is another one.
+/// Lets all users enter and write to a directory of this process: the server runs as another user.
 ///
 /// # Panics
 ///
-/// When it is not ours.
+/// When this process does not own it.
 pub fn open_to_all(directory: &Path) {
     use std::os::unix::fs::PermissionsExt;
-    // The server's user makes its data directory in it, and nobody takes another one's away: the
-    // command refuses keyrings elsewhere.
+    // The server's user makes its data directory in it. The sticky bit keeps users from removing
+    // each other's files, as the command requires for keyrings.
     let open = std::fs::Permissions::from_mode(0o1777);
     std::fs::set_permissions(directory, open).expect("the directory is ours");
 }
@@ -452,9 +462,9 @@ impl Drop for Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
-        // A server that does not run is what was wanted; the directory's owner may be another user.
+        // It does not matter if the server did not run; the directory's owner may be another user.
         drop(stopped);
-        drop(succeed_quietly(
+        drop(run_quietly(
             Command::new("rm")
                 .arg("-rf")
                 .arg(self.data())
@@ -463,7 +473,8 @@ impl Drop for Server {
     }
 }
 
-fn succeed_quietly(command: &mut Command) -> std::io::Result<std::process::ExitStatus> {
+/// Runs a command without input and output; its exit status.
+fn run_quietly(command: &mut Command) -> std::io::Result<std::process::ExitStatus> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -471,17 +482,17 @@ fn succeed_quietly(command: &mut Command) -> std::io::Result<std::process::ExitS
         .status()
 }
 
-/// The seed of a test's choices: `STRONGROOM_SEED`, or a new one, which is printed.
+/// The seed of a test's random choices: `STRONGROOM_SEED`, or a new one. It is printed.
 #[must_use]
 pub fn seed() -> u64 {
     let given = std::env::var("STRONGROOM_SEED").ok();
     let seed = given.and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    said(&format!("STRONGROOM_SEED={seed}"));
+    print_line(&format!("STRONGROOM_SEED={seed}"));
     seed
 }
 
-/// How long a test lasts: so many seconds, unless the variable says otherwise.
+/// Duration of a test: the seconds in the environment variable, or `default`.
 #[must_use]
 pub fn seconds(variable: &str, default: u64) -> Duration {
     let given = std::env::var(variable).ok();
@@ -492,17 +503,20 @@ pub fn seconds(variable: &str, default: u64) -> Duration {
     )
 }
 
-/// Says something to whoever runs the tests; it is shown when a test fails.
-#[expect(clippy::print_stdout, reason = "tests speak to the one who runs them")]
-pub fn said(text: &str) {
+/// Prints a line, which the test runner shows when the test fails.
+#[expect(
+    clippy::print_stdout,
+    reason = "tests report to the person who runs them"
+)]
+pub fn print_line(text: &str) {
     println!("{text}");
 }
 
-/// What was done, or the end of the test with what it was about and why it was not.
+/// The value of a result. An error ends the test with `what` and the error.
 ///
 /// # Panics
 ///
-/// When it was not done.
+/// When the result is an error.
 #[expect(clippy::panic, reason = "the end of a test")]
 pub fn must<T, E: std::fmt::Display>(done: Result<T, E>, what: &str) -> T {
     done.unwrap_or_else(|failure| panic!("{what}: {failure}"))

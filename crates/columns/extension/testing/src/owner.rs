@@ -1,6 +1,7 @@
-//! The other two processes: the zone, and the data owner's proxy, both the real command.
+//! Starts the zone and the data owner's proxy for a test, with the command that
+//! `STRONGROOM_COMMAND` names.
 //!
-//! The variable `STRONGROOM_COMMAND` names it. Must not: leave a process running.
+//! Must not: leave a process running.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -11,15 +12,16 @@ use std::time::{Duration, Instant};
 use strongroom_benches_oltp::wire::{Client, Failure};
 use tempfile::TempDir;
 
-use crate::{Said, Server, open_to_all, psql, said};
+use crate::{PsqlOutput, Server, open_to_all, print_line, psql};
 
-/// A zone, a server with the extension, and a proxy before it.
+/// Starts a zone, a server with the extension, and a proxy to it. `settings` are further lines of
+/// `postgresql.conf`.
 ///
 /// # Panics
 ///
 /// When one of them does not start.
 #[must_use]
-pub fn whole(settings: &str) -> (Owner, Server) {
+pub fn start_all(settings: &str) -> (Owner, Server) {
     let mut owner = Owner::new();
     owner.start_zone();
     let server = Server::start(&owner.zone_socket(), settings);
@@ -28,10 +30,10 @@ pub fn whole(settings: &str) -> (Owner, Server) {
     (owner, server)
 }
 
-/// How long a process may take to begin.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a process may take to start.
+const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// A directory with a keyring, in which a zone and a proxy live.
+/// The data owner's directory with a keyring, and the zone and the proxy that run in it.
 pub struct Owner {
     directory: TempDir,
     zone: Option<Child>,
@@ -45,7 +47,7 @@ impl Default for Owner {
 }
 
 impl Owner {
-    /// Makes keyring and keys; nothing runs yet.
+    /// Makes the keyring and keys; nothing runs yet.
     ///
     /// # Panics
     ///
@@ -82,7 +84,8 @@ impl Owner {
         owner
     }
 
-    /// A second owner's side with copies of these files of the first one's directory: its keyring, the state of its zone.
+    /// A second owner whose directory has copies of these files of the first one's: its keyring,
+    /// the state of its zone.
     ///
     /// # Panics
     ///
@@ -94,7 +97,8 @@ impl Owner {
         second
     }
 
-    /// Puts copies of these files of another's directory in the place of its own. No process of its own has them open.
+    /// Replaces these files by copies from another owner's directory. No process of this owner has
+    /// them open.
     ///
     /// # Panics
     ///
@@ -118,7 +122,7 @@ impl Owner {
         }
     }
 
-    /// A file of the directory.
+    /// Path of a file in the directory.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
@@ -132,6 +136,7 @@ impl Owner {
         command
     }
 
+    /// Starts a process, and waits until the file `witness` exists.
     fn start(&self, arguments: &[&OsStr], log: &str, witness: &Path) -> Child {
         drop(std::fs::remove_file(witness));
         let log = std::fs::File::create(self.path(log)).expect("a log");
@@ -145,7 +150,7 @@ impl Owner {
         let mut child = command.spawn().expect("the command can be run");
         let begun = Instant::now();
         while !witness.exists() {
-            assert!(begun.elapsed() < PATIENCE, "{arguments:?}: too slow");
+            assert!(begun.elapsed() < START_LIMIT, "{arguments:?}: too slow");
             let ended = child.try_wait().expect("a child");
             assert!(ended.is_none(), "{arguments:?}: {ended:?}");
             std::thread::sleep(Duration::from_millis(20));
@@ -153,7 +158,7 @@ impl Owner {
         child
     }
 
-    /// The zone's socket.
+    /// Path of the zone's socket.
     #[must_use]
     pub fn zone_socket(&self) -> PathBuf {
         self.path("zone.sock")
@@ -168,7 +173,8 @@ impl Owner {
         self.start_zone_with(64, &[]);
     }
 
-    /// As [`Self::start_zone`], with `memory` MiB for values, more than which is paged, and with further options.
+    /// As [`Self::start_zone`], with `memory` MiB for values (more values are paged to disk) and
+    /// with further options.
     ///
     /// # Panics
     ///
@@ -194,13 +200,13 @@ impl Owner {
         all.chain(options.iter().map(OsString::from)).collect()
     }
 
-    /// Starts a zone that must refuse to serve; what it says.
+    /// Starts a zone that must refuse to serve; its messages.
     ///
     /// # Panics
     ///
-    /// When it serves, or goes on without doing so.
+    /// When it serves, or does not end.
     #[must_use]
-    pub fn refused_zone(&self, memory: u32) -> String {
+    pub fn start_refused_zone(&self, memory: u32) -> String {
         let mut command = self.command();
         let child = command
             .arg("columns")
@@ -212,9 +218,9 @@ impl Owner {
         let mut child = child.expect("the command can be run");
         let begun = Instant::now();
         while child.try_wait().expect("a child").is_none() {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > START_LIMIT {
                 end(&mut Some(child));
-                unreachable!("the zone goes on");
+                unreachable!("the zone does not end");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -223,7 +229,7 @@ impl Owner {
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
-    /// The zone's process.
+    /// The zone's process number.
     ///
     /// # Panics
     ///
@@ -238,35 +244,36 @@ impl Owner {
         end(&mut self.zone);
     }
 
-    /// Ends the zone in order, as a service manager does.
+    /// Stops the zone with SIGTERM, as a service manager does.
     ///
     /// # Panics
     ///
-    /// When it does not end, or not in order.
+    /// When it does not end, or reports a failure.
     pub fn stop_zone(&mut self) {
-        let Some(ended) = self.told_to_stop() else {
+        let Some(ended) = self.terminate_zone() else {
             return;
         };
         assert!(ended.success(), "{ended}: {}", self.zone_log());
     }
 
-    /// As [`Self::stop_zone`], when it must say that it could not end in order; what it says.
+    /// As [`Self::stop_zone`], for a zone that must report that its shutdown failed; its messages.
     ///
     /// # Panics
     ///
-    /// When it ends in order.
+    /// When it ends without a failure.
     #[must_use]
-    pub fn failing_stop(&mut self) -> String {
-        let ended = self.told_to_stop().expect("a zone that runs");
+    pub fn stop_zone_with_failure(&mut self) -> String {
+        let ended = self.terminate_zone().expect("a zone that runs");
         assert!(!ended.success(), "{}", self.zone_log());
         self.zone_log()
     }
 
-    fn told_to_stop(&mut self) -> Option<ExitStatus> {
+    /// Sends SIGTERM to the zone, and waits for its end; its exit status.
+    fn terminate_zone(&mut self) -> Option<ExitStatus> {
         let mut zone = self.zone.take()?;
         let id = zone.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status();
-        assert!(told.is_ok_and(|status| status.success()), "kill");
+        let sent = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill");
         Some(zone.wait().expect("a child"))
     }
 
@@ -274,11 +281,12 @@ impl Owner {
         std::fs::read_to_string(self.path("zone.log")).unwrap_or_default()
     }
 
-    /// Runs SQL at the server until it gives these rows, while the zone reads the log.
+    /// Runs SQL at the server until it returns these rows: a zone that was started again has to
+    /// replay the log first.
     ///
     /// # Panics
     ///
-    /// When it does not for too long.
+    /// When it returns others for too long.
     pub fn wait_for_at(&self, server: &Server, sql: &str, rows: &str) {
         let begun = Instant::now();
         loop {
@@ -286,18 +294,23 @@ impl Owner {
             if said.rows == rows && !said.messages.contains("ERROR") {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "{}{}", said.rows, said.messages);
+            assert!(
+                begun.elapsed() < START_LIMIT,
+                "{}{}",
+                said.rows,
+                said.messages
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// The zone's process number.
+    /// The zone's process number; `None` when it does not run.
     #[must_use]
     pub fn zone_process(&self) -> Option<u32> {
         self.zone.as_ref().map(Child::id)
     }
 
-    /// The proxy's process number.
+    /// The proxy's process number; `None` when it does not run.
     #[must_use]
     pub fn proxy_process(&self) -> Option<u32> {
         self.proxy.as_ref().map(Child::id)
@@ -324,12 +337,12 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// What the proxy or the server says.
+    /// What the proxy or the server reports.
     pub fn connect(&self) -> Result<Client, Failure> {
         Client::connect(&self.proxy_directory())
     }
 
-    /// Starts the proxy before the server whose socket is in `server`.
+    /// Starts the proxy to the server whose socket is in `server`.
     ///
     /// # Panics
     ///
@@ -338,7 +351,7 @@ impl Owner {
         self.start_proxy_with(server, &["--connections", "300"]);
     }
 
-    /// As [`Self::start_proxy`], with further options, in the place of a proxy that runs already.
+    /// As [`Self::start_proxy`], with further options. A proxy that runs is ended first.
     ///
     /// # Panics
     ///
@@ -351,8 +364,8 @@ impl Owner {
             directory.join(".s.PGSQL.5432"),
             server.join(".s.PGSQL.5432"),
         );
-        // One that a killed proxy has left would be taken for that of the new one.
-        let _left = std::fs::remove_file(&listen);
+        // The socket of a killed proxy would be taken for that of the new one.
+        let _removed = std::fs::remove_file(&listen);
         let mut arguments = vec![
             OsStr::new("proxy"),
             OsStr::new("--listen"),
@@ -367,18 +380,12 @@ impl Owner {
         self.proxy = Some(self.start(&arguments, "proxy.log", &listen));
     }
 
-    /// `strongroom columns`, to be run with further arguments.
+    /// The command `strongroom columns`, to be run with further arguments.
     #[must_use]
     pub fn columns(&self) -> Command {
         let mut command = self.command();
         command.arg("columns").stdin(Stdio::null());
         command
-    }
-
-    /// The proxy's socket.
-    #[must_use]
-    pub fn proxy_listener(&self) -> PathBuf {
-        self.path("proxy").join(".s.PGSQL.5432")
     }
 
     /// Runs SQL through the proxy.
@@ -387,28 +394,29 @@ impl Owner {
     ///
     /// When psql cannot be run.
     #[must_use]
-    pub fn run(&self, sql: &str) -> Said {
+    pub fn run(&self, sql: &str) -> PsqlOutput {
         psql(&self.path("proxy"), sql)
     }
 
-    /// As [`Self::wait_for`]; when it fails, the end of the server's log is shown.
+    /// As [`Self::wait_for`]; prints the end of the server's log when it fails.
     ///
     /// # Panics
     ///
-    /// When it is another one for too long.
+    /// When it returns others for too long.
     pub fn wait_for_log(&self, sql: &str, expected: &str, server: &Server) {
         let waited = std::panic::AssertUnwindSafe(|| self.wait_for(sql, expected));
         if let Err(panic) = std::panic::catch_unwind(waited) {
-            said(&server.last_of_log());
+            print_line(&server.log_tail());
             std::panic::resume_unwind(panic);
         }
     }
 
-    /// Asks until the answer is this one: a zone that was started again has to read the log first.
+    /// Runs SQL through the proxy until it returns these rows: a zone that was started again has to
+    /// replay the log first.
     ///
     /// # Panics
     ///
-    /// When it is another one for too long.
+    /// When it returns others for too long.
     pub fn wait_for(&self, sql: &str, expected: &str) {
         let begun = Instant::now();
         loop {
@@ -417,7 +425,7 @@ impl Owner {
                 return;
             }
             assert!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < START_LIMIT,
                 "{sql}\n{}\n{}\ninstead of\n{expected}",
                 said.rows,
                 said.messages
@@ -426,7 +434,7 @@ impl Owner {
         }
     }
 
-    /// Runs SQL through the proxy that must succeed; its rows.
+    /// Runs SQL through the proxy that must succeed; the rows.
     ///
     /// # Panics
     ///
@@ -443,6 +451,7 @@ impl Owner {
     }
 }
 
+/// Ends a process with SIGKILL.
 fn end(child: &mut Option<Child>) {
     if let Some(mut child) = child.take() {
         drop(child.kill());

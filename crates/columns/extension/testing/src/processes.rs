@@ -1,4 +1,5 @@
-//! Processes of a server as the operator with root sees them: which there are, their memory, and their sudden end.
+//! Processes of a server as an operator with root sees them: lists them, reads their memory, kills
+//! them.
 //!
 //! Must not: touch a process that is not the server's.
 
@@ -9,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use crate::Server;
 
-/// How long processes may take to be gone after SIGKILL.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Read at a time from a process's memory.
+/// How long processes may take to end after SIGKILL.
+const KILL_LIMIT: Duration = Duration::from_secs(30);
+/// Bytes that are read at a time from a process's memory.
 const PIECE: usize = 1 << 20;
 
 impl Server {
-    /// Number of the postmaster.
+    /// Process number of the postmaster.
     ///
     /// # Panics
     ///
@@ -52,7 +53,8 @@ impl Server {
         found
     }
 
-    /// Ends every process of the server with SIGKILL, the postmaster first, and waits until they are gone.
+    /// Ends every process of the server with SIGKILL, the postmaster first, and waits until all
+    /// have ended.
     ///
     /// # Panics
     ///
@@ -63,12 +65,15 @@ impl Server {
             kill(*number);
         }
         let begun = Instant::now();
-        // The postmaster's parent collects it; what it has started, init.
-        while processes.iter().any(|(number, _)| lives(*number)) {
-            assert!(begun.elapsed() < PATIENCE, "a process stays: {processes:?}");
+        // The postmaster is reaped by its parent, and the processes that it has started by init.
+        while processes.iter().any(|(number, _)| is_alive(*number)) {
+            assert!(
+                begun.elapsed() < KILL_LIMIT,
+                "a process stays: {processes:?}"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
-        // A zombie that nobody collects would pass for a running postmaster.
+        // A zombie that is not reaped would be taken for a running postmaster.
         for lock in [
             self.data().join("postmaster.pid"),
             self.socket().join(".s.PGSQL.5432.lock"),
@@ -78,7 +83,7 @@ impl Server {
     }
 }
 
-/// Ends a process with SIGKILL. It may be gone already.
+/// Ends a process with SIGKILL. It may have ended already.
 pub fn kill(process: u32) {
     let ended = Command::new("kill")
         .args(["-KILL", &process.to_string()])
@@ -86,11 +91,12 @@ pub fn kill(process: u32) {
     drop(ended.expect("kill can be run"));
 }
 
-/// Whether a process is there and no zombie.
-fn lives(process: u32) -> bool {
+/// Whether a process exists and is not a zombie.
+fn is_alive(process: u32) -> bool {
     state(process).is_some_and(|(state, _)| state != 'Z')
 }
 
+/// Command line of a process, which PostgreSQL sets to the process's title.
 fn title(process: u32) -> String {
     let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).replace('\0', " ")
@@ -99,7 +105,7 @@ fn title(process: u32) -> String {
 /// State and parent of a process.
 fn state(process: u32) -> Option<(char, u32)> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in brackets may hold anything.
+    // The name in brackets may contain anything.
     let (_, rest) = text.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
     let state = fields.next()?.chars().next()?;
@@ -110,27 +116,28 @@ fn parent(process: u32) -> Option<u32> {
     state(process).map(|(_, parent)| parent)
 }
 
-/// Processor time that a process has used, user mode and kernel.
+/// Processor time that a process has used in user and kernel mode, in clock ticks.
 #[must_use]
 pub fn processor_ticks(process: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let Some((_, rest)) = text.rsplit_once(") ") else {
         return 0;
     };
-    // proc(5): utime and stime are fields 14 and 15, of which the first two are cut off.
+    // proc(5): utime and stime are fields 14 and 15, without the first two, which were cut off.
     let fields: Vec<&str> = rest.split(' ').collect();
     let field = |at: usize| fields.get(at).and_then(|field| field.parse().ok());
     field(11).unwrap_or(0) + field(12).unwrap_or(0)
 }
 
-/// Where one of `needles` is found in what can be read of a process's memory: which one, and the mapping. Also says how many bytes were
-/// read, so that a test can tell that it looked.
+/// Searches the readable memory of a process for `needles`: for each hit the index of the needle
+/// and the mapping, and how many bytes were searched, so that a test can check that the search was
+/// not empty.
 #[must_use]
 pub fn search_memory(process: u32, needles: &[Vec<u8>]) -> (Vec<(usize, String)>, u64) {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-    let (mut found, mut looked) = (Vec::new(), 0);
+    let (mut found, mut searched) = (Vec::new(), 0);
     let Ok(mut memory) = File::open(format!("/proc/{process}/mem")) else {
-        return (found, looked);
+        return (found, searched);
     };
     for line in maps.lines() {
         let Some((range, rest)) = line.split_once(' ') else {
@@ -144,14 +151,15 @@ pub fn search_memory(process: u32, needles: &[Vec<u8>]) -> (Vec<(usize, String)>
             ))
         });
         if let Some((from, to)) = bounds.filter(|_| readable) {
-            looked += search_range(&mut memory, from, to, needles, |which| {
+            searched += search_range(&mut memory, from, to, needles, |which| {
                 found.push((which, line.to_owned()));
             });
         }
     }
-    (found, looked)
+    (found, searched)
 }
 
+/// Searches a range of a process's memory; how many bytes were searched.
 fn search_range(
     memory: &mut File,
     from: u64,
@@ -160,7 +168,7 @@ fn search_range(
     mut found: impl FnMut(usize),
 ) -> u64 {
     let overlap = needles.iter().map(Vec::len).max().unwrap_or(1) - 1;
-    let (mut buffer, mut at, mut looked) = (Vec::new(), from, 0);
+    let (mut buffer, mut at, mut searched) = (Vec::new(), from, 0);
     while at < to {
         if memory.seek(SeekFrom::Start(at)).is_err() {
             break;
@@ -172,11 +180,11 @@ fn search_range(
         buffer.resize(held + left.min(PIECE), 0);
         let read = match buffer.get_mut(held..).map(|into| memory.read(into)) {
             Some(Ok(read)) if read > 0 => read,
-            // Pages that nobody can read: devices, what is no longer there.
+            // Pages that cannot be read: devices, and mappings that are gone.
             _ => break,
         };
         buffer.truncate(held + read);
-        looked += u64::try_from(read).unwrap_or(0);
+        searched += u64::try_from(read).unwrap_or(0);
         at += u64::try_from(read).unwrap_or(0);
         for (which, needle) in needles.iter().enumerate() {
             if contains(&buffer, needle) {
@@ -184,7 +192,7 @@ fn search_range(
             }
         }
     }
-    looked
+    searched
 }
 
 /// Whether `needle` is in `bytes`.
@@ -221,8 +229,11 @@ mod tests {
             .collect();
         let absent: Vec<u8> = needle.iter().rev().map(|byte| !byte).collect();
         let kept = needle.repeat(3);
-        let (found, looked) = search_memory(std::process::id(), &[needle]);
-        assert!(!found.is_empty() && looked > 1 << 20, "{found:?} {looked}");
+        let (found, searched) = search_memory(std::process::id(), &[needle]);
+        assert!(
+            !found.is_empty() && searched > 1 << 20,
+            "{found:?} {searched}"
+        );
         assert!(!contains(&kept, &absent));
     }
 }

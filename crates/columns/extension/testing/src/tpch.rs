@@ -1,7 +1,8 @@
-//! TPC-H at a server or through the proxy: schema, rows, queries.
+//! TPC-H at a server or through the proxy: its schema, rows and queries.
 //!
-//! Source: TPC Benchmark H, revision 3.0.1, clauses 1.4 (schema), 2.4 (queries with their validation parameters), 4.2 (rows, from a generator
-//! that gives what `dbgen` gives). Indexes are those of primary and foreign keys. Not a TPC-H result. Must not: depend on which columns are
+//! Source: TPC Benchmark H, revision 3.0.1, clauses 1.4 (schema), 2.4 (queries with their
+//! validation parameters), 4.2 (rows, from a generator whose rows are those of `dbgen`). Indexes
+//! are those of primary and foreign keys. Not a TPC-H result. Must not: depend on which columns are
 //! confidential.
 
 use std::io::{BufWriter, Write};
@@ -18,10 +19,10 @@ pub const TABLES: [&str; 8] = [
     "region", "nation", "supplier", "part", "partsupp", "customer", "orders", "lineitem",
 ];
 
-/// How many queries there are.
+/// Number of queries.
 pub const QUERIES: u32 = 22;
 
-/// Where the texts are: with the proxy's tests, which resolve them without a server.
+/// Directory of the texts: among the proxy's tests, which resolve them without a server.
 const TEXTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proxy/tests/tpch");
 
 /// Clause 2.4.11.3: the fraction of query 11 is this divided by the scale.
@@ -39,7 +40,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> ! {
     panic!("{}: {error}", path.display())
 }
 
-/// The statements that make the tables.
+/// The statements that create the tables.
 #[must_use]
 pub fn schema(confidential: bool) -> String {
     text(if confidential {
@@ -66,7 +67,8 @@ macro_rules! lines {
     };
 }
 
-/// Rows of one COPY: what a statement computes stays in the zone to its end, and one of a whole large table would be too much.
+/// Most rows of one COPY. What a statement computes stays in the zone until its end, and a whole
+/// large table would be too much.
 const COPY_ROWS: usize = 1_000_000;
 
 /// Writes COPY statements with the rows of a table.

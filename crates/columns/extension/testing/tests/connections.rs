@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use strongroom_benches_oltp::wire::Client;
 use strongroom_columns_testing::must;
-use strongroom_columns_testing::owner::whole;
+use strongroom_columns_testing::owner::start_all;
 use strongroom_columns_testing::processes::processor_ticks;
 
 const IDLE: usize = 200;
@@ -25,7 +25,8 @@ fn value(client: &mut Client, sql: &str) -> String {
 
 #[test]
 fn many_connections_work_and_idle_ones_cost_nothing() {
-    let (owner, server) = whole("max_connections = 280\nshared_buffers = 16MB\nautovacuum = off");
+    let (owner, server) =
+        start_all("max_connections = 280\nshared_buffers = 16MB\nautovacuum = off");
     let _made = owner.rows("create table t (id int primary key, a enc_int4) using strongroom; insert into t select g, 1 from generate_series(1, 20) g");
     let connect = || owner.connect().expect("a connection");
     let mut idle: Vec<Client> = (0..IDLE).map(|_| connect()).collect();
@@ -105,7 +106,7 @@ fn wait_for_session(client: &mut Client, sql: &str, expected: &str) {
 
 #[test]
 fn the_end_of_the_zone_is_an_error_and_no_more() {
-    let (mut owner, server) = whole("");
+    let (mut owner, server) = start_all("");
     let _made = owner.rows("create table t (id int primary key, a enc_int4) using strongroom; insert into t select g, 1 from generate_series(1, 2000) g");
     let postmaster = server.postmaster();
     let begin = |sql: &'static str, owner: &strongroom_columns_testing::owner::Owner| {
@@ -169,7 +170,7 @@ fn the_end_of_the_zone_is_an_error_and_no_more() {
         "the server was never restarted"
     );
     assert!(
-        !server.last_of_log().contains("terminated by signal"),
+        !server.log_tail().contains("terminated by signal"),
         "a backend crashed"
     );
 }

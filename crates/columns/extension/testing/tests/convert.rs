@@ -7,8 +7,8 @@ use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
 use strongroom_columns_testing::owner::Owner;
-use strongroom_columns_testing::said;
-use strongroom_columns_testing::stage::{address, begin, is_in_a_file, messages};
+use strongroom_columns_testing::print_line;
+use strongroom_columns_testing::setup::{address, is_in_a_file, messages, start_all_with};
 
 /// A table with what a conversion has to make again.
 const STAFF: &str = "create table staff (id int primary key, name text unique, salary numeric(12,2) not null, born date, note text);
@@ -36,7 +36,7 @@ fn converted(owner: &Owner, arguments: &[&str]) -> String {
 
 #[test]
 fn a_column_is_converted_there_and_back() {
-    let (owner, server) = begin(&[], &[]);
+    let (owner, server) = start_all_with(&[], &[]);
     drop(server.rows(STAFF));
     let ask = "select id, name, salary, born, note from staff order by id";
     let before = server.rows(ask);
@@ -105,7 +105,7 @@ fn a_column_is_converted_there_and_back() {
 
 #[test]
 fn what_cannot_be_converted_is_refused_with_its_reason() {
-    let (owner, server) = begin(&[], &[]);
+    let (owner, server) = start_all_with(&[], &[]);
     drop(server.rows(
         "create table other (id int primary key) using strongroom;
         create table t (id int primary key, d int default 5, q int, g int generated always as (q * 2) stored, c int check (c > 0),
@@ -186,7 +186,7 @@ fn kill_until_done(owner: &Owner, arguments: &[&str]) -> u32 {
 
 #[test]
 fn a_conversion_that_is_killed_goes_on_and_loses_nothing_of_what_others_write() {
-    let (owner, server) = begin(&[], &[]);
+    let (owner, server) = start_all_with(&[], &[]);
     drop(server.rows(
         "create table t (id int primary key, v text, n int) using strongroom;
         create table shadow (id int primary key, v text);
@@ -242,7 +242,7 @@ fn a_conversion_that_is_killed_goes_on_and_loses_nothing_of_what_others_write() 
     assert!(server.rows("select v from t limit 1").starts_with("sr1:"));
     let failed = failed.into_inner();
     assert!(failed < 100, "{failed} statements have failed");
-    said(&format!("kills {kills:?}, statements that failed {failed}"));
+    print_line(&format!("kills {kills:?}, statements that failed {failed}"));
 }
 
 /// Lets the writers stop, also when a test has failed.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use strongroom_benches_oltp::wire::Client;
-use strongroom_columns_testing::owner::{Owner, whole};
-use strongroom_columns_testing::{Server, said, seed};
+use strongroom_columns_testing::owner::{Owner, start_all};
+use strongroom_columns_testing::{Server, print_line, seed};
 
 const WRITERS: u32 = 3;
 const ROWS: u32 = 150;
@@ -101,7 +101,7 @@ impl Scene {
             owner.kill_zone();
             owner.start_zone();
         }
-        server.begin();
+        server.start_again();
         self.check();
     }
 
@@ -126,7 +126,7 @@ impl Scene {
                     && begun.elapsed() < PATIENCE,
                 "{}{}",
                 answer.messages,
-                self.server.last_of_log()
+                self.server.log_tail()
             );
             std::thread::sleep(Duration::from_millis(20));
         };
@@ -159,7 +159,7 @@ fn crashes_at_random_moments_leave_no_identifier_without_its_value() {
     let seed = seed();
     let given = std::env::var("STRONGROOM_CRASH_ROUNDS").ok();
     let rounds: u32 = given.and_then(|given| given.parse().ok()).unwrap_or(25);
-    let (owner, server) = whole(SETTINGS);
+    let (owner, server) = start_all(SETTINGS);
     drop(owner.rows(
         "create table t (id int primary key, plain int, n enc_int8, note enc_text) using strongroom;
          create index on t (n); create index on t (note)",
@@ -172,7 +172,7 @@ fn crashes_at_random_moments_leave_no_identifier_without_its_value() {
     for round in 0..rounds {
         scene.round();
         if round % 100 == 99 {
-            said(&format!("{} rounds, seed {seed}", round + 1));
+            print_line(&format!("{} rounds, seed {seed}", round + 1));
         }
     }
     assert_ne!(

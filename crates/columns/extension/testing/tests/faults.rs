@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use strongroom_columns_testing::Server;
-use strongroom_columns_testing::owner::whole;
+use strongroom_columns_testing::owner::start_all;
 
 /// A table whose computations fail in one row or the other. ENC is the type's prefix.
 const TABLE: &str = "create table t (id int primary key, a ENCint4, b ENCint4, n ENCnumeric, s ENCtext) USING_;
@@ -95,7 +95,7 @@ fn state(said: &str) -> Option<&str> {
 
 #[test]
 fn exception_blocks_catch_what_is_theirs() {
-    let (owner, server) = whole("");
+    let (owner, server) = start_all("");
     let plain = Server::start(Path::new("/nowhere"), "");
     let table = |prefix: &str, using: &str| TABLE.replace("ENC", prefix).replace("USING_", using);
     drop(owner.rows(&table("enc_", "using strongroom")));
@@ -118,7 +118,7 @@ fn exception_blocks_catch_what_is_theirs() {
 /// Rows of long texts go together as far as the data area goes.
 #[test]
 fn long_values_are_stored_in_parts() {
-    let (owner, server) = whole("");
+    let (owner, server) = start_all("");
     drop(owner.rows("create table long (id int, b enc_text) using strongroom; insert into long values (1, 'sixteen letters.')"));
     for _ in 0..14 {
         drop(owner.rows("update long set b = b || b"));

@@ -6,7 +6,7 @@
 
 use strongroom_columns_testing::disk::SmallDisk;
 use strongroom_columns_testing::owner::Owner;
-use strongroom_columns_testing::{Server, said};
+use strongroom_columns_testing::{Server, print_line};
 
 /// SQLSTATE of SR-8015.
 const FULL: &str = "53100";
@@ -20,7 +20,7 @@ const LENGTH: usize = 1000;
 fn begin(kib: u32) -> Option<(Owner, Server, SmallDisk)> {
     let mut owner = Owner::new();
     let Some(disk) = SmallDisk::mount(&owner.path("zone"), kib) else {
-        said("left out: only root can mount a small disk");
+        print_line("left out: only root can mount a small disk");
         return None;
     };
     owner.start_zone_with(MEMORY, &[]);
@@ -104,7 +104,7 @@ fn more_than_memory_and_disk_hold_is_refused_until_there_is_room() {
     owner.kill_zone();
     server.kill();
     owner.start_zone_with(MEMORY, &[]);
-    server.begin();
+    server.start_again();
     owner.wait_for("select note from t where n = 0", "first");
     for done in 1..=batch {
         look(&owner, done, false);
@@ -149,7 +149,7 @@ fn without_a_byte_left_what_is_acknowledged_survives() {
     );
     // Killed, it does not start on a full disk, and says why.
     owner.kill_zone();
-    let refusal = owner.refused_zone(MEMORY);
+    let refusal = owner.start_refused_zone(MEMORY);
     assert!(refusal.contains("SR-8015"), "{refusal}");
     assert!(server.run(ask).messages.contains("ERROR"));
     assert_eq!(server.rows("select count(*) from t"), "3");
@@ -160,7 +160,7 @@ fn without_a_byte_left_what_is_acknowledged_survives() {
     // Stopped in order on a full disk it says that it could not write; the log still has what it could not.
     disk.fill();
     drop(owner.rows("insert into t values (3, 30, 'last')"));
-    let refusal = owner.failing_stop();
+    let refusal = owner.stop_zone_with_failure();
     assert!(refusal.contains("SR-8015"), "{refusal}");
     disk.empty();
     owner.start_zone_with(MEMORY, &[]);

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use strongroom_columns_testing::Server;
-use strongroom_columns_testing::owner::{Owner, whole};
+use strongroom_columns_testing::owner::{Owner, start_all};
 
 const SETTINGS: &str = "wal_level = replica\nmax_wal_senders = 6\nhot_standby = on\nwal_log_hints = on\nwal_keep_size = 512MB\nautovacuum = off";
 /// What a zone with its key and its owner's keyring is.
@@ -19,17 +19,17 @@ fn follow(follower: &Server, zone: &Owner, leader: &Server) {
         zone.zone_socket().display(),
         leader.socket().display()
     ));
-    follower.signal("standby.signal");
-    follower.begin();
+    follower.make_signal_file("standby.signal");
+    follower.start_again();
 }
 
 fn wait_for_log(server: &Server, what: &str) {
     let begun = Instant::now();
-    while !server.all_of_log().contains(what) {
+    while !server.log_text().contains(what) {
         assert!(
             begun.elapsed() < Duration::from_secs(30),
             "{what}\n{}",
-            server.last_of_log()
+            server.log_tail()
         );
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -37,18 +37,18 @@ fn wait_for_log(server: &Server, what: &str) {
 
 /// A primary and a standby that were promoted apart: each has rows that the other has not. The primary's zone has made its own durable.
 fn parted() -> (Owner, Server, Owner, Server) {
-    let (owner, server) = whole(SETTINGS);
+    let (owner, server) = start_all(SETTINGS);
     drop(owner.rows(
         "create table t (id int primary key, n enc_int8, note enc_text) using strongroom; create index on t (n);
          insert into t select g, 1, 'shared' from generate_series(1, 20) g",
     ));
     // A new life of the server begins with a checkpoint of the zone's store.
     server.stop();
-    server.begin();
+    server.start_again();
     owner.wait_for("select sum(n) from t", "20");
     let mut other = Owner::with_files_of(&owner, &ZONE);
     let standby = server.base_backup();
-    server.lend_log(&standby);
+    server.copy_log_to(&standby);
     other.start_zone();
     follow(&standby, &other, &server);
     other.start_proxy(standby.socket());
@@ -65,7 +65,7 @@ fn parted() -> (Owner, Server, Owner, Server) {
         )));
     }
     server.stop();
-    server.begin();
+    server.start_again();
     owner.wait_for("select count(note) from t where note = 'old'", "31");
     // The new history is the longer one: positions alone do not tell them apart.
     for _ in 0..3 {
@@ -90,7 +90,7 @@ fn a_former_primary_is_rewound_and_follows_with_a_store_that_fits() {
     server.stop();
     drop(std::fs::remove_file(server.log()));
     owner.start_zone();
-    server.begin();
+    server.start_again();
     wait_for_log(&server, "different histories (SR-8030)");
     let answer = server.run(ASK);
     assert!(
@@ -123,7 +123,7 @@ fn a_former_primary_is_rewound_and_follows_with_a_store_that_fits() {
     owner.kill_zone();
     server.kill();
     owner.start_zone();
-    server.begin();
+    server.start_again();
     owner.wait_for(ASK, &format!("{expected}\n900|9|third"));
 }
 
@@ -137,14 +137,14 @@ fn a_zone_that_lives_on_while_its_server_goes_back_is_refused() {
         "{SETTINGS}\narchive_mode = on\narchive_command = 'cp %p {}/%f'",
         archive.path().display()
     );
-    let (mut owner, server) = whole(&settings);
+    let (mut owner, server) = start_all(&settings);
     drop(owner.rows("create table t (id int primary key, n enc_int8, note enc_text) using strongroom; insert into t values (1, 1, 'first')"));
     server.stop();
-    server.begin();
+    server.start_again();
     owner.wait_for("select n from t", "1");
     let earlier = Owner::with_files_of(&owner, &ZONE);
     let backup = server.base_backup();
-    server.lend_log(&backup);
+    server.copy_log_to(&backup);
     drop(owner.rows("insert into t values (2, 2, 'second')"));
     let target = server.rows("select pg_current_wal_insert_lsn()");
     drop(owner.rows("insert into t values (3, 3, 'third'); select pg_switch_wal()"));
@@ -153,8 +153,8 @@ fn a_zone_that_lives_on_while_its_server_goes_back_is_refused() {
         "archive_mode = off\nrestore_command = 'cp {}/%f %p'\nrecovery_target_lsn = '{target}'\nrecovery_target_action = promote\n",
         archive.path().display()
     ));
-    backup.signal("recovery.signal");
-    backup.begin();
+    backup.make_signal_file("recovery.signal");
+    backup.start_again();
     owner.start_proxy(backup.socket());
     let refused = |what: &str| {
         let begun = Instant::now();

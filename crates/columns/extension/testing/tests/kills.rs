@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use strongroom_benches_oltp::wire::{Client, Failure};
 use strongroom_columns_testing::owner::Owner;
 use strongroom_columns_testing::processes::kill;
-use strongroom_columns_testing::{Server, said, seconds, seed};
+use strongroom_columns_testing::{Server, print_line, seconds, seed};
 
 /// SQLSTATE of SR-8006: a connection whose zone was started again has no session until the proxy has opened one, which it tries once a second.
 const NO_SESSION: &str = "42501";
@@ -244,20 +244,20 @@ impl Campaign {
             }
             Victim::Server => {
                 self.server.kill();
-                self.server.begin();
+                self.server.start_again();
             }
             Victim::ZoneThenServer => {
                 self.owner.kill_zone();
                 std::thread::sleep(Duration::from_millis(random.u64(0..20)));
                 self.server.kill();
-                self.server.begin();
+                self.server.start_again();
                 self.owner.start_zone();
             }
             Victim::ServerThenZone => {
                 self.server.kill();
                 self.owner.kill_zone();
                 self.owner.start_zone();
-                self.server.begin();
+                self.server.start_again();
             }
             Victim::Backend => {
                 let processes = self.server.processes();
@@ -342,7 +342,7 @@ impl Campaign {
                 "after {victim:?}: {}{}{}",
                 said.rows,
                 said.messages,
-                self.server.last_of_log()
+                self.server.log_tail()
             );
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -471,7 +471,7 @@ fn campaign(asynchronous: bool) {
         rounds += 1;
     }
     let all: usize = campaign.there.iter().map(BTreeSet::len).sum();
-    said(&format!("{rounds} rounds, {all} transactions, seed {seed}"));
+    print_line(&format!("{rounds} rounds, {all} transactions, seed {seed}"));
     assert!(all > rounds, "hardly anything was written");
     check_states(&campaign.states.into_inner().expect("nobody panics with it"));
 }

@@ -69,11 +69,11 @@ impl Pair {
 
 fn wait_for_log(server: &Server, what: &str) {
     let begun = Instant::now();
-    while !server.all_of_log().contains(what) {
+    while !server.log_text().contains(what) {
         assert!(
             begun.elapsed() < Duration::from_secs(30),
             "{what}\n{}",
-            server.last_of_log()
+            server.log_tail()
         );
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -166,8 +166,8 @@ fn replication_goes_on_after_the_end_of_either_zone_and_either_server() {
         match round {
             0 => pair.other.start_zone(),
             1 => pair.owner.start_zone(),
-            2 => pair.subscriber.begin(),
-            _ => pair.publisher.begin(),
+            2 => pair.subscriber.start_again(),
+            _ => pair.publisher.start_again(),
         }
         pair.owner.wait_for("select count(a + 0) > 0 from t", "t");
         drop(pair.owner.rows(&format!(

@@ -5,18 +5,18 @@
 //! so that they are one chain (L2). The last record of a chain is the one that no other names: its values are missing then, each with an error.
 
 use strongroom_columns_testing::Server;
-use strongroom_columns_testing::owner::{Owner, whole};
+use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_columns_testing::wal::Record;
 
 const ROWS: u32 = 8;
 
 /// A killed server and zone whose log has `ROWS` records of one connection, behind the last checkpoint of both.
 fn scene() -> (Owner, Server, Vec<Record>) {
-    let (mut owner, server) = whole("autovacuum = off\nfull_page_writes = off");
+    let (mut owner, server) = start_all("autovacuum = off\nfull_page_writes = off");
     drop(owner.rows("create table t (id int primary key, n enc_int8, note enc_text) using strongroom; insert into t values (0, 0, 'before')"));
     // A new life: the zone makes a checkpoint when it hears of it.
     server.stop();
-    server.begin();
+    server.start_again();
     owner.wait_for("select n from t", "0");
     let begin = server.rows("checkpoint; select pg_current_wal_insert_lsn()");
     let rows: Vec<String> = (1..=ROWS)
@@ -49,11 +49,11 @@ const ASK: &str = "select id, n, note from t where id > 0 order by id";
 /// Begins both; whether the server's log comes to say this, in ten seconds.
 fn begins_and_says(owner: &mut Owner, server: &Server, what: &str) -> bool {
     owner.start_zone();
-    server.begin();
+    server.start_again();
     owner.start_proxy(server.socket());
     let begun = std::time::Instant::now();
     while begun.elapsed().as_secs() < 20 {
-        if server.all_of_log().contains(what) {
+        if server.log_text().contains(what) {
             return true;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -70,7 +70,7 @@ fn found(change: impl FnOnce(&[Record]) -> Vec<Record>) {
     assert!(
         begins_and_says(&mut owner, &server, "(SR-8012)"),
         "{}",
-        server.last_of_log()
+        server.log_tail()
     );
     for _ in 0..3 {
         let answer = server.run(ASK);
@@ -94,24 +94,30 @@ fn found(change: impl FnOnce(&[Record]) -> Vec<Record>) {
         server.write_record(record);
     }
     owner.start_zone();
-    server.begin();
+    server.start_again();
     owner.start_proxy(server.socket());
     owner.wait_for_log(ASK, &expected(1..=ROWS), &server);
 }
 
 #[test]
 fn a_record_that_was_taken_out_is_found() {
-    found(|records| records.get(3).map(Record::silent).into_iter().collect());
+    found(|records| records.get(3).map(Record::as_noop).into_iter().collect());
 }
 
 #[test]
 fn several_records_that_were_taken_out_are_found() {
-    found(|records| records.iter().take(5).map(Record::silent).collect());
+    found(|records| records.iter().take(5).map(Record::as_noop).collect());
 }
 
 #[test]
 fn a_record_that_was_changed_is_found_by_the_next_one() {
-    found(|records| records.get(4).map(Record::damaged).into_iter().collect());
+    found(|records| {
+        records
+            .get(4)
+            .map(Record::with_damage)
+            .into_iter()
+            .collect()
+    });
 }
 
 #[test]
@@ -123,7 +129,7 @@ fn two_records_that_were_exchanged_are_found() {
             other.next().map(|other| (one, other))
         });
         let (one, other) = pair.expect("two records of one length");
-        vec![one.saying(other), other.saying(one)]
+        vec![one.with_content_of(other), other.with_content_of(one)]
     });
 }
 
@@ -133,7 +139,7 @@ fn a_record_that_was_replaced_by_an_older_one_is_found() {
         let pair = records.iter().skip(2).zip(records);
         let mut pair = pair.filter(|(late, early)| late.length() == early.length());
         let (late, early) = pair.next().expect("two records of one length");
-        vec![late.saying(early)]
+        vec![late.with_content_of(early)]
     });
 }
 
@@ -142,9 +148,9 @@ fn a_record_that_was_replaced_by_an_older_one_is_found() {
 fn a_last_record_that_was_taken_out_leaves_errors_and_no_other_values() {
     let (mut owner, server, records) = scene();
     let last = records.last().expect("records");
-    server.write_record(&last.silent());
+    server.write_record(&last.as_noop());
     owner.start_zone();
-    server.begin();
+    server.start_again();
     owner.start_proxy(server.socket());
     let before = format!("{ASK} limit {}", ROWS - 1);
     owner.wait_for_log(&before, &expected(1..=ROWS - 1), &server);

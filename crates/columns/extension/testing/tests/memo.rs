@@ -2,13 +2,13 @@
 //!
 //! Method: the extension's own file, compiled here, beside a map; many more answers than there is room for.
 
-#[path = "../../src/memo.rs"]
+#[path = "../../src/scanning/memo.rs"]
 #[expect(dead_code, reason = "the extension uses all of it")]
 mod memo;
 
 use std::collections::BTreeMap;
 
-use memo::{Memo, Ranks, Run};
+use memo::{ListComparisons, Memo, Ranks};
 
 /// Identifiers as the store gives them out: partition, extent and index, with regular bits.
 fn fid(number: u64) -> u64 {
@@ -88,7 +88,7 @@ fn ranks_are_asked_for_at_doubling_numbers_and_tell_the_order() {
         if let Some(order) = ranks.order(1, a, b) {
             assert_eq!(order, value(a).cmp(&value(b)) as i32);
             known += 1;
-        } else if let Some(all) = ranks.show(1, a, b) {
+        } else if let Some(all) = ranks.add(1, a, b) {
             assert!(all.contains(&a) && all.contains(&b));
             let mut sorted: Vec<u64> = all.iter().map(|fid| value(*fid)).collect();
             sorted.sort_unstable();
@@ -105,12 +105,12 @@ fn ranks_are_asked_for_at_doubling_numbers_and_tell_the_order() {
     assert_eq!(ranks.order(2, fid(1), fid(2)), None, "another connection");
     ranks.refuse();
     assert_eq!(ranks.order(1, fid(1), fid(2)), None);
-    assert!((0..500).all(|at| ranks.show(1, fid(at), fid(at + 1)).is_none()));
+    assert!((0..500).all(|at| ranks.add(1, fid(at), fid(at + 1)).is_none()));
 }
 
 #[test]
 fn a_list_is_learned_from_the_value_before() {
-    let mut run = Run::new();
+    let mut run = ListComparisons::new();
     let mut ask = |value, constant| run.next(value, constant).map(<[u64]>::to_vec);
     assert!(
         [(1, 10), (1, 11), (1, 12), (1, 11)]

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::Owner;
-use strongroom_columns_testing::stage::{address, begin, messages};
+use strongroom_columns_testing::setup::{address, messages, start_all_with};
 
 #[test]
 fn the_status_has_figures_and_no_values() {
-    let (owner, server) = begin(&[], &[]);
+    let (owner, server) = start_all_with(&[], &[]);
     drop(owner.rows(
         "create table staff (id int, name enc_text) using strongroom;
         insert into staff values (1, 'canary-lovelace'), (2, 'canary-turing');
@@ -106,7 +106,7 @@ const CLEAR: &[(&str, &str)] = &[
 
 #[test]
 fn values_in_clear_take_a_right_of_their_own() {
-    let (mut owner, server) = begin(&[], &[]);
+    let (mut owner, server) = start_all_with(&[], &[]);
     drop(owner.rows(
         "create table t (id int, v enc_int4, s enc_text) using strongroom; insert into t values (1, 42, 'x'), (2, 43, null);
         create table plain (id int, v int, s text); insert into plain values (3, 44, 'y')",

@@ -5,14 +5,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use strongroom_columns_testing::owner::{Owner, whole};
+use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_columns_testing::{Server, open_to_all};
 
 const ARCHIVE: &str = "wal_level = replica\nmax_wal_senders = 4\nhot_standby = on";
 
 #[test]
 fn index_tuples_of_open_transactions_have_values_after_a_crash() {
-    let (mut owner, server) = whole("");
+    let (mut owner, server) = start_all("");
     let _made = owner.rows(
         "create table t (id int, a enc_int4, b enc_text) using strongroom; create index on t (a); create index on t (b);
          insert into t select g, 500, 'committed' from generate_series(1, 50) g; checkpoint",
@@ -31,7 +31,7 @@ fn index_tuples_of_open_transactions_have_values_after_a_crash() {
         if round == 1 {
             owner.start_zone();
         }
-        server.begin();
+        server.start_again();
         let range = "set enable_seqscan = off; set enable_bitmapscan = off;
             select count(*) from t where a > 100 and a < 550; select count(*) from t where b > 'a' and b < 'p'";
         owner.wait_for(range, &format!("50\n{}", 51 + round));
@@ -43,7 +43,7 @@ fn index_tuples_of_open_transactions_have_values_after_a_crash() {
 
 #[test]
 fn prepared_transactions_keep_their_values() {
-    let (mut owner, server) = whole("");
+    let (mut owner, server) = start_all("");
     let _made = owner.rows("create table t (id int primary key, a enc_int4) using strongroom; insert into t values (1, 10)");
     let prepare = |name: &str, id: u32| {
         let mut client = owner.connect().expect("a connection");
@@ -58,12 +58,12 @@ fn prepared_transactions_keep_their_values() {
     owner.kill_zone();
     server.kill();
     owner.start_zone();
-    server.begin();
+    server.start_again();
     owner.wait_for("select sum(a) from t", "10");
     let _ended = owner.rows("commit prepared 'one'; rollback prepared 'two'");
     assert_eq!(owner.rows("select id, a from t order by id"), "1|10\n2|102");
     server.kill();
-    server.begin();
+    server.start_again();
     owner.wait_for("select id, a from t order by id", "1|10\n2|102");
     let _ended = owner.rows("commit prepared 'three'");
     assert_eq!(owner.rows("select sum(a) from t where a > 50"), "206");
@@ -72,7 +72,7 @@ fn prepared_transactions_keep_their_values() {
 /// PostgreSQL writes no log of these tables; of their values there is one all the same.
 #[test]
 fn unlogged_and_temporary_tables_live_through_an_end_of_the_zone() {
-    let (mut owner, server) = whole("");
+    let (mut owner, server) = start_all("");
     let rows =
         "insert into NAME select g, 7, 'a text that is out of line' from generate_series(1, 200) g";
     let make = |kind: &str, name: &str| {
@@ -109,7 +109,7 @@ fn unlogged_and_temporary_tables_live_through_an_end_of_the_zone() {
     drop(client);
     // A crash of the server's empties the one and takes the other away, as it does with any.
     server.kill();
-    server.begin();
+    server.start_again();
     owner.wait_for("select count(*), sum(a) from u", "0|");
     drop(owner.rows(&rows.replace("NAME", "u")));
     assert_eq!(
@@ -139,19 +139,19 @@ fn under_load<R>(owner: &Owner, work: impl FnOnce() -> R) -> R {
 
 /// A primary with rows, its zone's store copied first and its data directory after, both under load.
 fn backed_up(settings: &str) -> (Owner, Server, Owner, Server) {
-    let (owner, server) = whole(&format!("{ARCHIVE}\n{settings}"));
+    let (owner, server) = start_all(&format!("{ARCHIVE}\n{settings}"));
     let _made = owner.rows(
         "create table t (id int primary key, a enc_int4, b enc_text) using strongroom; create index on t (b);
          insert into t select g, 1, 'before' from generate_series(1, 200) g",
     );
     // A new life of the server begins with a checkpoint of the zone's store: from here on the backup has the log that it needs.
     server.stop();
-    server.begin();
+    server.start_again();
     owner.wait_for("select sum(a) from t", "200");
     let (copied, restored) = under_load(&owner, || {
         let copied = Owner::with_files_of(&owner, &["zone", "keyring", "root.key", "zone.key"]);
         let restored = server.base_backup();
-        server.lend_log(&restored);
+        server.copy_log_to(&restored);
         (copied, restored)
     });
     (owner, server, copied, restored)
@@ -166,8 +166,8 @@ fn a_standby_reads_and_is_promoted() {
         other.zone_socket().display(),
         server.socket().display()
     ));
-    standby.signal("standby.signal");
-    standby.begin();
+    standby.make_signal_file("standby.signal");
+    standby.start_again();
     other.start_proxy(standby.socket());
     let _after = owner.rows("insert into t select g, 2, 'after' from generate_series(1001, 1100) g; update t set a = a + 1 where id <= 10");
     let ask = "select sum(a), count(*), max(b), min(b) from t where id < 100000; set enable_seqscan = off; select count(*) from t where b = 'after'";
@@ -182,7 +182,7 @@ fn a_standby_reads_and_is_promoted() {
     other.kill_zone();
     standby.kill();
     other.start_zone();
-    standby.begin();
+    standby.start_again();
     other.wait_for(
         "select a, b from t where id = 5000; select sum(a) from t where id < 5000",
         "50|promoted\n410",
@@ -215,8 +215,8 @@ fn a_point_in_time_between_two_transactions_is_restored() {
         other.zone_socket().display(),
         archive.path().display()
     ));
-    restored.signal("recovery.signal");
-    restored.begin();
+    restored.make_signal_file("recovery.signal");
+    restored.start_again();
     other.start_proxy(restored.socket());
     other.wait_for_log(
         "select a, b from t where id = 1; select count(*) from t where id = 3000",
@@ -236,7 +236,7 @@ fn a_point_in_time_between_two_transactions_is_restored() {
     other.kill_zone();
     restored.kill();
     other.start_zone();
-    restored.begin();
+    restored.start_again();
     other.wait_for(
         "select a, b from t where id in (1, 3000) order by id",
         "7|first!\n5|another history",
@@ -245,7 +245,7 @@ fn a_point_in_time_between_two_transactions_is_restored() {
 
 #[test]
 fn an_operator_dumps_and_restores_what_he_cannot_read() {
-    let (owner, server) = whole("");
+    let (owner, server) = start_all("");
     let _made = owner.rows(
         "create table t (id int primary key, a enc_int4, b enc_text) using strongroom; create index on t (b);
          insert into t values (1, 1, 'canary'), (2, 2, 'canary'), (3, 0, 'canary'), (9, null, null)",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::Owner;
-use strongroom_columns_testing::stage::{begin, is_in_a_file, make_file, messages};
+use strongroom_columns_testing::setup::{is_in_a_file, make_file, messages, start_all_with};
 use tempfile::TempDir;
 
 /// A directory with a key for records.
@@ -21,7 +21,7 @@ fn key() -> (TempDir, String) {
 }
 
 fn scene(key: &str) -> (Owner, Server) {
-    let (owner, server) = begin(&["--record-key-file", key], &[]);
+    let (owner, server) = start_all_with(&["--record-key-file", key], &[]);
     drop(owner.rows(
         "create table t (id int, name enc_text, v enc_int4) using strongroom;
         insert into t values (1, 'canary-one', 30), (2, 'canary-two', 10), (3, 'canary-three', 20), (4, 'canary-four', 10), (5, null, 5)",
@@ -171,7 +171,7 @@ fn a_record_is_refused_whose_name_or_bytes_are_not_right() {
 #[test]
 fn values_in_clear_are_not_recorded() {
     let (_directory, key) = key();
-    let (owner, _server) = begin(&["--record-key-file", &key], &["--declassify"]);
+    let (owner, _server) = start_all_with(&["--record-key-file", &key], &["--declassify"]);
     drop(owner.rows("create table t (v enc_int4) using strongroom; insert into t values (30)"));
     let clear = "select strongroom_columns.declassify(v) from t";
     assert_eq!(owner.rows(clear), "30");
@@ -180,7 +180,7 @@ fn values_in_clear_are_not_recorded() {
     ));
     assert!(said.messages.contains("SR-8124"), "{}", said.messages);
     // Without a key for records there are none.
-    let (owner, _server) = begin(&[], &[]);
+    let (owner, _server) = start_all_with(&[], &[]);
     drop(owner.rows("create table t (v enc_int4) using strongroom; insert into t values (30)"));
     let said = owner.run("set strongroom.record = 'clear'; select v from t");
     assert!(said.messages.contains("SR-8124"), "{}", said.messages);

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use strongroom_columns_testing::owner::{Owner, whole};
+use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_columns_testing::{Server, open_to_all};
 
 const ROWS: u32 = 300;
@@ -17,7 +17,7 @@ fn expected() -> String {
 
 /// A server whose zone ended before it had made anything durable of the table.
 fn scene(settings: &str) -> (Owner, Server) {
-    let (mut owner, server) = whole(&format!(
+    let (mut owner, server) = start_all(&format!(
         "min_wal_size = 32MB\nmax_wal_size = 48MB\nautovacuum = off\n{settings}"
     ));
     drop(owner.rows(&format!(
@@ -79,7 +79,7 @@ fn the_log_stays_while_the_zone_is_away() {
     owner.kill_zone();
     server.kill();
     owner.start_zone();
-    server.begin();
+    server.start_again();
     owner.wait_for_log(ASK, &format!("{ROWS}|{}|1", ROWS * 2 + 10), &server);
 }
 
@@ -96,11 +96,11 @@ fn a_log_that_was_lost_is_an_alarm_and_no_silent_loss() {
     assert_eq!(slot(&server), "lost|t");
     owner.start_zone();
     let begun = Instant::now();
-    while !server.all_of_log().contains("has lost its log") {
+    while !server.log_text().contains("has lost its log") {
         assert!(
             begun.elapsed() < Duration::from_secs(30),
             "{}",
-            server.last_of_log()
+            server.log_tail()
         );
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -123,11 +123,11 @@ fn a_log_that_was_lost_is_an_alarm_and_no_silent_loss() {
     let drop_slot = "select pg_drop_replication_slot('strongroom_columns')";
     drop(server.rows(drop_slot));
     let begun = Instant::now();
-    while !server.all_of_log().contains("has already been removed") {
+    while !server.log_text().contains("has already been removed") {
         assert!(
             begun.elapsed() < Duration::from_secs(30),
             "{}",
-            server.last_of_log()
+            server.log_tail()
         );
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -6,14 +6,14 @@
 
 use strongroom_benches_oltp::wire::Client;
 use strongroom_columns_testing::Server;
-use strongroom_columns_testing::owner::{Owner, whole};
+use strongroom_columns_testing::owner::{Owner, start_all};
 
 /// Loses all memory of zone and server.
 fn restart(owner: &mut Owner, server: &Server) {
     owner.kill_zone();
     server.kill();
     owner.start_zone();
-    server.begin();
+    server.start_again();
 }
 
 fn state(said: &str) -> Option<&str> {
@@ -85,7 +85,7 @@ const WRITES: &[(&str, &str, &str)] = &[
 
 #[test]
 fn every_way_to_write_leaves_values_that_stay() {
-    let (mut owner, server) = whole("");
+    let (mut owner, server) = start_all("");
     let _made = owner.rows(
         "create table s (id int primary key, a enc_int4, b enc_text) using strongroom;
          create table t (id int primary key, a enc_int4, b enc_text) using strongroom",
@@ -128,7 +128,7 @@ const BUILDS: &[&str] = &[
 
 #[test]
 fn every_index_build_finds_every_row() {
-    let (mut owner, server) = whole("max_parallel_workers = 4");
+    let (mut owner, server) = start_all("max_parallel_workers = 4");
     let _made = owner
         .rows("create table t (id int, a enc_int4, b enc_text, primary key (a)) using strongroom");
     let rows: Vec<String> = (1..=1000)
@@ -157,7 +157,7 @@ fn every_index_build_finds_every_row() {
 
 #[test]
 fn statistics_hold_no_identifiers() {
-    let (owner, server) = whole("");
+    let (owner, server) = start_all("");
     let _made = owner.rows("create table t (id int, a enc_int4, b enc_text) using strongroom");
     let rows: Vec<String> = (1..=2000)
         .map(|id| format!("({id}, {}, 'v{}')", id % 7, id % 3))
@@ -175,7 +175,7 @@ fn statistics_hold_no_identifiers() {
 
 #[test]
 fn computing_is_exact_and_its_errors_are_postgresqls() {
-    let (owner, _server) = whole("");
+    let (owner, _server) = start_all("");
     let _made = owner.rows(
         "create table t (id int, a enc_int4, l enc_int8, n enc_numeric) using strongroom;
          insert into t values (1, 0, 9007199254740993, 0.1), (2, 2, 9007199254740993, 0.2), (3, 4, 1, 16777217)",
@@ -220,7 +220,7 @@ fn computing_is_exact_and_its_errors_are_postgresqls() {
 
 #[test]
 fn statements_that_are_kept_are_right_each_time() {
-    let (owner, _server) = whole("");
+    let (owner, _server) = start_all("");
     let _made = owner.rows(
         "create table t (id int, a enc_int4, b enc_text) using strongroom; insert into t values (1, 1, 'one'), (2, 2, 'two'), (3, 3, 'three')",
     );
@@ -263,7 +263,7 @@ fn statements_that_are_kept_are_right_each_time() {
 
 #[test]
 fn a_copy_is_promoted_in_batches() {
-    let (owner, server) = whole("");
+    let (owner, server) = start_all("");
     let _made = owner.rows("create table t (id int, a enc_int4, b enc_text) using strongroom");
     let count = 10_000_u32;
     let begin = server.rows("select pg_current_wal_insert_lsn()");

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use strongroom_columns_testing::Server;
-use strongroom_columns_testing::owner::{Owner, whole};
+use strongroom_columns_testing::owner::{Owner, start_all};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 const ROWS: u64 = 4000;
 
 fn begin() -> (Owner, Server) {
-    whole(
+    start_all(
         "autovacuum = off\nstrongroom.sweep_interval = 1\nstrongroom.sweep_delay = 0\nmax_worker_processes = 12",
     )
 }
@@ -55,7 +55,7 @@ fn wait_until_at_most(server: &Server, most: u64) {
         assert!(
             begun.elapsed() < PATIENCE,
             "{values} values, {held} in quarantine\n{}",
-            server.last_of_log()
+            server.log_tail()
         );
         std::thread::sleep(Duration::from_millis(200));
     }

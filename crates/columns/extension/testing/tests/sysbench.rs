@@ -6,8 +6,8 @@
 use std::process::Command;
 
 use strongroom_benches_oltp::wire::Client;
-use strongroom_columns_testing::owner::{Owner, whole};
-use strongroom_columns_testing::{said, seconds, seed};
+use strongroom_columns_testing::owner::{Owner, start_all};
+use strongroom_columns_testing::{print_line, seconds, seed};
 
 const ROWS: u32 = 500;
 /// Characters of sysbench's `c` and `pad`.
@@ -100,11 +100,11 @@ fn run(owner: &Owner, script: &str) -> String {
 #[test]
 fn sysbench_runs_its_scripts_on_confidential_columns() {
     let mut random = fastrand::Rng::with_seed(seed());
-    let (owner, _server) = whole("max_connections = 40");
+    let (owner, _server) = start_all("max_connections = 40");
     let mut client = owner.connect().expect("a connection");
     load(&mut client, &mut random);
     for script in SCRIPTS {
-        said(&format!("{script}: {}", run(&owner, script)));
+        print_line(&format!("{script}: {}", run(&owner, script)));
         if script == "oltp_write_only" {
             assert_eq!(owner.rows("select count(*) from sbtest1"), ROWS.to_string());
         }

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use strongroom_columns_testing::Server;
-use strongroom_columns_testing::owner::{Owner, whole};
+use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_columns_testing::processes::{contains, search_memory};
 
 /// A word of eight bytes that nothing else has: odd, and without zeros.
@@ -102,7 +102,7 @@ fn everything() -> String {
 
 #[test]
 fn values_are_nowhere_in_the_server() {
-    let (owner, server) = whole(
+    let (owner, server) = start_all(
         "shared_buffers = 16MB\nlog_statement = all\nlog_min_messages = debug1\nlog_error_verbosity = verbose\nwork_mem = 64kB\nmax_connections = 30",
     );
     let said = owner.run(&everything());
@@ -176,7 +176,7 @@ fn values_are_nowhere_in_the_server() {
 
 #[test]
 fn a_core_of_the_zone_or_of_a_backend_has_no_value() {
-    let (owner, server) = whole("");
+    let (owner, server) = start_all("");
     let said = owner.run(&everything());
     assert!(said.rows.contains("canary-lovelace"), "{}", said.messages);
     let zone = owner.zone_process().expect("the zone runs");
@@ -240,7 +240,7 @@ const SMUGGLE: &[&str] = &[
 
 #[test]
 fn an_operator_cannot_smuggle() {
-    let (mut owner, server) = whole("");
+    let (mut owner, server) = start_all("");
     let _made = owner.rows(
         "create table t (id int primary key, a enc_int4, b enc_int4, c enc_text) using strongroom;
          insert into t values (1, 41, 5, 'one'), (2, 1000, 6, 'two'); create table mine (a enc_int4) using strongroom;
@@ -365,7 +365,7 @@ fn write(file: &Path, at: u64, bytes: [u8; 8]) {
 
 #[test]
 fn identifiers_that_were_moved_are_found() {
-    let (owner, server) = whole("");
+    let (owner, server) = start_all("");
     let stack = Edited { server, owner };
     let (owner, server) = (&stack.owner, &stack.server);
     let _made = owner.rows(
@@ -396,7 +396,7 @@ fn identifiers_that_were_moved_are_found() {
     write(&file, place(4, 1), (fid + (1 << 40)).to_le_bytes());
     write(&file, place(5, 1), (fid | 1 << 63).to_le_bytes());
     write(&file, place(6, 1), (fid + (1 << 16)).to_le_bytes());
-    server.begin();
+    server.start_again();
     owner.wait_for("select count(b + 0) from t", "6");
     for id in 3..=6 {
         let expected = if id == 3 { "42804" } else { "SR001" };

@@ -15,7 +15,7 @@ use strongroom_benches_oltp::tpcc::transactions::{Kind, Outcome, User};
 use strongroom_benches_oltp::tpcc::{Scale, consistency, load, schema};
 use strongroom_benches_oltp::wire::{Client, Field};
 use strongroom_columns_testing::owner::Owner;
-use strongroom_columns_testing::{Server, must, said, seconds, seed};
+use strongroom_columns_testing::{Server, must, print_line, seconds, seed};
 
 /// SQLSTATE of SR-8006: until the proxy has opened a session with a zone that was started again.
 const NO_SESSION: &str = "42501";
@@ -223,7 +223,7 @@ fn tables_are_consistent_after_kills() {
     );
     let ordered = ordered.into_inner().expect("nobody panics with it");
     check_orders(&mut client, &ordered);
-    said(&format!("{done} transactions, {} orders", ordered.len()));
+    print_line(&format!("{done} transactions, {} orders", ordered.len()));
     assert!(ordered.len() > 20, "hardly anything was ordered");
 }
 
@@ -235,7 +235,7 @@ fn strike(owner: &mut Owner, server: &Server, round: u32) {
     }
     if server_too {
         server.kill();
-        server.begin();
+        server.start_again();
     }
     if zone {
         owner.start_zone();

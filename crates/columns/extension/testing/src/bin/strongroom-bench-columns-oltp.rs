@@ -1,10 +1,13 @@
-//! Transactional throughput of confidential columns beside plain PostgreSQL: TPC-C, and loops of sysbench's kind, with one to eight connections.
+//! Transactional throughput of confidential columns compared with plain PostgreSQL: TPC-C, and
+//! loops of sysbench's kind, with one to eight connections.
 //!
-//! Both servers run at the same time and take turns, so that a change of the machine's speed meets both; they flush at each commit. The plain
-//! one is asked directly, ours through the proxy. Medians of the rounds are shown, as a table for docs/benchmarks.md. It asks for the same
-//! things as the tests (`STRONGROOM_COMMAND`, an installed extension), and reads `STRONGROOM_BENCH_SECONDS` (of a round),
-//! `STRONGROOM_BENCH_ROUNDS`, `STRONGROOM_BENCH_WAREHOUSES` and `STRONGROOM_BENCH_PART` (one in so many of the customers and items that the
-//! specification says). Must not: leave out a round.
+//! Both servers run at the same time and are measured in turn, so that a change of the machine's
+//! speed affects both; they flush at each commit. Connections to the plain server are direct, those
+//! to the other one go through the proxy. Medians of the rounds are printed as a table for
+//! docs/benchmarks.md. The program needs what the tests need (`STRONGROOM_COMMAND`, an installed
+//! extension), and reads `STRONGROOM_BENCH_SECONDS` (of a round), `STRONGROOM_BENCH_ROUNDS`,
+//! `STRONGROOM_BENCH_WAREHOUSES` and `STRONGROOM_BENCH_PART` (the divisor of the specification's
+//! numbers of customers and items). Must not: leave out a round.
 #![expect(clippy::print_stdout, reason = "a program that prints its result")]
 
 use std::path::{Path, PathBuf};
@@ -25,6 +28,7 @@ const NOW: &str = "2024-05-02 08:30:00";
 /// Memory of the zone's store, in MiB.
 const MEMORY: u32 = 2048;
 
+/// The number in an environment variable, or `default`.
 fn number(variable: &str, default: u32) -> u32 {
     let given = std::env::var(variable).ok();
     given
@@ -32,9 +36,10 @@ fn number(variable: &str, default: u32) -> u32 {
         .unwrap_or(default)
 }
 
-/// The same work over plain and over confidential columns, in turns: the rates of all rounds.
-fn in_turns(
-    places: [&Path; 2],
+/// Runs the same work on plain and on confidential columns in turn; the rates of all rounds of
+/// each.
+fn run_in_turn(
+    sockets: [&Path; 2],
     rounds: u32,
     connections: u32,
     time: Duration,
@@ -42,13 +47,13 @@ fn in_turns(
 ) -> Result<[Vec<f64>; 2], Failure> {
     let mut rates = [Vec::new(), Vec::new()];
     for round in 0..rounds {
-        // Who begins changes from round to round.
+        // The server that is measured first alternates from round to round.
         for turn in 0..2 {
             let which = usize::try_from((round + turn) % 2).unwrap_or_default();
-            let (Some(place), Some(rates)) = (places.get(which), rates.get_mut(which)) else {
+            let (Some(socket), Some(rates)) = (sockets.get(which), rates.get_mut(which)) else {
                 continue;
             };
-            let (count, taken) = run::run(place, connections, time, &work)?;
+            let (count, taken) = run::run(socket, connections, time, &work)?;
             rates.push(count.rate(taken));
         }
     }
@@ -61,6 +66,7 @@ fn median(rates: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
+/// Difference between the highest and the lowest rate, in percent of the median.
 fn spread(rates: &[f64]) -> f64 {
     let (low, high) = rates
         .iter()
@@ -70,7 +76,8 @@ fn spread(rates: &[f64]) -> f64 {
     (high - low) / median(rates) * 100.0
 }
 
-fn line(name: &str, connections: u32, [plain, ours]: &[Vec<f64>; 2]) {
+/// Prints a row of the table.
+fn print_row(name: &str, connections: u32, [plain, ours]: &[Vec<f64>; 2]) {
     let (one, two) = (median(plain), median(ours));
     println!(
         "| {name} | {connections} | {one:.1} ({:.0} %) | {two:.1} ({:.0} %) | {:.0} % |",
@@ -80,13 +87,13 @@ fn line(name: &str, connections: u32, [plain, ours]: &[Vec<f64>; 2]) {
     );
 }
 
-fn tpcc(places: [&Path; 2], scale: Scale, rounds: u32, time: Duration) -> Result<(), Failure> {
-    for (place, schema) in places.iter().zip([Schema::Plain, Schema::Confidential]) {
-        load::load(&mut Client::connect(place)?, schema, scale, SEED)?;
+fn tpcc(sockets: [&Path; 2], scale: Scale, rounds: u32, time: Duration) -> Result<(), Failure> {
+    for (socket, schema) in sockets.iter().zip([Schema::Plain, Schema::Confidential]) {
+        load::load(&mut Client::connect(socket)?, schema, scale, SEED)?;
     }
     for connections in CONNECTIONS {
-        let rates = in_turns(
-            places,
+        let rates = run_in_turn(
+            sockets,
             rounds,
             connections,
             time,
@@ -104,10 +111,10 @@ fn tpcc(places: [&Path; 2], scale: Scale, rounds: u32, time: Duration) -> Result
                 Ok(matches!(outcome, Outcome::Ordered(..)))
             },
         )?;
-        line("TPC-C, New-Orders a second", connections, &rates);
+        print_row("TPC-C, New-Orders a second", connections, &rates);
     }
-    for place in places {
-        let broken = consistency::broken(&mut Client::connect(place)?)?;
+    for socket in sockets {
+        let broken = consistency::broken(&mut Client::connect(socket)?)?;
         if !broken.is_empty() {
             println!("\nNot consistent: {}", broken.join("; "));
         }
@@ -115,16 +122,16 @@ fn tpcc(places: [&Path; 2], scale: Scale, rounds: u32, time: Duration) -> Result
     Ok(())
 }
 
-fn loops(places: [&Path; 2], rounds: u32, time: Duration) -> Result<(), Failure> {
-    for (place, schema) in places.iter().zip([Schema::Plain, Schema::Confidential]) {
-        simple::load(&mut Client::connect(place)?, schema, ROWS, SEED)?;
+fn loops(sockets: [&Path; 2], rounds: u32, time: Duration) -> Result<(), Failure> {
+    for (socket, schema) in sockets.iter().zip([Schema::Plain, Schema::Confidential]) {
+        simple::load(&mut Client::connect(socket)?, schema, ROWS, SEED)?;
     }
     for (kind, name) in simple::Kind::ALL {
         for connections in CONNECTIONS {
-            let rates = in_turns(places, rounds, connections, time, |client, _, random| {
+            let rates = run_in_turn(sockets, rounds, connections, time, |client, _, random| {
                 simple::transact(client, random, kind, ROWS).map(|()| true)
             })?;
-            line(
+            print_row(
                 &format!("{name}, transactions a second"),
                 connections,
                 &rates,
@@ -151,13 +158,13 @@ fn main() -> Result<(), Failure> {
     owner.start_proxy(server.socket());
     let plain = Server::start(Path::new("/nowhere"), SETTINGS);
     let ours: PathBuf = owner.proxy_directory();
-    let places = [plain.socket(), ours.as_path()];
+    let sockets = [plain.socket(), ours.as_path()];
     println!(
         "{} warehouses, one in {part} of the specification's customers and items; {rounds} rounds of {} s; in brackets the spread\n",
         scale.warehouses,
         time.as_secs()
     );
     println!("| load | connections | plain | confidential | share |\n|---|---|---|---|---|");
-    tpcc(places, scale, rounds, time)?;
-    loops(places, rounds, time)
+    tpcc(sockets, scale, rounds, time)?;
+    loops(sockets, rounds, time)
 }

@@ -17,7 +17,7 @@ use std::time::Instant;
 use generator::{Generator, Statement};
 use strongroom_benches_oltp::wire::{Client, Failure, Field};
 use strongroom_columns_testing::owner::Owner;
-use strongroom_columns_testing::{Server, must, said, seconds, seed};
+use strongroom_columns_testing::{Server, must, print_line, seconds, seed};
 use values::{COLUMNS, name};
 
 /// At most one statement in so many may be refused by design.
@@ -209,7 +209,7 @@ impl Tally {
     }
 
     fn check(&self, seed: u64) {
-        said(&format!(
+        print_line(&format!(
             "{} alike, {} failed alike, {} with another of their errors, {} at planning, refused by design {:#?}",
             self.alike,
             self.failed_alike,

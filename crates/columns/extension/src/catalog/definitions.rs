@@ -1,0 +1,451 @@
+//! Checks of definitions (tables, indexes, views, ...) when they are made (X3).
+//!
+//! A table with a confidential column must have the access method `strongroom`. No column may hide
+//! identifiers inside another value, and nothing may be defined that stores a hash or a constant of
+//! a confidential value. The catalogs are read with `SnapshotSelf`, because PostgreSQL calls the
+//! hook before it makes the new rows visible. Must not: forbid anything to tables without
+//! confidential columns.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use pg_sys::{NodeTag, Oid};
+use pgrx::pg_sys;
+use strongroom_format::columns::Kind;
+
+use crate::call::{call_postgres, guarded};
+use crate::catalog::{options, rows, templates, types};
+use crate::execution::statement;
+use crate::fault;
+use crate::storage::pending;
+use crate::storage::storage_id::StorageId;
+
+/// Name of the access method.
+const ACCESS_METHOD: &CStr = c"strongroom";
+
+thread_local! {
+    /// Nesting of commands that store expressions.
+    static DEFINING: Cell<u32> = const { Cell::new(0) };
+    static PREVIOUS_ACCESS_HOOK: Cell<pg_sys::object_access_hook_type> = const { Cell::new(None) };
+    static PREVIOUS_UTILITY_HOOK: Cell<pg_sys::ProcessUtility_hook_type> =
+        const { Cell::new(None) };
+}
+
+/// Installs the hooks.
+pub(crate) fn install() {
+    // SAFETY: hooks are set while the library is loaded, before anything runs.
+    unsafe {
+        PREVIOUS_ACCESS_HOOK.set(pg_sys::object_access_hook);
+        pg_sys::object_access_hook = Some(on_object_access);
+        PREVIOUS_UTILITY_HOOK.set(pg_sys::ProcessUtility_hook);
+        pg_sys::ProcessUtility_hook = Some(process_utility);
+    }
+}
+
+/// Raises an error for a definition that is not offered.
+fn refuse(message: &str, hint: &str) -> ! {
+    fault::Report::new("0A000", message).hint(hint).raise()
+}
+
+/// Refuses a literal in a definition: a literal is an identifier of this connection, and the
+/// definition outlives it.
+pub(crate) fn refuse_literal_in_definition() {
+    if DEFINING.get() > 0 {
+        refuse_constant();
+    }
+}
+
+/// Refuses a confidential constant in a definition.
+fn refuse_constant() -> ! {
+    refuse(
+        "a definition cannot contain a value of a confidential type",
+        "Definitions are kept in catalogs that the server reads; compare with a column instead, \
+         or check in the application.",
+    )
+}
+
+// ---- commands ----
+
+extern "C-unwind" fn process_utility(
+    statement: *mut pg_sys::PlannedStmt,
+    text: *const c_char,
+    read_only: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    params: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    guarded(|| {
+        // SAFETY: PostgreSQL's own parse tree, valid as long as the call.
+        let node = unsafe { (*statement).utilityStmt };
+        // SAFETY: as above. Read now: a command may free its own tree (DEALLOCATE).
+        let tag = unsafe { (*node).type_ };
+        statement::run_utility(|| {
+            // SAFETY: as above.
+            let defining = unsafe { check_before(node) }.then(Defining::enter);
+            match PREVIOUS_UTILITY_HOOK.get() {
+                // SAFETY: the hook that was installed before, with its arguments.
+                Some(hook) => unsafe {
+                    call_postgres(|| {
+                        hook(
+                            statement,
+                            text,
+                            read_only,
+                            context,
+                            params,
+                            environment,
+                            receiver,
+                            completion,
+                        );
+                    });
+                },
+                // SAFETY: as above.
+                None => unsafe {
+                    pg_sys::standard_ProcessUtility(
+                        statement,
+                        text,
+                        read_only,
+                        context,
+                        params,
+                        environment,
+                        receiver,
+                        completion,
+                    );
+                },
+            }
+            drop(defining);
+            // SAFETY: as above, for the commands that are checked.
+            unsafe { check_after(tag, node) };
+        });
+        statement::end_if_over();
+    });
+}
+
+/// A command that stores expressions runs, until this is dropped.
+struct Defining;
+
+impl Defining {
+    fn enter() -> Self {
+        DEFINING.set(DEFINING.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Defining {
+    fn drop(&mut self) {
+        DEFINING.set(DEFINING.get().saturating_sub(1));
+    }
+}
+
+/// Checks a command before it runs; whether it stores expressions.
+///
+/// # Safety
+///
+/// A parse tree of PostgreSQL's.
+unsafe fn check_before(node: *mut pg_sys::Node) -> bool {
+    // SAFETY: the tag says what the node is.
+    unsafe {
+        match (*node).type_ {
+            NodeTag::T_CreateStmt
+            | NodeTag::T_CreateForeignTableStmt
+            | NodeTag::T_ViewStmt
+            | NodeTag::T_RuleStmt
+            | NodeTag::T_CreateTrigStmt
+            | NodeTag::T_AlterTableStmt
+            | NodeTag::T_IndexStmt
+            | NodeTag::T_CreatePolicyStmt
+            | NodeTag::T_AlterPolicyStmt
+            | NodeTag::T_CreateStatsStmt
+            | NodeTag::T_CreateDomainStmt
+            | NodeTag::T_AlterDomainStmt
+            | NodeTag::T_CreatePublicationStmt
+            | NodeTag::T_AlterPublicationStmt => true,
+            NodeTag::T_CreateFunctionStmt => !(*node.cast::<pg_sys::CreateFunctionStmt>())
+                .sql_body
+                .is_null(),
+            NodeTag::T_CreateTableAsStmt => {
+                let command = node.cast::<pg_sys::CreateTableAsStmt>();
+                if (*command).objtype == pg_sys::ObjectType::OBJECT_MATVIEW {
+                    refuse_constants_in((*command).query);
+                }
+                false
+            }
+            NodeTag::T_CreateRangeStmt => {
+                check_range(node.cast());
+                false
+            }
+            NodeTag::T_CreatedbStmt => {
+                templates::check_template(node.cast());
+                false
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Refuses a query that is to be stored and has a confidential constant. It was analysed before the
+/// command began.
+///
+/// # Safety
+///
+/// An analysed query.
+unsafe fn refuse_constants_in(query: *mut pg_sys::Node) {
+    // SAFETY: PostgreSQL's own form of a tree as text.
+    let text = unsafe { CStr::from_ptr(pg_sys::nodeToString(query.cast())) }.to_string_lossy();
+    for constant in text.split("{CONST :consttype ").skip(1) {
+        let oid = constant
+            .split(' ')
+            .next()
+            .and_then(|oid| oid.parse::<u32>().ok());
+        if oid.is_some_and(|oid| types::kind_of(Oid::from(oid)).is_some()) {
+            refuse_constant();
+        }
+    }
+}
+
+/// Refuses a range type over a confidential type.
+///
+/// # Safety
+///
+/// A parse tree of PostgreSQL's.
+unsafe fn check_range(command: *mut pg_sys::CreateRangeStmt) {
+    // SAFETY: a list of definitions.
+    unsafe {
+        for definition in options::named((*command).params, c"subtype") {
+            let name = pg_sys::defGetTypeName(definition);
+            if types::kind_of(pg_sys::typenameTypeId(std::ptr::null_mut(), name)).is_some() {
+                refuse(
+                    "a range cannot be of a confidential type",
+                    "Keep its bounds in two columns.",
+                );
+            }
+        }
+    }
+}
+
+/// Checks what a command has made, and keeps identifiers that outlive it.
+///
+/// # Safety
+///
+/// A parse tree of PostgreSQL's.
+unsafe fn check_after(tag: NodeTag, node: *mut pg_sys::Node) {
+    // SAFETY: the tag says what the node is.
+    unsafe {
+        match tag {
+            NodeTag::T_CreateStmt => {
+                let command = node.cast::<pg_sys::CreateStmt>();
+                if !(*command).partspec.is_null() {
+                    let oid = pg_sys::RangeVarGetRelidExtended(
+                        (*command).relation,
+                        pg_sys::NoLock.cast_signed(),
+                        pg_sys::RVROption::RVR_MISSING_OK,
+                        None,
+                        std::ptr::null_mut(),
+                    );
+                    check_partition_key(oid);
+                }
+            }
+            NodeTag::T_DeclareCursorStmt => {
+                let command = node.cast::<pg_sys::DeclareCursorStmt>();
+                if (*command).options.cast_unsigned() & pg_sys::CURSOR_OPT_HOLD != 0 {
+                    statement::hold_cursor((*command).portalname);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Refuses a confidential column in the partition key of a table.
+fn check_partition_key(table: Oid) {
+    let keys = rows::partition_key(table);
+    for (number, oid) in rows::columns(table) {
+        if keys.contains(&number) && types::kind_of(oid).is_some() {
+            refuse(
+                "a confidential column cannot be a partition key",
+                "The server would have to know which partition a value belongs to; partition by \
+                 another column.",
+            );
+        }
+    }
+}
+
+// ---- objects ----
+
+extern "C-unwind" fn on_object_access(
+    access: pg_sys::ObjectAccessType::Type,
+    class: Oid,
+    object: Oid,
+    sub: c_int,
+    arg: *mut c_void,
+) {
+    use pg_sys::ObjectAccessType::{OAT_DROP, OAT_POST_ALTER, OAT_POST_CREATE};
+    guarded(|| {
+        if let Some(hook) = PREVIOUS_ACCESS_HOOK.get() {
+            // SAFETY: the hook that was installed before, with its arguments.
+            unsafe { call_postgres(|| hook(access, class, object, sub, arg)) };
+        }
+        match (access, class) {
+            (OAT_POST_CREATE | OAT_POST_ALTER, pg_sys::RelationRelationId) => {
+                check_relation(object);
+            }
+            (OAT_POST_CREATE, pg_sys::TypeRelationId) => check_domain(object),
+            (OAT_POST_CREATE, pg_sys::StatisticExtRelationId) => check_statistics(object),
+            (OAT_DROP, pg_sys::RelationRelationId) if sub == 0 => note_drop(object),
+            _ => {}
+        }
+    });
+}
+
+/// Checks a new or altered relation of any kind.
+fn check_relation(oid: Oid) {
+    let Some(class) = rows::class(oid) else {
+        return;
+    };
+    let table = match class.kind {
+        b'r' | b'm' => true,
+        b'p' => false,
+        b'i' | b'I' => return check_index(oid, class.access_method),
+        b'f' => return check_foreign_table(oid),
+        _ => return,
+    };
+    let mut confidential = false;
+    for (_, column) in rows::columns(oid) {
+        match types::kind_of(column) {
+            Some(Kind::Interval) => refuse(
+                "enc_interval is the type of an operand, not of a column",
+                "Keep two timestamps, or a number of days.",
+            ),
+            Some(_) => confidential = true,
+            None if rows::contains_confidential(column, 0) => refuse(
+                "a confidential type cannot be inside an array, a composite, a domain or a range \
+                 of a column",
+                "Keep each value in a column of its own.",
+            ),
+            None => {}
+        }
+    }
+    if confidential {
+        templates::refuse_in_template();
+    }
+    if confidential && table && class.access_method != access_method() {
+        fault::Report::new(
+            "0A000",
+            "a table with a confidential column must use the access method strongroom",
+        )
+        .hint(
+            "Write CREATE TABLE ... USING strongroom, or set default_table_access_method = \
+             'strongroom'.",
+        )
+        .raise();
+    }
+}
+
+/// Refuses a foreign table with a confidential column.
+fn check_foreign_table(oid: Oid) {
+    if rows::columns(oid)
+        .iter()
+        .any(|(_, column)| types::kind_of(*column).is_some())
+    {
+        refuse(
+            "a foreign table cannot have a confidential column",
+            "Its rows are not kept by this server.",
+        );
+    }
+}
+
+/// Checks an index: on confidential columns only B-trees are offered.
+fn check_index(oid: Oid, access_method: Oid) {
+    let Some(found) = rows::index(oid) else {
+        return;
+    };
+    // The index's own columns have the types that it stores: a hash index stores integers. An
+    // expression is no column of the table.
+    let of_table = rows::columns(found.table)
+        .into_iter()
+        .filter(|(number, _)| found.keys.contains(number));
+    let mut columns = of_table.chain(rows::columns(oid));
+    if !columns.any(|(_, column)| types::kind_of(column).is_some()) {
+        return;
+    }
+    if access_method == pg_sys::HASH_AM_OID {
+        refuse(
+            "a hash index on a confidential column is not offered",
+            "A stored hash would show which values are equal, for ever; use a B-tree index.",
+        );
+    }
+    if access_method != pg_sys::BTREE_AM_OID {
+        refuse(
+            "only B-tree indexes are offered on confidential columns",
+            "Use a B-tree index.",
+        );
+    }
+    if found.exclusion {
+        refuse(
+            "an exclusion constraint on a confidential column is not offered",
+            "Use a unique constraint.",
+        );
+    }
+}
+
+/// Refuses a domain over a confidential type.
+fn check_domain(oid: Oid) {
+    if let Some(base) = rows::domain_base(oid)
+        && (types::kind_of(base).is_some() || rows::contains_confidential(base, 0))
+    {
+        refuse(
+            "a domain over a confidential type is not offered",
+            "Use the type itself.",
+        );
+    }
+}
+
+/// Refuses extended statistics on a confidential column.
+fn check_statistics(oid: Oid) {
+    let Some(found) = rows::statistics(oid) else {
+        return;
+    };
+    let mut columns = rows::columns(found.table).into_iter();
+    let confidential = |oid: Oid| types::kind_of(oid).is_some();
+    if columns.any(|(number, column)| found.keys.contains(&number) && confidential(column))
+        || types_in(&found.expressions).any(confidential)
+    {
+        refuse(
+            "extended statistics on a confidential column are not offered",
+            "They would keep values in a catalog.",
+        );
+    }
+}
+
+/// The types that a tree names, of variables, constants, function results and every other node:
+/// they are in fields whose names end with `type` (src/backend/nodes/outfuncs.c).
+fn types_in(tree: &str) -> impl Iterator<Item = Oid> + '_ {
+    let mut words = tree.split([' ', '}', ')']);
+    std::iter::from_fn(move || {
+        loop {
+            if words.next()?.ends_with("type")
+                && let Some(oid) = words.next().and_then(|oid| oid.parse::<u32>().ok())
+            {
+                return Some(Oid::from(oid));
+            }
+        }
+    })
+}
+
+/// A table with the access method is dropped: its partition is dropped when the transaction
+/// commits.
+fn note_drop(oid: Oid) {
+    if let Some(class) = rows::class(oid)
+        && matches!(class.kind, b'r' | b'm')
+        && class.access_method == access_method()
+    {
+        pending::add_dropped(StorageId::new(class.storage, class.backend));
+    }
+}
+
+/// OID of the access method; invalid when this database does not have the extension.
+fn access_method() -> Oid {
+    // SAFETY: a search of the catalog cache.
+    unsafe { pg_sys::get_table_am_oid(ACCESS_METHOD.as_ptr(), true) }
+}

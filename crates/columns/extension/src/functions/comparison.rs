@@ -1,0 +1,159 @@
+//! Comparison and hashing.
+//!
+//! Invariants: comparison of stored values needs no ticket, so that VACUUM, REINDEX and CREATE
+//! INDEX work for the operator of the server. A hash is an equality token under a key of the
+//! statement (X6): it is returned only during an executor run, and never where it could be stored.
+//! Must not: store a token.
+
+use pg_sys::Datum;
+use pgrx::pg_sys;
+use strongroom_columns_ring::{Broken, Descriptor, Op};
+use strongroom_format::columns::{Fid, Kind};
+
+use crate::call::{Call, sql_functions};
+use crate::execution::activity;
+use crate::fault;
+use crate::functions::input_output::kind_and_site;
+use crate::ring::connection::Connection;
+use crate::ring::zone;
+use crate::scanning::{answers, batching};
+
+sql_functions! {
+    /// `enc_*_lt`
+    strongroom_lt, pg_finfo_strongroom_lt => less;
+    /// `enc_*_le`
+    strongroom_le, pg_finfo_strongroom_le => at_most;
+    /// `enc_*_eq`
+    strongroom_eq, pg_finfo_strongroom_eq => equal;
+    /// `enc_*_ge`
+    strongroom_ge, pg_finfo_strongroom_ge => at_least;
+    /// `enc_*_gt`
+    strongroom_gt, pg_finfo_strongroom_gt => greater;
+    /// `enc_*_ne`
+    strongroom_ne, pg_finfo_strongroom_ne => unequal;
+    /// `enc_*_cmp`, support function 1 of B-trees
+    strongroom_cmp, pg_finfo_strongroom_cmp => order;
+    /// `enc_*_hash`, support function 1 of hashing
+    strongroom_hash, pg_finfo_strongroom_hash => hash;
+    /// `enc_*_hash_extended`, support function 2 of hashing
+    strongroom_hash_extended, pg_finfo_strongroom_hash_extended => hash_extended;
+}
+
+/// The order of the two arguments: -1, 0 or 1.
+fn compare_arguments(call: &Call) -> i32 {
+    let (a, b) = (call.bits(0), call.bits(1));
+    if a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral()) {
+        return 0;
+    }
+    let (kind, site) = kind_and_site(call);
+    if let Some(order) = answers::get(answers::ORDER, a, b) {
+        call.store_site(site.with_answers(0, 1));
+        return order;
+    }
+    if site.should_batch()
+        && let Some((order, asked)) = batching::compare(kind, a, b)
+    {
+        call.store_site(site.with_answers(asked, 1));
+        return order;
+    }
+    call.store_site(site.with_single_answer());
+    let list_order = batching::compare_list(kind, a, b);
+    list_order.unwrap_or_else(|| zone::with(|connection| call_compare(connection, kind, a, b)))
+}
+
+/// Whether the two arguments are equal. If both were hashed, their tokens are compared.
+fn are_equal(call: &Call) -> bool {
+    let known = answers::are_equal(call.bits(0), call.bits(1));
+    known.unwrap_or_else(|| compare_arguments(call) == 0)
+}
+
+/// Has the zone compare two values.
+fn call_compare(connection: &mut Connection, kind: Kind, a: u64, b: u64) -> Result<i32, Broken> {
+    let answer = connection.call(Descriptor {
+        flags: u16::from(kind.number()),
+        a,
+        b,
+        ..Descriptor::of(Op::Compare)
+    })?;
+    Ok(answer.value.cast_signed().signum().try_into().unwrap_or(0))
+}
+
+fn less(call: &mut Call) -> Datum {
+    Datum::from(compare_arguments(call) < 0)
+}
+
+fn at_most(call: &mut Call) -> Datum {
+    Datum::from(compare_arguments(call) <= 0)
+}
+
+fn equal(call: &mut Call) -> Datum {
+    Datum::from(are_equal(call))
+}
+
+fn at_least(call: &mut Call) -> Datum {
+    Datum::from(compare_arguments(call) >= 0)
+}
+
+fn greater(call: &mut Call) -> Datum {
+    Datum::from(compare_arguments(call) > 0)
+}
+
+fn unequal(call: &mut Call) -> Datum {
+    Datum::from(!are_equal(call))
+}
+
+/// The order of the arguments, for B-trees and sorts.
+fn order(call: &mut Call) -> Datum {
+    let (a, b) = (call.bits(0), call.bits(1));
+    // Indexes are searched and built with single comparisons; a query that calls this function
+    // sorts or merges.
+    if a != b && activity::is_query_running() {
+        let (kind, _) = kind_and_site(call);
+        if let Some(order) = batching::compare_by_rank(kind, a, b) {
+            return Datum::from(order);
+        }
+    }
+    Datum::from(compare_arguments(call))
+}
+
+/// The first half of the argument's equality token.
+fn token(call: &Call) -> u64 {
+    if !activity::is_query_running() {
+        fault::Report::new(
+            "0A000",
+            "values of confidential columns are hashed only while a query runs",
+        )
+        .detail("A hash that is stored would show which values are equal.")
+        .raise();
+    }
+    let fid = call.bits(0);
+    let (kind, site) = kind_and_site(call);
+    if let Some([token, _]) = answers::token(fid) {
+        call.store_site(site.with_answers(0, 1));
+        return token;
+    }
+    let batched = site.should_batch();
+    let ([token, _], asked) = batching::token(kind, fid, batched);
+    call.store_site(if batched {
+        site.with_answers(asked, 1)
+    } else {
+        site.with_single_answer()
+    });
+    token
+}
+
+fn hash(call: &mut Call) -> Datum {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "any part of a keyed hash is a keyed hash"
+    )]
+    let low = token(call) as u32;
+    Datum::from(low.cast_signed())
+}
+
+fn hash_extended(call: &mut Call) -> Datum {
+    // The seed has to change the hash, and seed 0 has to give the hash in its low half
+    // (hashfunc.c).
+    let seed = call.datum(1).value() as u64;
+    Datum::from(token(call) ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}

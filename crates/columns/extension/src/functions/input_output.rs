@@ -1,0 +1,234 @@
+//! Input and output functions of the types: envelopes as text and as bytes.
+//!
+//! In SQL text an envelope is `sr1:` and base64 in the alphabet for URLs without padding
+//! (docs/spec/columns.md); its binary form is the envelope itself. Invariant: no message repeats a
+//! text that is not an envelope, because it may be a value in clear. Must not: make an envelope;
+//! the zone does.
+
+use std::ffi::{CStr, CString};
+
+use pg_sys::Datum;
+use pgrx::pg_sys;
+use strongroom_columns_ring::Descriptor;
+use strongroom_columns_ring::Op;
+use strongroom_columns_ring::function::{Arg, Function, by_name};
+use strongroom_format::columns::envelope::ENVELOPE_PREFIX;
+use strongroom_format::columns::{EnvelopeHeader, Kind};
+
+use crate::call::{Call, Site, datum, sql_functions};
+use crate::catalog::{definitions, types};
+use crate::execution::{row_sealing, statement};
+use crate::fault;
+use crate::ring::zone;
+
+sql_functions! {
+    /// `enc_*_in(cstring, oid, integer)`
+    strongroom_in, pg_finfo_strongroom_in => text_in;
+    /// `enc_*_out(enc_*)`
+    strongroom_out, pg_finfo_strongroom_out => text_out;
+    /// `enc_*_recv(internal, oid, integer)`
+    strongroom_recv, pg_finfo_strongroom_recv => binary_in;
+    /// `enc_*_send(enc_*)`
+    strongroom_send, pg_finfo_strongroom_send => binary_out;
+}
+
+/// Kind of the called function's result.
+fn kind_of_result(call: &Call) -> Kind {
+    let number =
+        call.cached(|call| number_of(types::kind_of(types::function(call.function()).result)));
+    kind_of_number(number)
+}
+
+/// Kind of the called function's first argument.
+pub(crate) fn kind_of_first(call: &Call) -> Kind {
+    kind_and_site(call).0
+}
+
+/// As [`kind_of_first`], with what is cached for the call site.
+pub(crate) fn kind_and_site(call: &Call) -> (Kind, Site) {
+    let site = call.site(|call| {
+        let function = types::function(call.function());
+        number_of(
+            function
+                .args
+                .first()
+                .and_then(|first| types::kind_of(*first)),
+        )
+    });
+    (kind_of_number(site.number()), site)
+}
+
+fn number_of(kind: Option<Kind>) -> usize {
+    kind.map_or(0, |kind| usize::from(kind.number()))
+}
+
+fn kind_of_number(number: usize) -> Kind {
+    let kind = u8::try_from(number).ok().and_then(Kind::from_number);
+    kind.unwrap_or_else(|| {
+        fault::raise_internal("a function of strongroom_columns has an argument of an unknown type")
+    })
+}
+
+fn text_in(call: &mut Call) -> Datum {
+    let kind = kind_of_result(call);
+    // SAFETY: the argument of an input function is a C string that lives as long as the call.
+    let text = unsafe { CStr::from_ptr(call.datum(0).cast_mut_ptr()) };
+    let envelope = text
+        .to_str()
+        .ok()
+        .and_then(|text| text.strip_prefix(ENVELOPE_PREFIX))
+        .and_then(decode);
+    let Some(envelope) = envelope else {
+        raise_malformed(kind)
+    };
+    let lifetime = statement::lifetime_of_input();
+    open_value(kind, &envelope, call.int4(2), lifetime)
+}
+
+fn binary_in(call: &mut Call) -> Datum {
+    let kind = kind_of_result(call);
+    // SAFETY: the first argument of a receive function is a StringInfo; its remaining bytes are the
+    // value.
+    let envelope = unsafe {
+        let message: pg_sys::StringInfo = call.datum(0).cast_mut_ptr();
+        let left = (*message).len - (*message).cursor;
+        let bytes = pg_sys::pq_getmsgbytes(message, left);
+        std::slice::from_raw_parts(bytes.cast::<u8>(), usize::try_from(left).unwrap_or(0)).to_vec()
+    };
+    let lifetime = statement::lifetime_of_parameter();
+    open_value(kind, &envelope, call.int4(2), lifetime)
+}
+
+/// Has the zone open an envelope, and fit the value to the type's modifier; the value's identifier.
+fn open_value(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetime) -> Datum {
+    let Some(header) = EnvelopeHeader::parse(envelope) else {
+        raise_malformed(kind)
+    };
+    if header.kind != kind {
+        fault::raise(strongroom_columns_ring::Fault::KindMismatch);
+    }
+    let literal = lifetime == statement::Lifetime::Connection;
+    if literal {
+        definitions::refuse_literal_in_definition();
+    }
+    datum(zone::with(|connection| {
+        let fid = connection.open_envelope(kind, envelope, literal)?;
+        match fitting_function(kind) {
+            Some(function) if typmod >= 0 => {
+                let r = connection.new_identifier()?;
+                connection.post(Descriptor {
+                    n: u32::from(function.code),
+                    a: fid,
+                    b: i64::from(typmod).cast_unsigned(),
+                    r,
+                    ..Descriptor::of(Op::Compute)
+                })?;
+                Ok(r)
+            }
+            _ => Ok(fid),
+        }
+    }))
+}
+
+/// The function that fits a value to its type's modifier, if the kind has modifiers.
+fn fitting_function(kind: Kind) -> Option<&'static Function> {
+    by_name(kind.base(), &[Arg::Of(kind), Arg::Plain])
+}
+
+fn raise_malformed(kind: Kind) -> ! {
+    fault::Report::new(
+        "22P02",
+        &format!(
+            "invalid input for type enc_{}: not an envelope",
+            kind.base()
+        ),
+    )
+    .hint("Values of confidential columns are sealed by the client: connect through the proxy.")
+    .raise()
+}
+
+/// The envelope of the first argument.
+fn seal(call: &Call) -> Vec<u8> {
+    let kind = kind_of_first(call);
+    let fid = call.bits(0);
+    row_sealing::sealed_envelope(kind, fid)
+        .unwrap_or_else(|| zone::with(|connection| connection.seal(kind, fid)))
+}
+
+fn text_out(call: &mut Call) -> Datum {
+    let text = encode(&seal(call));
+    let text = CString::new(text).unwrap_or_default();
+    // SAFETY: copies the string into the current memory context.
+    Datum::from(unsafe { pg_sys::pstrdup(text.as_ptr()) })
+}
+
+fn binary_out(call: &mut Call) -> Datum {
+    bytea(&seal(call))
+}
+
+/// A `bytea` of these bytes, in the current memory context.
+pub(crate) fn bytea(bytes: &[u8]) -> Datum {
+    let Ok(len) = i32::try_from(bytes.len()) else {
+        fault::raise(strongroom_columns_ring::Fault::StringTooLong)
+    };
+    // SAFETY: `cstring_to_text_with_len` makes a varlena of any bytes; `text` and `bytea` have the
+    // same layout.
+    Datum::from(unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), len) })
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The text form of an envelope.
+fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(ENVELOPE_PREFIX.len() + bytes.len().div_ceil(3) * 4);
+    text.push_str(ENVELOPE_PREFIX);
+    for chunk in bytes.chunks(3) {
+        let word = chunk
+            .iter()
+            .fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
+        for at in 0..=chunk.len() {
+            let index = (word >> (18 - 6 * at)) & 0x3f;
+            let letter = ALPHABET.get(usize::try_from(index).unwrap_or(0));
+            text.push(char::from(letter.copied().unwrap_or_default()));
+        }
+    }
+    text
+}
+
+/// The bytes of a text form without its prefix; `None` unless the text is canonical.
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    for chunk in text.as_bytes().chunks(4) {
+        let mut word = 0_u32;
+        for letter in chunk {
+            word = word << 6 | six_bits(*letter)?;
+        }
+        word <<= 6 * (4 - chunk.len());
+        let [third, second, first, _] = word.to_le_bytes();
+        let (taken, rest): (&[u8], &[u8]) = match chunk.len() {
+            4 => (&[first, second, third], &[]),
+            3 => (&[first, second], &[third]),
+            2 => (&[first], &[second, third]),
+            _ => return None,
+        };
+        // Bits that belong to no byte must be zero, so that an envelope has only one text.
+        if rest.iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        bytes.extend_from_slice(taken);
+    }
+    Some(bytes)
+}
+
+const fn six_bits(letter: u8) -> Option<u32> {
+    let value = match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'-' => 62,
+        b'_' => 63,
+        _ => return None,
+    };
+    Some(value as u32)
+}

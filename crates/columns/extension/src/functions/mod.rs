@@ -1,0 +1,12 @@
+//! The functions that SQL calls: input and output, comparison, computing, values in clear,
+//! administration.
+//!
+//! Must not: compute on a value; the zone does.
+
+mod administration;
+mod aggregates;
+mod comparison;
+mod compute;
+mod conversion_trigger;
+mod input_output;
+mod plaintext;

@@ -1,0 +1,439 @@
+//! One connection to the zone: the operations, and the data area that carries their arguments and
+//! answers.
+//!
+//! The data area has a half for arguments and a half for answers. The end of each half belongs to
+//! prefetched questions ([`Prefetched`]); the start of the answers' half also holds envelopes of
+//! posted operations until the zone has read them. Invariant: no part is written while a posted
+//! operation may still read it. Must not: raise an ERROR, except for an interrupt during a wait.
+
+use std::cell::Cell;
+
+use pgrx::pg_sys;
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{
+    ANSWER_HALF, AREA_SIZE, Answer, Broken, Descriptor, Fault, Host, Interrupted, Op,
+};
+use strongroom_format::columns::{Fid, Kind};
+
+use crate::interrupts::check_while_waiting;
+use crate::settings;
+
+/// Bytes at the end of each half of the data area that prefetched questions use.
+pub(crate) const PREFETCH_SIZE: usize = 1 << 17;
+const PREFETCH_OFFSET: usize = ANSWER_HALF - PREFETCH_SIZE;
+/// The longest envelope that is opened without waiting for the zone, in bytes.
+const POSTED_ENVELOPE_MAX: usize = 1 << 15;
+
+thread_local! {
+    /// Number of connections made so far: what was learned over an earlier one is void.
+    static LATEST: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Number of the latest connection of this backend; 0 before the first.
+pub(crate) fn latest_number() -> u32 {
+    LATEST.get()
+}
+
+/// A connection, and what was done over it since the end of the last statement.
+pub(crate) struct Connection {
+    host: Host,
+    /// Operations were posted whose faults nothing has asked for.
+    unconfirmed: bool,
+    /// The statement has ephemerals.
+    has_ephemerals: bool,
+    /// The time zone that the zone knows.
+    time_zone: *mut pg_sys::pg_tz,
+    /// The parallel group that this session leads: its arena, and the group's secret.
+    group: Option<(u16, u64)>,
+    /// The zone was seen alive since the end of the last statement.
+    seen_alive: bool,
+    /// Name of the record that the zone makes.
+    record_name: Vec<u8>,
+    /// Bytes of the answers' half that posted operations may still read envelopes from.
+    envelope_bytes: usize,
+    /// The last prefetched operation that may still use its part of the data area.
+    last_prefetch: Option<u32>,
+    /// How often a long argument or answer has overwritten prefetched answers.
+    overwritten: u32,
+}
+
+/// A prefetched question: an operation whose answers are read later.
+#[derive(Clone, Copy)]
+pub(crate) struct Prefetched {
+    operation: u32,
+    offset: usize,
+    overwritten: u32,
+    connection: u32,
+}
+
+impl Connection {
+    /// Takes over the ring's end of a new connection.
+    pub(super) fn new(host: Host) -> Self {
+        LATEST.set(LATEST.get().wrapping_add(1));
+        Self {
+            host,
+            unconfirmed: false,
+            has_ephemerals: false,
+            time_zone: std::ptr::null_mut(),
+            group: None,
+            seen_alive: true,
+            record_name: Vec::new(),
+            envelope_bytes: 0,
+            last_prefetch: None,
+            overwritten: 0,
+        }
+    }
+
+    /// The zone's incarnation.
+    pub(crate) const fn incarnation(&self) -> [u8; 16] {
+        *self.host.incarnation()
+    }
+
+    /// Whether operations were posted whose faults nothing has asked for.
+    pub(super) const fn has_unconfirmed(&self) -> bool {
+        self.unconfirmed
+    }
+
+    /// The parallel group that this session leads.
+    pub(super) const fn group(&self) -> Option<(u16, u64)> {
+        self.group
+    }
+
+    /// Whether the zone lives; looked up once for each statement.
+    pub(super) fn is_alive(&mut self) -> bool {
+        self.seen_alive = self.seen_alive || self.host.is_alive();
+        self.seen_alive
+    }
+
+    /// Has the zone carry out an operation, and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// Its fault, an earlier fault of a posted operation, or the loss of the zone.
+    pub(crate) fn call(&mut self, descriptor: Descriptor) -> Result<Answer, Broken> {
+        let answer = self.host.call(descriptor, check_while_waiting);
+        if matches!(answer, Ok(_) | Err(Broken::Fault(_) | Broken::Earlier(_))) {
+            // There was no earlier fault, or it is the one that is reported now.
+            let apart = Op::from_number(descriptor.op).is_some_and(Op::is_apart);
+            self.unconfirmed = self.unconfirmed && apart;
+            // Every operation before this one is done.
+            self.envelope_bytes = 0;
+        }
+        answer
+    }
+
+    /// Posts an operation: does not wait for the answer. A later call reports its fault.
+    pub(crate) fn post(&mut self, descriptor: Descriptor) -> Result<(), Broken> {
+        self.host.post(descriptor, check_while_waiting)?;
+        self.unconfirmed = true;
+        Ok(())
+    }
+
+    /// A new ephemeral identifier of this statement.
+    pub(crate) fn new_identifier(&mut self) -> Result<u64, Broken> {
+        self.has_ephemerals = true;
+        self.host.fresh().map(Fid::bits)
+    }
+
+    /// Tells the zone, without waiting, that the statement is over.
+    pub(super) fn end_statement(&mut self) -> Result<(), Broken> {
+        self.seen_alive = false;
+        if self.has_ephemerals {
+            self.host.end_statement(|| Err(Interrupted))?;
+            self.has_ephemerals = false;
+            self.unconfirmed = false;
+        }
+        Ok(())
+    }
+
+    /// Joins the parallel group of the session with this arena and secret.
+    pub(super) fn join_group(&mut self, arena: u16, secret: u64) -> Result<(), Broken> {
+        self.call(Descriptor {
+            a: u64::from(arena),
+            b: secret,
+            ..Descriptor::of(Op::Join)
+        })?;
+        Ok(())
+    }
+
+    /// Makes this session the leader of a parallel group: its arena, and the group's secret.
+    pub(super) fn lead_group(&mut self) -> Result<(u16, u64), Broken> {
+        if let Some(group) = self.group {
+            return Ok(group);
+        }
+        let secret = self.call(Descriptor::of(Op::Lead))?.value;
+        let group = (self.host.arena(), secret);
+        self.group = Some(group);
+        Ok(group)
+    }
+
+    /// Sends the session's time zone, unless the zone knows it.
+    pub(crate) fn send_time_zone(&mut self) -> Result<(), Broken> {
+        // SAFETY: reads a pointer; PostgreSQL keeps one structure for each time zone, for ever.
+        let now = unsafe { pg_sys::session_timezone };
+        if now == self.time_zone {
+            return Ok(());
+        }
+        // SAFETY: the structure has a name that ends with a zero.
+        let name = unsafe { std::ffi::CStr::from_ptr(pg_sys::pg_get_timezone_name(now)) };
+        let n = self.write(0, name.to_bytes())?;
+        self.call(Descriptor {
+            n,
+            ..Descriptor::of(Op::TimeZone)
+        })?;
+        self.time_zone = now;
+        Ok(())
+    }
+
+    /// Sends the name of the record that the zone is to make, unless the zone knows it.
+    pub(super) fn send_record_name(&mut self) -> Result<(), Broken> {
+        let name = settings::record_name();
+        if name.is_empty() && self.record_name.is_empty() || name == self.record_name {
+            return Ok(());
+        }
+        let n = self.write(0, name)?;
+        self.call(Descriptor {
+            n,
+            ..Descriptor::of(Op::Record)
+        })?;
+        self.record_name = name.to_vec();
+        Ok(())
+    }
+
+    /// Has the zone open an envelope: the identifier of its value. A literal lives as long as the
+    /// connection.
+    pub(crate) fn open_envelope(
+        &mut self,
+        kind: Kind,
+        envelope: &[u8],
+        literal: bool,
+    ) -> Result<u64, Broken> {
+        if !literal && envelope.len() <= POSTED_ENVELOPE_MAX {
+            return self.post_envelope(kind, envelope);
+        }
+        let n = self.write(0, envelope)?;
+        let (r, flags) = if literal {
+            (self.host.fresh_literal()?.bits(), flag::LITERAL)
+        } else {
+            (self.new_identifier()?, 0)
+        };
+        let answer = self.call(Descriptor {
+            flags: flags | u16::from(kind.number()),
+            n,
+            r,
+            ..Descriptor::of(Op::Intake)
+        })?;
+        Ok(answer.value)
+    }
+
+    /// Has the zone open an envelope without waiting for it: rows that are copied in have one in
+    /// each column.
+    fn post_envelope(&mut self, kind: Kind, envelope: &[u8]) -> Result<u64, Broken> {
+        let size = envelope.len().next_multiple_of(8);
+        if self.envelope_bytes.saturating_add(size) > ANSWER_HALF - PREFETCH_SIZE {
+            self.call(Descriptor::of(Op::Sync))?;
+        }
+        let offset = ANSWER_HALF + self.envelope_bytes;
+        let too_long = Broken::Fault(Fault::StringTooLong);
+        let area = self.host.area(check_while_waiting)?;
+        area.write(offset, envelope).ok_or(too_long)?;
+        let r = self.new_identifier()?;
+        self.post(Descriptor {
+            flags: u16::from(kind.number()),
+            n: u32::try_from(envelope.len()).map_err(|_| too_long)?,
+            b: offset as u64,
+            r,
+            ..Descriptor::of(Op::Accept)
+        })?;
+        self.envelope_bytes += size;
+        Ok(r)
+    }
+
+    /// Sends a question without waiting for its answers. `words` go to `offset` within the part of
+    /// the data area for prefetched questions, and the answers to the same offset within the part
+    /// for their answers.
+    pub(crate) fn prefetch(
+        &mut self,
+        descriptor: Descriptor,
+        offset: usize,
+        words: &[u64],
+    ) -> Result<Prefetched, Broken> {
+        let at = PREFETCH_OFFSET + offset;
+        let area = self.host.area(check_while_waiting)?;
+        area.write_words(at, words)
+            .ok_or(Broken::Fault(Fault::BadRequest))?;
+        let descriptor = Descriptor {
+            b: at as u64,
+            flags: descriptor.flags | flag::AHEAD,
+            ..descriptor
+        };
+        let operation = self.host.submit(descriptor, check_while_waiting)?;
+        self.last_prefetch = Some(operation);
+        Ok(Prefetched {
+            operation,
+            offset,
+            overwritten: self.overwritten,
+            connection: latest_number(),
+        })
+    }
+
+    /// The answers to a prefetched question: `len` bytes. `None` when the operation failed, when
+    /// its answers were overwritten since, or when it went to another zone.
+    pub(crate) fn prefetched_answers(
+        &mut self,
+        question: Prefetched,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, Broken> {
+        if question.connection != latest_number() || question.overwritten != self.overwritten {
+            return Ok(None);
+        }
+        let answer = self.host.answer(question.operation, check_while_waiting)?;
+        if answer.is_none_or(|answer| answer.failure().is_some()) {
+            return Ok(None);
+        }
+        let at = ANSWER_HALF + PREFETCH_OFFSET + question.offset;
+        self.copy(at, len).map(Some)
+    }
+
+    /// Waits until no prefetched operation uses its part of the data area.
+    pub(crate) fn finish_prefetches(&mut self) -> Result<(), Broken> {
+        if let Some(operation) = self.last_prefetch {
+            self.host.answer(operation, check_while_waiting)?;
+            self.last_prefetch = None;
+        }
+        Ok(())
+    }
+
+    /// Waits until no posted operation reads the data area up to `end`, which is about to be
+    /// written.
+    fn wait_until_writable(&mut self, end: usize) -> Result<(), Broken> {
+        if end > PREFETCH_OFFSET {
+            self.finish_prefetches()?;
+        }
+        if self.envelope_bytes > 0 && end > ANSWER_HALF {
+            self.call(Descriptor::of(Op::Sync))?;
+        }
+        Ok(())
+    }
+
+    /// Has the zone seal one value: its envelope.
+    pub(crate) fn seal(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
+        let one = self.seal_all(u16::from(kind.number()), &[fid])?.pop();
+        one.ok_or(Broken::Fault(Fault::BadRequest))
+    }
+
+    /// Has the zone seal values of any kinds: their envelopes in order; none when they do not fit
+    /// into one answer.
+    pub(crate) fn seal_many(&mut self, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
+        self.seal_all(0, fids)
+    }
+
+    fn seal_all(&mut self, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
+        self.write_words(0, fids)?;
+        let answer = self.call(Descriptor {
+            flags,
+            n: u32::try_from(fids.len()).unwrap_or(u32::MAX),
+            ..Descriptor::of(Op::Output)
+        })?;
+        let bytes = self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))?;
+        let mut rest = bytes.as_slice();
+        let mut envelopes = Vec::with_capacity(fids.len());
+        while let Some((len, after)) = rest.split_first_chunk::<4>() {
+            let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+            let cut = after.split_at_checked(len);
+            let (envelope, after) = cut.ok_or(Broken::Fault(Fault::BadRequest))?;
+            envelopes.push(envelope.to_vec());
+            rest = after;
+        }
+        Ok(envelopes)
+    }
+
+    /// A value in clear, in its binary form.
+    pub(crate) fn declassify(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
+        let answer = self.call(Descriptor {
+            flags: u16::from(kind.number()),
+            a: fid,
+            ..Descriptor::of(Op::Declassify)
+        })?;
+        self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
+    }
+
+    /// The identifier of a value that is given in clear, in its binary form.
+    pub(crate) fn classify(&mut self, kind: Kind, bytes: &[u8]) -> Result<u64, Broken> {
+        let n = self.write(0, bytes)?;
+        let r = self.new_identifier()?;
+        let answer = self.call(Descriptor {
+            flags: u16::from(kind.number()),
+            n,
+            r,
+            ..Descriptor::of(Op::Classify)
+        })?;
+        Ok(answer.value)
+    }
+
+    /// Sends bytes as the argument of an operation; the bytes of its answer.
+    pub(crate) fn exchange(&mut self, op: Op, bytes: &[u8]) -> Result<Vec<u8>, Broken> {
+        let n = self.write(0, bytes)?;
+        let answer = self.call(Descriptor {
+            n,
+            ..Descriptor::of(op)
+        })?;
+        self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
+    }
+
+    /// Writes bytes into the data area; their number.
+    pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<u32, Broken> {
+        let too_long = Broken::Fault(Fault::StringTooLong);
+        let n = u32::try_from(bytes.len()).map_err(|_| too_long)?;
+        self.wait_until_writable(offset.saturating_add(bytes.len()))?;
+        self.host
+            .area(check_while_waiting)?
+            .write(offset, bytes)
+            .ok_or(too_long)?;
+        Ok(n)
+    }
+
+    /// Writes words into the data area.
+    pub(crate) fn write_words(&mut self, offset: usize, words: &[u64]) -> Result<(), Broken> {
+        self.wait_until_writable(offset.saturating_add(words.len().saturating_mul(8)))?;
+        let area = self.host.area(check_while_waiting)?;
+        area.write_words(offset, words)
+            .ok_or(Broken::Fault(Fault::BadRequest))
+    }
+
+    /// Copies words of an answer out of the data area.
+    pub(crate) fn read_words(&mut self, offset: usize, words: &mut [u64]) -> Result<(), Broken> {
+        self.note_answer(offset, words.len().saturating_mul(8));
+        let area = self.host.area(check_while_waiting)?;
+        area.read_words(offset, words)
+            .ok_or(Broken::Fault(Fault::BadRequest))
+    }
+
+    /// Copies bytes of an answer out of the data area.
+    pub(crate) fn read(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
+        self.note_answer(offset, len);
+        self.copy(offset, len)
+    }
+
+    /// Counts an answer that may have overwritten prefetched questions or their answers.
+    const fn note_answer(&mut self, offset: usize, len: usize) {
+        let end = offset.saturating_add(len);
+        let over_questions = offset < ANSWER_HALF && end > PREFETCH_OFFSET;
+        if over_questions || end > ANSWER_HALF + PREFETCH_OFFSET {
+            self.overwritten = self.overwritten.wrapping_add(1);
+        }
+    }
+
+    fn copy(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
+        let bad = Broken::Fault(Fault::BadRequest);
+        if len > AREA_SIZE {
+            return Err(bad);
+        }
+        let mut bytes = vec![0; len];
+        self.host
+            .area(check_while_waiting)?
+            .read(offset, &mut bytes)
+            .ok_or(bad)?;
+        Ok(bytes)
+    }
+}

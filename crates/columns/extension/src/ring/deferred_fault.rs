@@ -1,0 +1,57 @@
+//! The fault of a posted operation that could not be raised where it was found (R2).
+//!
+//! A subtransaction that begins asks for faults of what was posted before it. Nothing may be raised
+//! there, and an exception block must not catch such a fault, so it is kept and raised once the
+//! subtransaction is over. Must not: ask the zone.
+
+use std::cell::Cell;
+
+use pgrx::pg_sys;
+use strongroom_columns_ring::Broken;
+
+use crate::fault;
+
+#[derive(Clone, Copy)]
+struct Deferred {
+    /// The transaction level in which the operation was posted: the fault is raised there.
+    level: i32,
+    broken: Broken,
+}
+
+thread_local! {
+    static DEFERRED: Cell<Option<Deferred>> = const { Cell::new(None) };
+}
+
+/// Keeps a fault of an operation that was posted in transaction level `level`, unless an earlier
+/// one is kept.
+pub(super) fn defer(level: i32, broken: Broken) {
+    let first = DEFERRED.get().unwrap_or(Deferred { level, broken });
+    DEFERRED.set(Some(first));
+}
+
+/// Forgets a fault of this level or of a deeper one.
+pub(super) fn forget_from(level: i32) {
+    if DEFERRED
+        .get()
+        .is_some_and(|deferred| deferred.level >= level)
+    {
+        DEFERRED.set(None);
+    }
+}
+
+/// Forgets the fault: the transaction is over.
+pub(crate) fn forget() {
+    DEFERRED.set(None);
+}
+
+/// Raises the fault when the subtransactions that began after it are over.
+pub(super) fn raise_due() {
+    let Some(Deferred { level, broken }) = DEFERRED.get() else {
+        return;
+    };
+    // SAFETY: reads the level of the current transaction.
+    if unsafe { pg_sys::GetCurrentTransactionNestLevel() } <= level {
+        DEFERRED.set(None);
+        fault::raise_broken(broken);
+    }
+}

@@ -1,0 +1,480 @@
+//! The background worker that follows the write-ahead log for the zone.
+//!
+//! It holds a physical replication slot, so that the log with redo records that are in no
+//! checkpoint of the zone's store is kept. When the zone has been started again, the worker replays
+//! the log to it up to the end (L4). In normal operation it has the zone checkpoint its store, and
+//! advances the slot to the checkpoint's position (L5). On a standby it replays as the standby
+//! does. When anything fails, the worker ends with an error and PostgreSQL starts it again. Must
+//! not: advance the slot before the zone's store is durable; open a database.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use pg_sys::XLogRecPtr;
+use pgrx::bgworkers::{
+    BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags,
+};
+use pgrx::pg_sys;
+use strongroom_columns_ring::op::flag;
+use strongroom_columns_ring::{AREA_SIZE, Broken, Descriptor, Fault, Op};
+use strongroom_format::layout::array;
+
+use crate::call::guarded;
+use crate::ring::connection::{self, Connection};
+use crate::ring::{shared_memory, zone};
+use crate::storage::promotion;
+use crate::{fault, settings};
+
+/// Name of the replication slot.
+const SLOT: &CStr = c"strongroom_columns";
+/// How often the worker runs a step.
+const STEP_INTERVAL: Duration = Duration::from_secs(1);
+/// A checkpoint of the zone's store is due after this time, if the log has grown,
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
+/// or after this many bytes of log.
+const CHECKPOINT_BYTES: u64 = 64 << 20;
+
+unsafe extern "C-unwind" {
+    // src/backend/access/transam/xlogutils.c. pgrx wraps them in Rust functions, whose addresses
+    // cannot be passed to the server; only the server calls these.
+    fn read_local_xlog_page(
+        state: *mut pg_sys::XLogReaderState,
+        page: XLogRecPtr,
+        length: c_int,
+        target: XLogRecPtr,
+        into: *mut c_char,
+    ) -> c_int;
+    fn wal_segment_open(state: *mut pg_sys::XLogReaderState, segment: u64, timeline: *mut u32);
+    fn wal_segment_close(state: *mut pg_sys::XLogReaderState);
+    // src/backend/tcop/postgres.c.
+    fn die(signal: c_int);
+    // src/backend/access/transam/timeline.c; not among pgrx's bindings.
+    fn readTimeLineHistory(timeline: u32) -> *mut pg_sys::List;
+    fn tliInHistory(timeline: u32, history: *mut pg_sys::List) -> bool;
+    fn tliSwitchPoint(timeline: u32, history: *mut pg_sys::List, next: *mut u32) -> XLogRecPtr;
+}
+
+/// The resource manager of logical messages (access/rmgrlist.h).
+const LOGICAL_MESSAGE: u8 = 21;
+
+/// Registers the worker.
+pub(crate) fn register() {
+    BackgroundWorkerBuilder::new("strongroom columns")
+        .set_function("strongroom_follower_main")
+        .set_library("strongroom_columns")
+        .enable_shmem_access(None)
+        .set_start_time(BgWorkerStartTime::ConsistentState)
+        .set_restart_time(Some(Duration::from_secs(1)))
+        .load();
+}
+
+/// The worker.
+#[unsafe(no_mangle)]
+pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
+    guarded(|| {
+        // SAFETY: the server's own handler; every wait and every loop here checks for interrupts,
+        // so that a fast shutdown ends this worker even if the zone does not answer.
+        unsafe { pg_sys::pqsignal(pg_sys::SIGTERM.cast_signed(), Some(die)) };
+        BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
+        // What the reader allocates lives as long as the worker.
+        // SAFETY: switches to a context that exists from the server's start.
+        unsafe { pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext) };
+        let mut follower = None;
+        while BackgroundWorker::wait_latch(Some(STEP_INTERVAL)) {
+            pgrx::check_for_interrupts!();
+            if BackgroundWorker::sighup_received() {
+                // SAFETY: as every process of the server reads its settings again.
+                unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+            }
+            if settings::zone_socket().is_some() && zone::is_reachable() {
+                follower.get_or_insert_with(Follower::new).step();
+            }
+        }
+    });
+}
+
+/// The state of the worker.
+struct Follower {
+    reader: *mut pg_sys::XLogReaderState,
+    /// The zone has every record before this position.
+    replayed_to: XLogRecPtr,
+    checkpoint: Checkpoint,
+    /// Number of the connection to the zone.
+    connection: u32,
+    /// Number of messages with this library's prefix in the log that the zone did not seal.
+    foreign: u64,
+}
+
+/// The last checkpoint of the zone's store.
+struct Checkpoint {
+    at: Instant,
+    position: XLogRecPtr,
+}
+
+impl Follower {
+    fn new() -> Self {
+        let mut routine = pg_sys::XLogReaderRoutine {
+            page_read: Some(read_local_xlog_page),
+            segment_open: Some(wal_segment_open),
+            segment_close: Some(wal_segment_close),
+        };
+        // SAFETY: the routine is copied.
+        let reader = unsafe {
+            pg_sys::XLogReaderAllocate(
+                pg_sys::wal_segment_size,
+                std::ptr::null(),
+                &raw mut routine,
+                std::ptr::null_mut(),
+            )
+        };
+        if reader.is_null() {
+            fault::Report::new("53200", "out of memory for reading the log").raise();
+        }
+        acquire_slot();
+        Self {
+            reader,
+            replayed_to: 0,
+            checkpoint: Checkpoint {
+                at: Instant::now(),
+                position: 0,
+            },
+            connection: 0,
+            foreign: 0,
+        }
+    }
+
+    /// Replays what the zone lacks, and has it checkpoint its store when that is due.
+    fn step(&mut self) {
+        let (position, state) = zone::with(|connection| {
+            let answer = connection.call(Descriptor::of(Op::Position))?;
+            Ok((answer.value, answer.aux))
+        });
+        let standby = in_recovery();
+        let recovering = state & 1 != 0;
+        // A zone that followed a primary's log has to be told its end when this server is promoted.
+        let needed = recovering || (!standby && state & 2 != 0);
+        let is_new = connection::latest_number() != self.connection;
+        if is_new {
+            self.connection = connection::latest_number();
+            // Before the end of the log is determined (L4).
+            shared_memory::admit_only(self.with(|connection| Ok(connection.incarnation())));
+            self.replayed_to = if needed || standby {
+                replay_start(position)
+            } else {
+                0
+            };
+        }
+        let (end, timeline) = end_of_log(standby);
+        if self.replayed_to.max(position) > end {
+            fault::Report::new(
+                "55000",
+                "the zone's store is of a later log than this server's (SR-8030)",
+            )
+            .hint(
+                "Restore the zone's store of a time not later than this server's, or let \
+                 the zone begin a new one.",
+            )
+            .raise();
+        }
+        if is_new {
+            check_history(position, state >> 2, timeline);
+        }
+        if standby && state & 3 == 0 {
+            fault::Report::new(
+                "55000",
+                "the zone has served a primary, and this server follows one now (SR-8030)",
+            )
+            .hint("Start the zone anew: it reads the log from its last checkpoint.")
+            .raise();
+        }
+        if needed || standby {
+            self.replay(end);
+        }
+        if needed {
+            let a = self.replayed_to;
+            self.with(|connection| {
+                connection.call(Descriptor {
+                    n: timeline,
+                    a,
+                    flags: if standby { flag::FOLLOWS } else { 0 },
+                    ..Descriptor::of(Op::Replayed)
+                })
+            });
+        }
+        // On a primary the zone has had every value before the log had its record.
+        self.checkpoint(if standby { self.replayed_to } else { end }, timeline);
+    }
+
+    /// Runs `work` over the connection to the zone that the log was replayed to; raises if there is
+    /// another zone by now.
+    fn with<R>(&self, work: impl FnOnce(&mut Connection) -> Result<R, Broken>) -> R {
+        zone::with_connection(self.connection, work)
+    }
+
+    /// Sends the zone every redo record from `replayed_to` to `end`.
+    fn replay(&mut self, end: XLogRecPtr) {
+        if self.replayed_to >= end {
+            return;
+        }
+        let (reader, from) = (self.reader, self.replayed_to);
+        // SAFETY: a position inside the log: the reader searches the first record that begins there
+        // or later.
+        let first = unsafe { pg_sys::XLogFindNextRecord(reader, from) };
+        if first == 0 {
+            // SAFETY: the reader's buffer for messages.
+            raise_unreadable(unsafe { (*reader).errormsg_buf });
+        }
+        if first >= end {
+            self.replayed_to = end;
+            return;
+        }
+        // SAFETY: the reader found a record there.
+        unsafe { pg_sys::XLogBeginRead(reader, first) };
+        loop {
+            // SAFETY: the reader's own position.
+            let at = unsafe { (*reader).EndRecPtr };
+            if at >= end {
+                break;
+            }
+            let mut message = std::ptr::null_mut();
+            // SAFETY: the log is there up to `end`; it does not wait for more.
+            let record = unsafe { pg_sys::XLogReadRecord(reader, &raw mut message) };
+            if record.is_null() {
+                raise_unreadable(message);
+            }
+            pgrx::check_for_interrupts!();
+            // SAFETY: the reader has just read a record.
+            if let Some(record) = unsafe { redo_record(reader) } {
+                // SAFETY: as above.
+                let a = unsafe { (*reader).ReadRecPtr };
+                self.send(&record, a);
+            }
+        }
+        self.replayed_to = end;
+    }
+
+    /// Sends the zone one redo record, which is at position `a`.
+    ///
+    /// Every role that may call `pg_logical_emit_message` can put messages with this prefix into
+    /// the log. A message that the zone did not seal is ignored. If it was a record of the zone's
+    /// that was changed, the zone finds at the next record of its chain that one is missing (L2).
+    fn send(&mut self, record: &[u8], a: XLogRecPtr) {
+        let accepted = record.len() <= AREA_SIZE
+            && self.with(|connection| {
+                let n = connection.write(0, record)?;
+                match connection.call(Descriptor {
+                    n,
+                    a,
+                    ..Descriptor::of(Op::Replay)
+                }) {
+                    Err(Broken::Fault(Fault::BadRecord)) => Ok(false),
+                    answer => answer.map(|_| true),
+                }
+            });
+        if !accepted {
+            self.foreign += 1;
+            if self.foreign == 1 {
+                fault::Report::new(
+                    "01000",
+                    "the log has a message named strongroom that the zone \
+                     did not write; it is passed over",
+                )
+                .hint("See pg_waldump --rmgr=LogicalMessage. Further ones are not reported.")
+                .warn();
+            }
+        }
+    }
+
+    /// Has the zone checkpoint its store when that is due, and releases the log before the
+    /// checkpoint.
+    fn checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
+        let grown = position.saturating_sub(self.checkpoint.position);
+        if grown == 0
+            || (self.checkpoint.at.elapsed() < CHECKPOINT_INTERVAL && grown < CHECKPOINT_BYTES)
+        {
+            return;
+        }
+        let answer = self.with(|connection| {
+            connection.call(Descriptor {
+                n: timeline,
+                a: position,
+                ..Descriptor::of(Op::Checkpoint)
+            })
+        });
+        advance_slot(answer.value);
+        self.checkpoint = Checkpoint {
+            at: Instant::now(),
+            position,
+        };
+    }
+}
+
+fn raise_unreadable(message: *const c_char) -> ! {
+    let report = fault::Report::new("58P01", "the log that the zone needs cannot be read");
+    if message.is_null() {
+        report.raise();
+    }
+    // SAFETY: the reader's own message: positions and segments, no contents.
+    let detail = unsafe { CStr::from_ptr(message) }.to_string_lossy();
+    report.detail(&detail).raise()
+}
+
+fn in_recovery() -> bool {
+    // SAFETY: asks the server.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
+/// The end of the readable log, and its timeline. On a primary, the inserted log is flushed first.
+fn end_of_log(standby: bool) -> (XLogRecPtr, u32) {
+    let mut timeline = 0;
+    // SAFETY: asks the server; flushing waits for the disk.
+    let end = unsafe {
+        if standby {
+            pg_sys::GetXLogReplayRecPtr(&raw mut timeline)
+        } else {
+            let end = pg_sys::GetXLogInsertRecPtr();
+            pg_sys::XLogFlush(end);
+            pg_sys::GetFlushRecPtr(&raw mut timeline).min(end)
+        }
+    };
+    (end, timeline)
+}
+
+/// Refuses a store that has read log which this server's history does not contain (L8). The store's
+/// position is on timeline `of`; the history of the log's timeline `now` must contain `of`, and
+/// must have left it after the position if at all.
+fn check_history(position: XLogRecPtr, of: u32, now: u32) {
+    if position == 0 || of == 0 || now == 0 || of == now {
+        return;
+    }
+    // SAFETY: reads the server's own file; a timeline of the history has an end.
+    let sound = unsafe {
+        let history = readTimeLineHistory(now);
+        let known = tliInHistory(of, history);
+        known && {
+            let left = tliSwitchPoint(of, history, std::ptr::null_mut());
+            left == 0 || position <= left
+        }
+    };
+    if !sound {
+        fault::Report::new(
+            "55000",
+            "the zone's store and the server's log are of different histories (SR-8030)",
+        )
+        .detail(&format!(
+            "The store has read timeline {of} to {:X}/{:X}; the server is on timeline {now}, \
+             whose history left it before.",
+            position >> 32,
+            position & 0xffff_ffff
+        ))
+        .hint(
+            "Bring the zone a store from before the histories parted, or a copy of the \
+             store of the zone whose server this one follows.",
+        )
+        .raise();
+    }
+}
+
+/// Where replay begins: at the position of the zone's store, or where the slot keeps the log from.
+fn replay_start(position: XLogRecPtr) -> XLogRecPtr {
+    if position != 0 {
+        return position;
+    }
+    // SAFETY: this worker holds the slot.
+    unsafe { (*pg_sys::MyReplicationSlot).data.restart_lsn }
+}
+
+/// Acquires the slot, and creates it first if there is none.
+fn acquire_slot() {
+    // SAFETY: the server's own functions for slots; this process has its place in shared memory.
+    unsafe {
+        pg_sys::CheckSlotRequirements();
+        if pg_sys::SearchNamedReplicationSlot(SLOT.as_ptr(), true).is_null() {
+            let persistent = pg_sys::ReplicationSlotPersistency::RS_PERSISTENT;
+            pg_sys::ReplicationSlotCreate(SLOT.as_ptr(), false, persistent, false);
+            pg_sys::ReplicationSlotReserveWal();
+            pg_sys::ReplicationSlotMarkDirty();
+            pg_sys::ReplicationSlotSave();
+        } else {
+            pg_sys::ReplicationSlotAcquire(SLOT.as_ptr(), false);
+        }
+        if (*pg_sys::MyReplicationSlot).data.restart_lsn == 0 {
+            fault::Report::new(
+                "55000",
+                "the replication slot of strongroom_columns has lost its log",
+            )
+            .hint(
+                "Values that the zone had not made durable may be missing. See \
+                 max_slot_wal_keep_size; drop the slot once the zone's store has been checked.",
+            )
+            .raise();
+        }
+    }
+}
+
+/// Advances the slot to this position; never moves it back.
+fn advance_slot(position: XLogRecPtr) {
+    // SAFETY: this worker holds the slot.
+    let slot = unsafe { pg_sys::MyReplicationSlot };
+    // SAFETY: as above.
+    if position <= unsafe { (*slot).data.restart_lsn } {
+        return;
+    }
+    // SAFETY: the slot's lock is one byte that `xchg` takes and a store gives back
+    // (storage/s_lock.h, x86-64), held for one store.
+    unsafe {
+        let lock = AtomicU8::from_ptr(&raw mut (*slot).mutex);
+        while lock.swap(1, Ordering::Acquire) != 0 {
+            std::hint::spin_loop();
+        }
+        (*slot).data.restart_lsn = position;
+        lock.store(0, Ordering::Release);
+        pg_sys::ReplicationSlotMarkDirty();
+        // The slot is made durable before the log in front of it may be removed.
+        pg_sys::ReplicationSlotSave();
+        pg_sys::ReplicationSlotsComputeRequiredLSN();
+    }
+}
+
+/// Layout of a logical message in the log (replication/message.h, `xl_logical_message`).
+mod message {
+    use strongroom_format::layout::Field;
+
+    pub(super) const PREFIX_SIZE: Field = Field {
+        name: "PREFIX_SIZE",
+        offset: 8,
+        len: 8,
+    };
+    pub(super) const SIZE: Field = Field {
+        name: "SIZE",
+        offset: 16,
+        len: 8,
+    };
+    pub(super) const HEAD: usize = 24;
+}
+
+/// The redo record in the log record that the reader has just read; `None` when it is of another
+/// kind.
+///
+/// # Safety
+///
+/// The reader has just read a record.
+unsafe fn redo_record(reader: *mut pg_sys::XLogReaderState) -> Option<Vec<u8>> {
+    // SAFETY: the caller's promise.
+    let data = unsafe {
+        let record = (*reader).record;
+        if (*record).header.xl_rmid != LOGICAL_MESSAGE || (*record).main_data.is_null() {
+            return None;
+        }
+        let length = usize::try_from((*record).main_data_len).ok()?;
+        std::slice::from_raw_parts((*record).main_data.cast::<u8>(), length)
+    };
+    let prefix = usize::try_from(u64::from_le_bytes(array(data, message::PREFIX_SIZE)?)).ok()?;
+    let size = usize::try_from(u64::from_le_bytes(array(data, message::SIZE)?)).ok()?;
+    let (name, body) = data.get(message::HEAD..)?.split_at_checked(prefix)?;
+    if name != promotion::MESSAGE_PREFIX.to_bytes_with_nul() {
+        return None;
+    }
+    body.get(..size).map(<[u8]>::to_vec)
+}

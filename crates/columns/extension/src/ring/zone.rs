@@ -1,0 +1,214 @@
+//! This backend's connection to the zone: made when it is first needed, and lost with the zone.
+//!
+//! Invariants: there is one connection at a time. After the zone was lost, the current statement
+//! ends with an error and the next statement connects anew (R5); all plans are made again then,
+//! because their literals are identifiers of the lost arena. Every wait checks for interrupts (X5).
+//! Callbacks at the end of a transaction never wait without a limit and never raise. Must not: be
+//! entered while it is entered.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use pgrx::pg_sys;
+use strongroom_columns_ring::{Broken, Host};
+
+use crate::execution::activity;
+use crate::ring::connection::{self, Connection};
+use crate::ring::{deferred_fault, server_generation};
+use crate::{fault, interrupts, settings};
+
+/// How long the zone may take to answer a new connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+thread_local! {
+    static CONNECTION: RefCell<Option<Connection>> = const { RefCell::new(None) };
+    /// A connection was lost during the current statement.
+    static LOST: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work` with the connection, which is made when there is none. A fault is raised as an
+/// ERROR.
+pub(crate) fn with<R>(work: impl FnOnce(&mut Connection) -> Result<R, Broken>) -> R {
+    deferred_fault::raise_due();
+    let done = CONNECTION.with(|cell| {
+        let Ok(mut slot) = cell.try_borrow_mut() else {
+            fault::raise_internal("the connection to the zone is in use");
+        };
+        if activity::is_statement_over()
+            && slot
+                .as_mut()
+                .is_some_and(|connection| !connection.is_alive())
+        {
+            // Between statements nothing holds an identifier of the lost arena: the next statement
+            // need not fail.
+            *slot = None;
+            LOST.set(true);
+        }
+        if slot.is_none() {
+            *slot = Some(connect());
+        }
+        let result = slot.as_mut().map_or(Err(Broken::Lost), |connection| {
+            connection.send_record_name()?;
+            work(connection)
+        });
+        if result.as_ref().is_err_and(|broken| *broken == Broken::Lost) {
+            *slot = None;
+            LOST.set(true);
+        }
+        result
+    });
+    done.unwrap_or_else(|broken| fault::raise_broken(broken))
+}
+
+/// As [`with`], over the connection of this number only: raises an error when the zone was started
+/// again meanwhile.
+pub(crate) fn with_connection<R>(
+    number: u32,
+    work: impl FnOnce(&mut Connection) -> Result<R, Broken>,
+) -> R {
+    with(|connection| {
+        if connection::latest_number() == number {
+            work(connection)
+        } else {
+            Err(Broken::Lost)
+        }
+    })
+}
+
+/// Runs `work` if there is a connection that is not in use; raises nothing.
+fn if_connected(work: impl FnOnce(&mut Connection) -> Result<(), Broken>) {
+    CONNECTION.with(|cell| {
+        if let Ok(mut slot) = cell.try_borrow_mut()
+            && let Some(connection) = slot.as_mut()
+            && work(connection) == Err(Broken::Lost)
+        {
+            *slot = None;
+            LOST.set(true);
+        }
+    });
+}
+
+/// Runs `work` with the connection at the end of a transaction: it waits for a limited time and
+/// never raises. What the zone is not told stays in it as garbage.
+pub(crate) fn at_transaction_end(work: impl FnOnce(&mut Connection) -> Result<(), Broken>) {
+    interrupts::with_deadline(|| if_connected(work));
+}
+
+/// Whether operations were posted whose faults nothing has asked for.
+pub(crate) fn has_unconfirmed() -> bool {
+    CONNECTION.with(|cell| {
+        let slot = cell.try_borrow();
+        slot.is_ok_and(|slot| slot.as_ref().is_some_and(Connection::has_unconfirmed))
+    })
+}
+
+/// Whether there is a connection, or one can be made now. Reports nothing when there is none.
+pub(crate) fn is_reachable() -> bool {
+    let connected = CONNECTION.with(|cell| cell.try_borrow().is_ok_and(|slot| slot.is_some()));
+    connected || try_connect()
+}
+
+/// Makes a connection if the zone answers; whether it did.
+fn try_connect() -> bool {
+    let made = settings::zone_socket()
+        .map(|path| Host::connect(&path, CONNECT_LIMIT, interrupts::check_while_waiting));
+    let Some(Ok(mut host)) = made else {
+        return false;
+    };
+    if server_generation::send(&mut host).is_err() {
+        return false;
+    }
+    CONNECTION.with(|cell| {
+        let Ok(mut slot) = cell.try_borrow_mut() else {
+            return false;
+        };
+        *slot = Some(Connection::new(host));
+        true
+    })
+}
+
+/// Makes a connection before the commit of a transaction whose outcome the zone has to be told.
+/// Only warns when the zone does not answer.
+pub(crate) fn connect_before_commit() {
+    let connected = CONNECTION.with(|cell| cell.try_borrow().map_or(true, |slot| slot.is_some()));
+    if connected || LOST.get() {
+        return;
+    }
+    if !try_connect() {
+        fault::Report::new(
+            "01000",
+            "the zone cannot be reached: values of dropped tables stay in it as garbage",
+        )
+        .warn();
+    }
+}
+
+/// Makes a connection, or raises why there is none.
+fn connect() -> Connection {
+    if activity::is_statement_over() {
+        discard_plans_after_loss();
+    }
+    if LOST.get() {
+        // The current statement may still hold identifiers of the lost arena, and the new arena may
+        // have its number.
+        fault::raise_broken(Broken::Lost);
+    }
+    let Some(path) = settings::zone_socket() else {
+        fault::Report::new("55000", "no zone is configured for confidential columns")
+            .hint("Set strongroom.zone to the path of the zone's socket.")
+            .raise()
+    };
+    let mut host = match Host::connect(&path, CONNECT_LIMIT, interrupts::check_while_waiting) {
+        Ok(host) => host,
+        Err(error) => fault::raise_unconnected(&error),
+    };
+    if let Err(broken) = server_generation::send(&mut host) {
+        fault::raise_broken(broken);
+    }
+    let mut connection = Connection::new(host);
+    // SAFETY: reads the number of this worker.
+    if unsafe { pg_sys::ParallelWorkerNumber } >= 0
+        && let Some((arena, secret)) = settings::parallel_group()
+        && let Err(broken) = connection.join_group(arena, secret)
+    {
+        fault::raise_broken(broken);
+    }
+    connection
+}
+
+/// After the statement in which a connection was lost: has every plan made again when it is next
+/// used, because literals in plans are identifiers of the lost arena.
+pub(crate) fn discard_plans_after_loss() {
+    if LOST.get() {
+        // SAFETY: marks plans, and neither reads a catalog nor allocates.
+        unsafe { pg_sys::ResetPlanCache() };
+        LOST.set(false);
+    }
+}
+
+/// Ends the statement, so that the zone frees its ephemerals. It neither waits nor raises: what
+/// cannot be sent now is sent at the next end of a statement.
+pub(crate) fn end_statement() {
+    if_connected(Connection::end_statement);
+}
+
+/// Makes this session the leader of a parallel group, if it has a connection. Called before the
+/// workers are started.
+///
+/// The setting is compared each time, because an aborted transaction and RESET ALL take it back.
+pub(crate) fn lead_group() {
+    let wanted = CONNECTION.with(|cell| {
+        let slot = cell.try_borrow();
+        slot.map_or(None, |slot| slot.as_ref().map(Connection::group))
+    });
+    let known = settings::parallel_group();
+    match wanted {
+        Some(group) if group.is_some() && group == known => {}
+        Some(_) => {
+            let group = with(Connection::lead_group);
+            settings::set_parallel_group(Some(group));
+        }
+        None if known.is_some() => settings::set_parallel_group(None),
+        None => {}
+    }
+}

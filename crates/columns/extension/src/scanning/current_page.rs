@@ -1,0 +1,92 @@
+//! The current row of a scan, and the rows of its page that the scan has still to return.
+//!
+//! A scan of heap finds the visible rows of a page at once and returns them one by one (heapam.c,
+//! "page-at-a-time mode"). Must not: change what a scan returns.
+
+use pg_sys::{HeapScanDescData, HeapTupleData};
+use pgrx::pg_sys;
+use strongroom_format::columns::{Fid, Kind};
+
+use crate::scanning::{pages, scans};
+use crate::storage::partition;
+
+/// The page that a scan reads.
+pub(super) struct CurrentPage {
+    pub(super) scan: *mut HeapScanDescData,
+    relation: pg_sys::Relation,
+}
+
+impl CurrentPage {
+    /// The pages of the scans that returned rows last.
+    fn all() -> impl Iterator<Item = Self> {
+        scans::latest().filter_map(|scan| {
+            // SAFETY: a scan that is remembered lives (`scans::forget`, `scans::forget_all`).
+            let base = unsafe { scan.as_ref() }?;
+            let relation = base.rs_rd;
+            let by_page = base.rs_flags & pg_sys::ScanOptions::SO_ALLOW_PAGEMODE != 0;
+            let scan: *mut HeapScanDescData = scan.cast();
+            // SAFETY: the access method's scans are heap's: heap's own routine makes them.
+            let on_row = unsafe { (*scan).rs_cbuf != 0 && !(*scan).rs_ctup.t_data.is_null() };
+            (by_page && on_row).then_some(Self { scan, relation })
+        })
+    }
+
+    /// The page and the column whose current row has the stored value `fid`.
+    pub(super) fn find(kind: Kind, fid: u64) -> Option<(Self, i16)> {
+        if Fid::from_bits(fid).is_none_or(Fid::is_ephemeral) {
+            return None;
+        }
+        Self::all().find_map(|page| {
+            let column = page.column_of(kind, fid)?;
+            Some((page, column))
+        })
+    }
+
+    /// The value of a column in a row; `None` for NULL.
+    pub(super) fn value(&self, tuple: *mut HeapTupleData, column: i16) -> Option<u64> {
+        pages::value(self.relation, tuple, column)
+    }
+
+    /// The column of the current row that has this value.
+    fn column_of(&self, kind: Kind, fid: u64) -> Option<i16> {
+        let table = partition::table_of(self.relation);
+        // SAFETY: the scan lives.
+        let row = unsafe { &raw mut (*self.scan).rs_ctup };
+        let columns = table.columns.iter().filter(|column| column.kind == kind);
+        columns
+            .map(|column| column.number)
+            .find(|number| self.value(row, *number) == Some(fid))
+    }
+
+    /// Calls `take` with each row of the page that the scan has still to return.
+    pub(super) fn each_remaining(&self, mut take: impl FnMut(&mut HeapTupleData)) {
+        // SAFETY: the scan lives, and keeps its current page pinned.
+        let (scan, page) = unsafe { (&*self.scan, pg_sys::BufferGetPage((*self.scan).rs_cbuf)) };
+        let count = usize::try_from(scan.rs_ntuples).unwrap_or(0);
+        let from = usize::try_from(scan.rs_cindex).unwrap_or(usize::MAX);
+        let rows = scan.rs_vistuples.get(..count).unwrap_or_default();
+        for offset in rows.get(from..).unwrap_or_default() {
+            // SAFETY: heap found a visible row there, and rows do not move or go while the page is
+            // pinned.
+            let mut tuple = unsafe {
+                let item = pg_sys::PageGetItemId(page, *offset);
+                HeapTupleData {
+                    t_len: (*item).lp_len(),
+                    t_self: scan.rs_ctup.t_self,
+                    t_tableOid: scan.rs_ctup.t_tableOid,
+                    t_data: page.add((*item).lp_off() as usize).cast(),
+                }
+            };
+            take(&mut tuple);
+        }
+    }
+
+    /// `first`, and the values of `column` in the rows that the scan has still to return.
+    pub(super) fn remaining_values(&self, column: i16, first: u64) -> Vec<u64> {
+        let mut values = vec![first];
+        self.each_remaining(|row| {
+            values.extend(self.value(row, column).filter(|value| *value != first));
+        });
+        values
+    }
+}

@@ -1,0 +1,232 @@
+//! What happens to partitions when a transaction or subtransaction ends.
+//!
+//! Storage that a transaction created is dropped when it aborts; storage that it dropped is dropped
+//! when it commits; storage that it copied page by page hands its partition to the copy just before
+//! it commits, so that the write-ahead log says so before the commit record. Must not: raise at the
+//! end of a transaction. If the zone cannot be told,
+//! values stay in it as garbage; it never frees too much.
+
+use std::ffi::c_void;
+
+use pgrx::pg_sys;
+use strongroom_columns_ring::{Answer, Broken, Descriptor, Op};
+
+use crate::call::guarded;
+use crate::execution::statement;
+use crate::ring::connection::Connection;
+use crate::ring::{deferred_fault, settle, zone};
+use crate::scanning::scans;
+use crate::storage::pending::{self, Change};
+use crate::storage::storage_id::StorageId;
+use crate::storage::{logical_slots, partition, promotion};
+use crate::{fault, interrupts};
+
+/// Registers the callbacks.
+pub(crate) fn install() {
+    // SAFETY: registers functions for as long as the process lives.
+    unsafe { pg_sys::RegisterXactCallback(Some(on_transaction), std::ptr::null_mut()) };
+    // SAFETY: as above.
+    unsafe { pg_sys::RegisterSubXactCallback(Some(on_subtransaction), std::ptr::null_mut()) };
+    partition::install();
+}
+
+extern "C-unwind" fn on_transaction(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+    use pg_sys::XactEvent::{
+        XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE,
+        XACT_EVENT_PREPARE,
+    };
+    guarded(|| match event {
+        XACT_EVENT_PRE_COMMIT => {
+            settle::raise_faults();
+            let due = pending::due_at_commit();
+            if due.copied {
+                move_partitions();
+            } else if due.dropped {
+                zone::connect_before_commit();
+            }
+        }
+        XACT_EVENT_PRE_PREPARE => {
+            settle::raise_faults();
+            if pending::due_at_commit().copied {
+                fault::Report::new(
+                    "0A000",
+                    "a transaction that has rewritten a table with \
+                     confidential columns page by page cannot be prepared",
+                )
+                .hint("Commit CLUSTER and ALTER TABLE ... SET TABLESPACE by themselves.")
+                .raise();
+            }
+        }
+        XACT_EVENT_COMMIT => without_raising(|| end_transaction(true)),
+        XACT_EVENT_ABORT => without_raising(|| end_transaction(false)),
+        // What a prepared transaction dropped stays in the zone as garbage: its outcome is not
+        // known here.
+        XACT_EVENT_PREPARE => without_raising(forget_transaction),
+        _ => {}
+    });
+}
+
+/// Runs what must not raise: an ERROR after the commit record would be a PANIC of the server.
+fn without_raising(work: impl FnOnce()) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
+        // SAFETY: forgets an error of PostgreSQL's that was caught.
+        unsafe { pg_sys::FlushErrorState() };
+    }
+}
+
+/// Carries out the changes that waited for the end of the transaction.
+fn end_transaction(committed: bool) {
+    let changes = pending::take_all();
+    interrupts::with_deadline(|| {
+        // The last change first: a copy may have been copied. A copy that has the partition is not
+        // dropped as created storage, whether or not the zone is told that the partition moves
+        // back.
+        let mut copies = Vec::new();
+        for one in changes.iter().rev() {
+            if let Change::Moved(from, to) = one.change {
+                copies.push(to);
+                if !committed {
+                    tell_zone(|connection| move_partition(connection, to, from));
+                }
+            }
+        }
+        for one in changes {
+            match one.change {
+                Change::Created(storage) if !committed && !copies.contains(&storage) => {
+                    drop_partition(storage);
+                }
+                // With a logical slot the partition stays as garbage: decoding the log still reads
+                // its rows.
+                Change::Dropped(storage) if committed && !logical_slots::any() => {
+                    drop_partition(storage);
+                }
+                Change::Copied(_, to) => partition::forget(to),
+                Change::Created(_) | Change::Dropped(_) | Change::Moved(..) => {}
+            }
+        }
+    });
+    deferred_fault::forget();
+    forget_transaction();
+}
+
+/// Ends the statement with the transaction, and forgets its changes.
+fn forget_transaction() {
+    statement::end_with_transaction();
+    pending::forget_all();
+}
+
+/// Before the commit record: gives partitions whose storage was copied to the copies, and logs it.
+/// After the commit record an error could not be raised, and a crash would put the table's next
+/// values into a second partition.
+fn move_partitions() {
+    for (from, to) in pending::mark_copies_moved() {
+        let record = zone::with(|connection| move_partition(connection, from, to));
+        if !record.is_empty() {
+            promotion::log_record(&record);
+        }
+    }
+}
+
+/// At the end of a transaction: has the zone carry something out, and puts its redo record into the
+/// write-ahead log, so that the zone knows of it after a restart and standbys follow.
+fn tell_zone(work: impl FnOnce(&mut Connection) -> Result<Vec<u8>, Broken>) {
+    let mut record = Vec::new();
+    zone::at_transaction_end(|connection| {
+        record = work(connection)?;
+        Ok(())
+    });
+    if !record.is_empty()
+        && let Some(number) = promotion::insert_record(&record)
+    {
+        zone::at_transaction_end(|connection| connection.post(promotion::inserted(number)));
+    }
+}
+
+/// The redo record that came with an answer.
+fn read_record(connection: &mut Connection, answer: Answer) -> Result<Vec<u8>, Broken> {
+    connection.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))
+}
+
+fn drop_partition(storage: StorageId) {
+    partition::forget(storage);
+    tell_zone(|connection| {
+        // Storage without a partition has no values.
+        let Some(existing) = partition::find(connection, storage)? else {
+            return Ok(Vec::new());
+        };
+        let answer = connection.call(Descriptor {
+            a: existing.value,
+            ..Descriptor::of(Op::Drop)
+        })?;
+        read_record(connection, answer)
+    });
+}
+
+/// Gives the partition of one storage to another; the redo record. The record is empty when there
+/// is no partition.
+fn move_partition(
+    connection: &mut Connection,
+    from: StorageId,
+    to: StorageId,
+) -> Result<Vec<u8>, Broken> {
+    partition::forget(from);
+    partition::forget(to);
+    let Some(existing) = partition::find(connection, from)? else {
+        return Ok(Vec::new());
+    };
+    connection.write(0, &to.record(0))?;
+    let answer = connection.call(Descriptor {
+        a: existing.value,
+        ..Descriptor::of(Op::Rehome)
+    })?;
+    read_record(connection, answer)
+}
+
+extern "C-unwind" fn on_subtransaction(
+    event: pg_sys::SubXactEvent::Type,
+    _this: pg_sys::SubTransactionId,
+    _parent: pg_sys::SubTransactionId,
+    _arg: *mut c_void,
+) {
+    use pg_sys::SubXactEvent::{
+        SUBXACT_EVENT_ABORT_SUB, SUBXACT_EVENT_COMMIT_SUB, SUBXACT_EVENT_PRE_COMMIT_SUB,
+        SUBXACT_EVENT_START_SUB,
+    };
+    guarded(|| {
+        // SAFETY: reads the level of the subtransaction that begins or ends.
+        let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
+        match event {
+            // An exception block of PL/pgSQL catches the faults of its own statements, and no
+            // others (R2).
+            SUBXACT_EVENT_START_SUB => {
+                without_raising(|| settle::before_subtransaction(level - 1));
+            }
+            SUBXACT_EVENT_PRE_COMMIT_SUB => settle::raise_faults(),
+            SUBXACT_EVENT_COMMIT_SUB => without_raising(|| pending::reassign_to_parent(level)),
+            SUBXACT_EVENT_ABORT_SUB => {
+                scans::forget_all();
+                without_raising(|| settle::after_subtransaction_rollback(level));
+                without_raising(|| undo(level));
+            }
+            _ => {}
+        }
+    });
+}
+
+/// A subtransaction aborted: drops the partitions of the storage that it created. What it dropped
+/// stays.
+fn undo(level: i32) {
+    let undone = pending::take_from(level);
+    if undone.is_empty() {
+        return;
+    }
+    interrupts::with_deadline(|| {
+        for one in undone {
+            match one.change {
+                Change::Created(storage) => drop_partition(storage),
+                Change::Copied(_, to) => partition::forget(to),
+                Change::Dropped(_) | Change::Moved(..) => {}
+            }
+        }
+    });
+}
