@@ -382,7 +382,7 @@ fn everything_is_written_down_in_a_chain() {
     }
     let mut chain = Chain::default();
     for row in &rows {
-        chain.take(row).unwrap();
+        chain.verify(row).unwrap();
     }
     let told: Vec<String> = rows
         .iter()

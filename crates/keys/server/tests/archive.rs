@@ -26,10 +26,9 @@ use strongroom_keyring::{Keyring, Provider};
 use strongroom_keys_server::archive;
 use strongroom_keys_server::audit::{Chain, Row};
 use strongroom_keys_server::config::Config;
-use strongroom_keys_server::init::{NewServer, RootWay, init};
-use strongroom_keys_server::keys::Keys;
-use strongroom_keys_server::records::AUDIT_CUT;
-use strongroom_keys_server::server::ROOT_NAME;
+use strongroom_keys_server::init::{NewServer, RootSource, init};
+use strongroom_keys_server::keys::{Keys, ROOT_KEY_NAME};
+use strongroom_keys_server::paths::AUDIT_CUT;
 use strongroom_keys_server::service::{Service, naming};
 use strongroom_keys_server::store::{self, Store};
 
@@ -53,7 +52,7 @@ fn place(store: Option<&Cluster>) -> Place {
                 names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
                 address: "127.0.0.1:0".parse().unwrap(),
                 page: None,
-                root: RootWay::Provider(provider),
+                root: RootSource::Provider(provider),
             })
             .unwrap();
             Place {
@@ -95,8 +94,8 @@ impl Place {
     fn service(&self) -> (Arc<Hooked>, Service) {
         let config = self.config();
         let keyring = Keyring::open(&self.path("root.keyring")).unwrap();
-        let root = keyring.key(ROOT_NAME, None).unwrap();
-        let keys = Keys::of(&root, config.server_id().unwrap()).unwrap();
+        let root = keyring.key(ROOT_KEY_NAME, None).unwrap();
+        let keys = Keys::derive(&root, config.server_id().unwrap()).unwrap();
         let store = Hooked::new(store::open(&config, &root, false).unwrap());
         let own: Arc<dyn Store> = Arc::<Hooked>::clone(&store);
         let service = Service::open(own, keys, config.rules()).unwrap();
@@ -108,7 +107,11 @@ impl Place {
         let (last, _) = store.last_row().unwrap().unwrap();
         let n = match self.archives().as_slice() {
             [] => 0,
-            paths => archive::verified(paths, &self.authority()).unwrap().last,
+            paths => {
+                archive::verify_files(paths, &self.authority())
+                    .unwrap()
+                    .last
+            }
         };
         assert!(n < last, "the last row stays in the store");
         let rows = store.rows(n, 1000).unwrap();
@@ -119,7 +122,9 @@ impl Place {
 
 fn notes(service: &Service, count: usize) {
     for n in 0..count {
-        service.note("-", "note", &format!("n{n}"), "").unwrap();
+        service
+            .record_event("-", "note", &format!("n{n}"), "")
+            .unwrap();
     }
 }
 
@@ -133,7 +138,7 @@ fn told(running: &Running, place: &Place) -> (u64, Vec<Row>) {
     let rows: Vec<Row> = serde_json::from_value(answer["rows"].take()).unwrap();
     let mut chain = Chain::after(after, begins["hash"].as_str().unwrap());
     for row in &rows {
-        chain.take(row).unwrap();
+        chain.verify(row).unwrap();
     }
     if after > 0 {
         let naming = naming(begins["hash"].as_str().unwrap(), after);
@@ -247,7 +252,7 @@ fn an_archive_that_does_not_fit_is_left_alone(cluster: Option<&Cluster>) {
     refused("nobody else may write");
     let private = std::fs::Permissions::from_mode(0o700);
     std::fs::set_permissions(place.path("archives"), private).unwrap();
-    let path = place.path("archives").join(archive::name(1, 9));
+    let path = place.path("archives").join(archive::file_name(1, 9));
     written(&path, b"something else");
     refused("in the way");
     std::fs::remove_file(&path).unwrap();
@@ -314,7 +319,7 @@ fn a_store_made_before_there_were_archives_takes_them() {
     // The triggers of such a store refuse every removal.
     let id = place.config().server_id().unwrap();
     let keyring = Keyring::open(&place.path("root.keyring")).unwrap();
-    let key = Keys::of_store(&keyring.key(ROOT_NAME, None).unwrap(), &id).unwrap();
+    let key = Keys::derive_store_key(&keyring.key(ROOT_KEY_NAME, None).unwrap(), &id).unwrap();
     let options = strongroom_sqlite::OpenOptions {
         key: Some(strongroom_keyring::KeySource::Given(
             strongroom_keys_server::keys::secret_hex(key.expose()).unwrap(),
@@ -474,7 +479,7 @@ fn archives_do_not_begin_anew_in_another_directory_by_themselves() {
         assert_eq!(place.archives().len(), 0);
         let answer = running.admin(&place).post("/v1/audit/archive", &json!({}));
         answer.refused(409, "SR-8456");
-        service.watch_room(&place.config()).unwrap();
+        service.watch_space(&place.config()).unwrap();
         let status = running.admin(&place).get("/v1/status").json();
         let alarm = status["room"]["alarms"][0].as_str().unwrap().to_owned();
         assert!(alarm.contains("could not be archived"), "{alarm}");
@@ -486,7 +491,7 @@ fn archives_do_not_begin_anew_in_another_directory_by_themselves() {
     std::fs::remove_file(used.join(".strongroom-archives")).unwrap();
     assert_eq!(archives().unwrap().len(), 1);
     assert!(used.join(".strongroom-archives").exists());
-    service.watch_room(&place.config()).unwrap();
+    service.watch_space(&place.config()).unwrap();
     let status = running.admin(&place).get("/v1/status").json();
     assert_eq!(status["room"]["alarms"], json!([]));
 
@@ -508,9 +513,9 @@ fn a_full_file_system_is_told_of_etcd_by_its_size() {
     let cluster = Cluster::start(1);
     let place = place(Some(&cluster));
     let (store, service) = place.service();
-    let room = store.room().unwrap();
-    assert!(room.used > 0, "{room:?}");
-    let info = service.room(&place.config()).unwrap();
-    assert_eq!(info.store_bytes, room.used);
+    let space = store.space().unwrap();
+    assert!(space.used_bytes > 0, "{space:?}");
+    let info = service.space(&place.config()).unwrap();
+    assert_eq!(info.store_bytes, space.used_bytes);
     assert!(info.store_limit_bytes.unwrap() >= 2 << 30);
 }

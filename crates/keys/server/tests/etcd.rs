@@ -18,7 +18,7 @@ use common::{Place, Running};
 use serde_json::json;
 use strongroom_keyring::Provider;
 use strongroom_keys_server::config::{Config, Etcd, Root};
-use strongroom_keys_server::init::{NewServer, RootWay, init};
+use strongroom_keys_server::init::{NewServer, RootSource, init};
 use strongroom_keys_server::store::{
     Append, Change, EtcdStore, Guard, Outcome, SqliteStore, Store,
 };
@@ -373,7 +373,7 @@ fn place_on(cluster: &Cluster) -> Place {
         names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
         address: "127.0.0.1:0".parse().unwrap(),
         page: None,
-        root: RootWay::Provider(Provider::parse(&format!("file:{}", root.display())).unwrap()),
+        root: RootSource::Provider(Provider::parse(&format!("file:{}", root.display())).unwrap()),
     })
     .unwrap();
     Place {

@@ -16,9 +16,8 @@ use common::service::{enrolled, opened, peer};
 use common::store::Hooked;
 use strongroom_keyring::Error;
 use strongroom_keys_server::keys::Keys;
-use strongroom_keys_server::records::{
-    self, ESCROW, ESCROW_DATA, ESCROW_WORK, GRANTS, Report, Role, Unnamed,
-};
+use strongroom_keys_server::paths::{ESCROW, ESCROW_DATA, ESCROW_WORK, GRANTS};
+use strongroom_keys_server::records::{self, Report, Role, UnnamedPieces};
 use strongroom_keys_server::service::{Peer, Service};
 use strongroom_keys_server::store::{Append, Store};
 
@@ -95,7 +94,7 @@ impl Two {
     /// As if the writing that is under way had begun long ago.
     fn age(store: &dyn Store, keys: &Keys) {
         for (path, _) in store.list(ESCROW_WORK, "", 10).unwrap() {
-            let old = records::put(keys, &path, &Unnamed { since: 1 }).unwrap();
+            let old = records::put(keys, &path, &UnnamedPieces { since: 1 }).unwrap();
             store.commit(&[], &[old], &Append::default()).unwrap();
         }
     }
@@ -116,26 +115,26 @@ fn of_two_headers_put_at_once_one_is_kept_whole() {
     let (first, second) = headers();
     let meant = second.clone();
     two.meanwhile(ESCROW, move |other, node| {
-        other.keep_header(node, ID, &meant).unwrap();
+        other.store_header(node, ID, &meant).unwrap();
     });
     // It began before the other one, which is newer, and ends after it.
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &first)), 8442);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &first)), 8442);
     two.has(Some(&second));
     // The same where one was before.
     let meant = first.clone();
     two.meanwhile(ESCROW, move |other, node| {
-        other.keep_header(node, ID, &meant).unwrap();
+        other.store_header(node, ID, &meant).unwrap();
     });
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &[3; 9])), 8442);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &[3; 9])), 8442);
     two.has(Some(&first));
     // While its pieces are written, too.
     let meant = second.clone();
     two.meanwhile(ESCROW_DATA, move |other, node| {
-        other.keep_header(node, ID, &meant).unwrap();
+        other.store_header(node, ID, &meant).unwrap();
     });
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &first)), 8442);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &first)), 8442);
     two.has(Some(&second));
-    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.one.store_header(&two.node, ID, &first).unwrap();
     two.has(Some(&first));
 }
 
@@ -145,9 +144,9 @@ fn a_client_that_asks_both_servers_for_the_same_thing_gets_it() {
     let (header, _) = headers();
     let meant = header.clone();
     two.meanwhile(ESCROW, move |other, node| {
-        other.keep_header(node, ID, &meant).unwrap();
+        other.store_header(node, ID, &meant).unwrap();
     });
-    let kept = two.one.keep_header(&two.node, ID, &header).unwrap();
+    let kept = two.one.store_header(&two.node, ID, &header).unwrap();
     assert_eq!(kept.size, header.len() as u64);
     two.has(Some(&header));
 }
@@ -156,15 +155,15 @@ fn a_client_that_asks_both_servers_for_the_same_thing_gets_it() {
 fn a_header_that_is_removed_while_another_is_put_leaves_none_or_a_whole_one() {
     let two = Two::new();
     let (first, second) = headers();
-    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.one.store_header(&two.node, ID, &first).unwrap();
     two.meanwhile(ESCROW, |other, node| other.remove_header(node, ID).unwrap());
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8442);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &second)), 8442);
     two.has(None);
     // Removed first; its pieces go when the next header is there already.
-    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.one.store_header(&two.node, ID, &first).unwrap();
     let meant = second.clone();
     two.meanwhile(ESCROW_DATA, move |other, node| {
-        other.keep_header(node, ID, &meant).unwrap();
+        other.store_header(node, ID, &meant).unwrap();
     });
     two.one.remove_header(&two.node, ID).unwrap();
     two.has(Some(&second));
@@ -174,9 +173,9 @@ fn a_header_that_is_removed_while_another_is_put_leaves_none_or_a_whole_one() {
 fn what_a_killed_server_left_is_swept_up_and_what_was_there_stays() {
     let two = Two::new();
     let (first, second) = headers();
-    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.one.store_header(&two.node, ID, &first).unwrap();
     two.store.dies_before(ESCROW);
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8435);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &second)), 8435);
     two.store.revive();
     assert_eq!(two.count(ESCROW_DATA), 5, "pieces of both");
     // It may be that they are still being written.
@@ -190,7 +189,7 @@ fn what_a_killed_server_left_is_swept_up_and_what_was_there_stays() {
     two.store.before(ESCROW, move || {
         store.dies_before(ESCROW_DATA);
     });
-    two.one.keep_header(&two.node, ID, &second).unwrap();
+    two.one.store_header(&two.node, ID, &second).unwrap();
     two.store.revive();
     assert_eq!(two.count(ESCROW_DATA), 5);
     two.other.sweep().unwrap();
@@ -201,7 +200,7 @@ fn what_a_killed_server_left_is_swept_up_and_what_was_there_stays() {
 fn who_writes_for_too_long_names_no_pieces_that_were_swept_up() {
     let two = Two::new();
     let (first, second) = headers();
-    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.one.store_header(&two.node, ID, &first).unwrap();
     let (store, keys) = (Arc::clone(&two.store), Arc::new(two.keys));
     let other = Arc::clone(&two.other);
     let theirs = Arc::clone(&keys);
@@ -209,7 +208,7 @@ fn who_writes_for_too_long_names_no_pieces_that_were_swept_up() {
         Two::age(&*store.store, &theirs);
         other.sweep().unwrap();
     });
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8442);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &second)), 8442);
     assert!(two.one.header(&two.node, ID).unwrap() == first);
     assert_eq!(two.store.list(ESCROW_DATA, "", 100).unwrap().len(), 3);
 }

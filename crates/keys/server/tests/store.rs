@@ -14,8 +14,7 @@ use serde_json::json;
 use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_keyring::{KeySource, Keyring};
 use strongroom_keys_server::config::Config;
-use strongroom_keys_server::keys::{Keys, secret_hex};
-use strongroom_keys_server::server::ROOT_NAME;
+use strongroom_keys_server::keys::{Keys, ROOT_KEY_NAME, secret_hex};
 use strongroom_keys_server::store::SqliteStore;
 use strongroom_sqlite::OpenOptions;
 
@@ -40,15 +39,16 @@ fn inside(place: &Place) -> (Keys, rusqlite::Connection) {
     let id = config.server_id().unwrap();
     let root = Keyring::open(&place.path("root.keyring"))
         .unwrap()
-        .key(ROOT_NAME, None)
+        .key(ROOT_KEY_NAME, None)
         .unwrap();
-    let key: SecretBytes = secret_hex(Keys::of_store(&root, &id).unwrap().expose()).unwrap();
+    let key: SecretBytes =
+        secret_hex(Keys::derive_store_key(&root, &id).unwrap().expose()).unwrap();
     let options = OpenOptions {
         key: Some(KeySource::Given(key)),
         ..OpenOptions::default()
     };
     let connection = strongroom_sqlite::open(&place.path("keys.db"), &options).unwrap();
-    (Keys::of(&root, id).unwrap(), connection)
+    (Keys::derive(&root, id).unwrap(), connection)
 }
 
 #[test]

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use strongroom_keyring::Error;
 use strongroom_keys_server::config::Config;
 use strongroom_keys_server::now;
-use strongroom_keys_server::records::{self, Found, Key, Role, State};
+use strongroom_keys_server::records::{self, Guarded, Key, Role, State};
 use strongroom_keys_server::service::{Peer, Service};
 use strongroom_keys_server::store::{Append, Store};
 
@@ -213,9 +213,9 @@ fn the_request_of_who_is_no_administrator_any_more_does_not_count() {
 }
 
 /// Changes the request for the destruction of `k` in the store of a server that does not run.
-fn with_request(place: &Place, change: impl FnOnce(&mut records::Asked)) {
+fn with_request(place: &Place, change: impl FnOnce(&mut records::DestroyRequest)) {
     let (store, keys, _) = opened(place);
-    let found: Found<Key> = records::read(&*store, &keys(), "keys/k").unwrap();
+    let found: Guarded<Key> = records::read(&*store, &keys(), "keys/k").unwrap();
     let mut key = found.record.unwrap();
     change(key.destroy_asked.as_mut().unwrap());
     let changed = records::put(&keys(), "keys/k", &key).unwrap();
@@ -229,7 +229,7 @@ fn a_request_outlives_the_server_and_ends_after_seven_days() {
     let second = enrol(&running, &place, "boss", "admin");
     let mut admin = running.admin(&place);
     assert_eq!(admin.post("/v1/keys", &json!({"name": "k"})).status, 201);
-    let again = |running: Running, change: &dyn Fn(&mut records::Asked)| {
+    let again = |running: Running, change: &dyn Fn(&mut records::DestroyRequest)| {
         drop(running);
         with_request(&place, |asked| change(asked));
         Running::open(&place)
@@ -308,14 +308,14 @@ fn of_two_requests_at_once_one_is_the_first() {
     assert_eq!(number(asked), 8458);
     let key = one.key(&admin, "k").unwrap();
     assert_eq!(key.state, State::Active);
-    assert_eq!(key.destroy_asked.unwrap().destroy_asked_by, "boss");
+    assert_eq!(key.destroy_request.unwrap().destroy_asked_by, "boss");
     // Taken back before the second one agrees: that is a request, and no agreement.
     meanwhile(|other, boss| {
         other.withdraw_destroy(boss, "k").unwrap();
     });
     let asked = one.destroy_key(&admin, "k", Some(30 * DAY_S)).unwrap();
     assert_eq!(asked.state, State::Active);
-    assert_eq!(asked.destroy_asked.unwrap().destroy_asked_by, "admin");
+    assert_eq!(asked.destroy_request.unwrap().destroy_asked_by, "admin");
     one.withdraw_destroy(&admin, "k").unwrap();
     // Both ask for the same time: one of them is the second.
     meanwhile(|other, boss| {
@@ -330,5 +330,5 @@ fn of_two_requests_at_once_one_is_the_first() {
     hooked.before("keys/", move || service.revoke(&by, "boss").unwrap());
     let asked = one.destroy_key(&admin, "k", Some(7 * DAY_S)).unwrap();
     assert_eq!(asked.state, State::Disabled);
-    assert_eq!(asked.destroy_asked.unwrap().destroy_asked_by, "admin");
+    assert_eq!(asked.destroy_request.unwrap().destroy_asked_by, "admin");
 }

@@ -29,8 +29,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 use strongroom_keyring::Provider;
 use strongroom_keys_server::config::Config;
-use strongroom_keys_server::http::Face;
-use strongroom_keys_server::init::{NewServer, RootWay, init};
+use strongroom_keys_server::http::Interface;
+use strongroom_keys_server::init::{NewServer, RootSource, init};
 use strongroom_keys_server::serve::serve;
 use strongroom_keys_server::server::Server;
 use strongroom_keys_server::tls;
@@ -59,18 +59,18 @@ impl Place {
             .write_all(&[b'5'; 64])
             .unwrap();
         let provider = Provider::parse(&format!("file:{}", root.display())).unwrap();
-        Self::made(directory, RootWay::Provider(provider))
+        Self::made(directory, RootSource::Provider(provider))
     }
 
     /// Files of a new server whose root key is in shares.
     pub(crate) fn with_shares(threshold: u8, shares: u8) -> Self {
         Self::made(
             tempfile::tempdir().unwrap(),
-            RootWay::Shares { threshold, shares },
+            RootSource::Shares { threshold, shares },
         )
     }
 
-    fn made(directory: tempfile::TempDir, root: RootWay) -> Self {
+    fn made(directory: tempfile::TempDir, root: RootSource) -> Self {
         let new = NewServer {
             config: directory.path().join("server.toml"),
             store: "sqlite:keys.db".to_owned(),
@@ -128,7 +128,7 @@ impl Running {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
-                serve(shared, Face::Programs, listener, tls_of, stopped).await;
+                serve(shared, Interface::Api, listener, tls_of, stopped).await;
             });
         });
         let authority = std::fs::read(place.path("authority.pem")).unwrap();

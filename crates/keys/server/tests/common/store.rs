@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
-use strongroom_keys_server::store::{Append, Change, Guard, Outcome, Room, Store, Stored};
+use strongroom_keys_server::store::{Append, Change, Guard, Outcome, Store, StoreSpace, Stored};
 
 type Act = Box<dyn FnOnce() + Send>;
 
@@ -102,7 +102,7 @@ impl Store for Hooked {
         self.store.forget_rows(through, limit)
     }
 
-    fn room(&self) -> Result<Room, Error> {
-        self.store.room()
+    fn space(&self) -> Result<StoreSpace, Error> {
+        self.store.space()
     }
 }

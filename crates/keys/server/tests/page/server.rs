@@ -9,10 +9,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use strongroom_crypto::SecretBytes;
-use strongroom_keys_server::authority::shown;
+use strongroom_keys_server::authority::parse_client_certificate;
 use strongroom_keys_server::config::Config;
-use strongroom_keys_server::http::Face;
-use strongroom_keys_server::init::{self, NewServer, RootWay};
+use strongroom_keys_server::http::Interface;
+use strongroom_keys_server::init::{self, NewServer, RootSource};
 use strongroom_keys_server::records::{Report, Role};
 use strongroom_keys_server::serve::serve;
 use strongroom_keys_server::server::Server;
@@ -72,7 +72,7 @@ impl Running {
             names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             page: None,
-            root: RootWay::Shares {
+            root: RootSource::Shares {
                 threshold: 2,
                 shares: 3,
             },
@@ -106,7 +106,7 @@ impl Running {
             });
             address
         };
-        let (address, api) = (listens(Face::Page), listens(Face::Programs));
+        let (address, api) = (listens(Interface::Page), listens(Interface::Api));
         Self {
             directory,
             address,
@@ -260,7 +260,7 @@ impl Drop for Running {
 pub(crate) fn peer(client: &Credentials) -> Peer {
     let certificate = CertificateDer::from_pem_slice(client.certificate.as_bytes()).unwrap();
     Peer {
-        shown: Some(shown(&certificate).unwrap()),
+        certificate: Some(parse_client_certificate(&certificate).unwrap()),
         address: "127.0.0.1".to_owned(),
         ..Peer::default()
     }
