@@ -16,6 +16,7 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::{Error, Keyring, Provider, durable};
 
+use crate::authority::IssuedCertificate;
 use crate::config::{Config, Etcd, Policy, Root};
 use crate::keys::{Keys, ROOT_KEY_NAME, ServerId};
 use crate::records::{Identity, Role};
@@ -119,17 +120,7 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<CreatedServer, E
     config.etcd = etcd;
     let admin =
         authority::issue_client_certificate(&authority, ADMIN, config.policy.certificate_days)?;
-    let identity = Identity {
-        name: ADMIN.to_owned(),
-        role: Role::Admin,
-        may_create: false,
-        may_destroy: false,
-        enrolled: now(),
-        expires: admin.expires,
-        enrolment: Some(hex(&random16()?)),
-        unused: false,
-        certificate: Some(admin.fingerprint.clone()),
-    };
+    let identity = admin_identity(&admin)?;
     write_initial_records(
         store::open(&config, &root, true)?,
         &root,
@@ -149,6 +140,21 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<CreatedServer, E
     write_new(&path, config.text()?.as_bytes(), 0o644)?;
     let files = files.into_iter().chain([admin_config, path]).collect();
     Ok(CreatedServer { files, shares })
+}
+
+/// The identity of the first administrator, with this certificate.
+fn admin_identity(certificate: &IssuedCertificate) -> Result<Identity, Error> {
+    Ok(Identity {
+        name: ADMIN.to_owned(),
+        role: Role::Admin,
+        may_create: false,
+        may_destroy: false,
+        enrolled: now(),
+        expires: certificate.expires,
+        enrolment: Some(hex(&random16()?)),
+        unused: false,
+        certificate: Some(certificate.fingerprint.clone()),
+    })
 }
 
 /// Creates the root key. Returns it, its section of the configuration, and its shares.

@@ -1,4 +1,5 @@
-//! The fleet page as a browser parses it: what is shown of which records, what hostile names become, what can be read without colours.
+//! The fleet page as a browser parses it: what is shown of which records, what hostile names
+//! become, what can be read without colours.
 //!
 //! Must not: compare whole pages with stored ones.
 #![expect(

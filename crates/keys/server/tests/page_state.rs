@@ -1,5 +1,5 @@
-//! What the fleet page says besides its list: objects that were shredded, and a server that needs
-//! room.
+//! What the fleet page shows besides its list: objects that were shredded, and a server whose store
+//! is filling up.
 //!
 //! Method: fleets made of records.
 #![expect(

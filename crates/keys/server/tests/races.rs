@@ -1,7 +1,8 @@
-//! What holds when two servers on one store meet, or one is killed between two writes: a header that is there is whole, and who was
-//! revoked has left nothing to the next of its name.
+//! Two servers on one store interfere, or one is killed between two writes: a header in escrow is
+//! complete, and a revoked client leaves nothing to the next client of its name.
 //!
-//! Method: two services on one store; the store of the first lets the second act, or fails, just before a commit that is named.
+//! Method: two services on one store. The store of the first one lets the second one act, or fails,
+//! just before a certain commit.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -11,7 +12,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::Place;
+use common::Installation;
 use common::service::{enrolled, opened, peer};
 use common::store::Hooked;
 use strongroom_keyring::Error;
@@ -25,7 +26,7 @@ const ID: &str = "000102030405060708090a0b0c0d0e0f";
 
 /// Two servers, an administrator and a node.
 struct Two {
-    _place: Place,
+    _installation: Installation,
     store: Arc<Hooked>,
     keys: Keys,
     one: Arc<Service>,
@@ -36,13 +37,13 @@ struct Two {
 
 impl Two {
     fn new() -> Self {
-        let place = Place::with_provider();
-        let (shared, keys, rules) = opened(&place);
+        let installation = Installation::with_provider();
+        let (shared, keys, rules) = opened(&installation);
         let hooked = Hooked::new(Arc::clone(&shared));
         let one: Arc<dyn Store> = Arc::<Hooked>::clone(&hooked);
         let one = Arc::new(Service::open(one, keys(), rules).unwrap());
         let other = Arc::new(Service::open(shared, keys(), rules).unwrap());
-        let admin = peer(&std::fs::read_to_string(place.path("admin.pem")).unwrap());
+        let admin = peer(&std::fs::read_to_string(installation.path("admin.pem")).unwrap());
         let node = enrolled(&other, &admin, "a", Role::Node);
         let report = Report {
             kind: "volume".to_owned(),
@@ -58,7 +59,7 @@ impl Two {
         };
         other.report(&node, ID, &report).unwrap();
         Self {
-            _place: place,
+            _installation: installation,
             store: hooked,
             keys: keys(),
             one,
@@ -68,7 +69,8 @@ impl Two {
         }
     }
 
-    /// What the other server does just before the first one commits a change of a path that begins so.
+    /// What the other server does just before the first one commits a change of a path that begins
+    /// so.
     fn meanwhile(&self, prefix: &'static str, act: impl FnOnce(&Service, &Peer) + Send + 'static) {
         let (other, node) = (Arc::clone(&self.other), self.node.clone());
         self.store.before(prefix, move || act(&other, &node));

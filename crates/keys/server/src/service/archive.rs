@@ -13,7 +13,7 @@
 //!   archive or the file [`MARK`]. A file system that is not mounted, or a directory that was
 //!   removed, raises an alarm; it is not replaced by a new directory.
 //!
-//! Must not: remove or replace an archive, whoever made it.
+//! Must not: remove or replace an archive.
 
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};

@@ -1,4 +1,5 @@
-//! A key server in the test's own process, with real TLS on a free port of the loopback interface, and clients of every role.
+//! A key server in the test's own process, with real TLS on a free port of the loopback interface,
+//! and clients of every role.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -206,7 +207,8 @@ impl Running {
         let mut stream = self.connected(to, client);
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = Vec::new();
-        // The end may come without TLS's own word for it; the length tells whether all of it is there.
+        // The end may come without TLS's own word for it; the length tells whether all of it is
+        // there.
         drop(stream.read_to_end(&mut answer));
         answered(&answer)
     }
