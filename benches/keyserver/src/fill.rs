@@ -7,9 +7,9 @@ use strongroom_crypto::{SecretKey, random16};
 use strongroom_format::hex::hex;
 use strongroom_keyring::Keyring;
 use strongroom_keys_server::config::Config;
-use strongroom_keys_server::keys::{Keys, Place as Kept};
-use strongroom_keys_server::records::{KEYS, Key, State, Version};
-use strongroom_keys_server::server::ROOT_NAME;
+use strongroom_keys_server::keys::{Keys, ROOT_KEY_NAME, WrapContext};
+use strongroom_keys_server::paths::KEYS;
+use strongroom_keys_server::records::{Key, State, Version};
 use strongroom_keys_server::store::{self, Append, Change, Outcome};
 
 use crate::place::Place;
@@ -20,8 +20,8 @@ const TOGETHER: usize = 90;
 /// Adds the keys with numbers from `from` to before `until`.
 pub(crate) fn fill(place: &Place, from: usize, until: usize) -> Result<(), Failure> {
     let config = Config::read(&place.path("server.toml"))?;
-    let root = Keyring::open(&place.path("root.keyring"))?.key(ROOT_NAME, None)?;
-    let keys = Keys::of(&root, config.server_id()?)?;
+    let root = Keyring::open(&place.path("root.keyring"))?.key(ROOT_KEY_NAME, None)?;
+    let keys = Keys::derive(&root, config.server_id()?)?;
     let store = store::open(&config, &root, false)?;
     let numbers: Vec<usize> = (from..until).collect();
     for some in numbers.chunks(TOGETHER) {
@@ -38,7 +38,7 @@ pub(crate) fn fill(place: &Place, from: usize, until: usize) -> Result<(), Failu
 fn record(keys: &Keys, number: usize) -> Result<Change, Failure> {
     let name = format!("volume-{number:07}");
     let id = random16()?;
-    let kept = Kept {
+    let kept = WrapContext {
         id,
         name: &name,
         version: 1,

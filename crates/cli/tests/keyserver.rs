@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use common::Place;
 use serde_json::Value;
 use strongroom_keys_server::config::Config;
-use strongroom_keys_server::shares::Given;
+use strongroom_keys_server::shares::CollectedShares;
 
 /// Longest wait for a line of the log.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -513,9 +513,9 @@ fn a_server_that_was_sealed_again_has_no_share_and_no_root_key_in_its_memory() {
     let root = {
         let config = Config::read(&place.path("srv/server.toml")).unwrap();
         let (threshold, hashes) = config.root.shares().unwrap().unwrap();
-        let mut given = Given::none(config.server_id().unwrap(), threshold, hashes);
-        assert!(given.give(&texts[0]).unwrap().is_none());
-        given.give(&texts[1]).unwrap().unwrap()
+        let mut given = CollectedShares::new(config.server_id().unwrap(), threshold, hashes);
+        assert!(given.add(&texts[0]).unwrap().is_none());
+        given.add(&texts[1]).unwrap().unwrap()
     };
     let seen = copies(pid, b"authority.pem");
     assert!(seen > 0, "the search finds what is there");

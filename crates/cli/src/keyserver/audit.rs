@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use strongroom_format::code;
 use strongroom_keys_client::{Files, Method, Node};
-use strongroom_keys_server::archive::{self, Whole};
+use strongroom_keys_server::archive::{self, VerifiedRange};
 use strongroom_keys_server::audit::{Chain, Row};
 use strongroom_keys_server::service::naming;
 
@@ -149,14 +149,14 @@ fn live(
     let mut read = None::<(Chain, Live)>;
     let mut is_named = false;
     loop {
-        let after = read.as_ref().map_or(0, |(chain, _)| chain.head().0);
+        let after = read.as_ref().map_or(0, |(chain, _)| chain.last().0);
         let page = format!("/v1/audit?limit={PAGE}&after={after}");
         let mut answer = client.call(&Method::GET, &page, None, true)?;
         let Value::Array(rows) = answer["rows"].take() else {
             return Err(malformed("rows"));
         };
         let (chain, live) = read.get_or_insert_with(|| begin(&answer["begins"]));
-        if answer["begins"]["after"].as_u64() > Some(chain.head().0) {
+        if answer["begins"]["after"].as_u64() > Some(chain.last().0) {
             let detail = "rows were archived while they were read";
             return Err(Failure::new(&code::SERVER_BUSY, detail));
         }
@@ -164,7 +164,7 @@ fn live(
         for value in rows {
             let row: Row = serde_json::from_value(value).map_err(|_| malformed("row"))?;
             // Every hash depends on those before it: there is no checking without the beginning.
-            chain.take(&row)?;
+            chain.verify(&row)?;
             let naming = naming(&live.archived_head, live.archived);
             is_named |= row.action == "archive" && row.detail == naming;
             each(&row)?;
@@ -174,7 +174,7 @@ fn live(
         }
     }
     let (chain, mut live) = read.unwrap_or_else(|| begin(&Value::Null));
-    let (last, head) = chain.head();
+    let (last, head) = chain.last();
     (live.last, live.head) = (last, head.to_owned());
     if live.archived > 0 && !is_named {
         let detail = format!(
@@ -195,7 +195,7 @@ fn begin(begins: &Value) -> (Chain, Live) {
     };
     let live = Live {
         archived,
-        archived_head: chain.head().1.to_owned(),
+        archived_head: chain.last().1.to_owned(),
         archive: plain(&begins["archive"]),
         last: 0,
         head: String::new(),
@@ -252,7 +252,7 @@ impl VerifyArgs {
         };
         let authority =
             std::fs::read(&authority).map_err(|error| Failure::open(&authority, &error))?;
-        let whole = archive::verified(&self.archives, &authority)?;
+        let whole = archive::verify_files(&self.archives, &authority)?;
         // Only when it is asked for by name: archives are checked where there is no server.
         let live = match self.server.node {
             Some(_) => Some(self.goes_on(&whole)?),
@@ -269,7 +269,7 @@ impl VerifyArgs {
                 "server_head": live.as_ref().map(|live| live.head.clone()),
             }));
         }
-        let Whole {
+        let VerifiedRange {
             first, last, head, ..
         } = &whole;
         context
@@ -290,7 +290,7 @@ impl VerifyArgs {
     }
 
     /// The server's rows, which have to agree with the archives where they meet.
-    fn goes_on(&self, whole: &Whole) -> Result<Live, Failure> {
+    fn goes_on(&self, whole: &VerifiedRange) -> Result<Live, Failure> {
         let differs = |what: String| Failure::new(&code::SERVER_AUDIT, what);
         let mut meets = false;
         let live = live(&self.server, |row| {

@@ -10,7 +10,7 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Provider;
 use strongroom_keys_server::config::Etcd;
-use strongroom_keys_server::init::{NewServer, RootWay, init_with};
+use strongroom_keys_server::init::{NewServer, RootSource, init_with};
 use strongroom_keys_server::names;
 
 use crate::failure::{Failure, note};
@@ -71,8 +71,8 @@ impl InitArgs {
         let (store, config) = self.places()?;
         let etcd = self.etcd()?;
         let root = match (self.root_provider, self.threshold, self.shares) {
-            (Some(provider), ..) => RootWay::Provider(Provider::parse(&provider)?),
-            (None, Some(threshold), Some(shares)) => RootWay::Shares { threshold, shares },
+            (Some(provider), ..) => RootSource::Provider(Provider::parse(&provider)?),
+            (None, Some(threshold), Some(shares)) => RootSource::Shares { threshold, shares },
             _ => {
                 return Err(Failure::usage(
                     "give --root-provider, or --shares and --threshold",

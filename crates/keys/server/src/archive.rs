@@ -1,9 +1,12 @@
-//! Archives of the audit log: files with rows that were taken out of the store, and their check
-//! without a server. The form of a file is specified in docs/spec/keyserver.md, "Archives".
+//! Archives of the audit log: files with rows that were moved out of the store, and their
+//! verification without a server. The form of a file is specified in docs/spec/keyserver.md,
+//! "Archives".
 //!
-//! Invariants: AR1, a file counts only when the authority's signature covers the hashes at both of
-//! its ends, and every row between them is chained, byte for byte as `audit --json` prints it; AR2,
-//! of files that hold the same rows, all must agree on them.
+//! Invariants:
+//! - AR1: A file is valid only if the authority's signature covers the hashes before its first row
+//!   and of its last row, the rows between them form a hash chain, and each of them is byte for
+//!   byte what `audit --json` prints.
+//! - AR2: All files that hold the same row must agree on it.
 //!
 //! Must not: remove a row; trust the name of a file.
 
@@ -22,24 +25,24 @@ use crate::authority;
 use crate::keys::ServerId;
 use crate::records::Authority;
 
-/// First bytes of what is signed.
+/// The first bytes of the signed message.
 const LABEL: &[u8] = b"strongroom/v1/audit-archive\0";
 /// The version of a file's form.
 const FORMAT: u32 = 1;
-/// Longest line of a file, in bytes. A row is far shorter.
+/// The longest line of a file, in bytes. Rows are far shorter.
 const LINE_MAX: u64 = 1024 * 1024;
 
 /// The first line of an archive: which rows it holds, and the authority's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Head {
+pub struct ArchiveHeader {
     /// The version of the file's form: 1.
     pub strongroom_audit_archive: u32,
     /// The server's id, in hexadecimal digits.
     pub server_id: String,
-    /// Number of the first row.
+    /// The number of the first row.
     pub first: u64,
-    /// Number of the last row.
+    /// The number of the last row.
     pub last: u64,
     /// The hash of the row before the first one.
     pub before: String,
@@ -47,12 +50,13 @@ pub struct Head {
     pub head: String,
     /// When the archive was made, in seconds since the Unix epoch.
     pub made: u64,
-    /// The authority's signature over all of the above, in hexadecimal digits.
+    /// The authority's signature over the members above, in hexadecimal digits.
     pub signature: String,
 }
 
-impl Head {
-    fn message(&self) -> Vec<u8> {
+impl ArchiveHeader {
+    /// The message that the authority signs.
+    fn signed_message(&self) -> Vec<u8> {
         let mut bytes = LABEL.to_vec();
         for number in [self.first, self.last, self.made] {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -66,24 +70,24 @@ impl Head {
     }
 }
 
-/// The name of the file for these rows. Names sort as the rows do.
+/// The name of the archive of these rows. Names sort in the order of the rows.
 #[must_use]
-pub fn name(first: u64, last: u64) -> String {
-    format!("{}{last:020}.jsonl", begin_of_name(first))
+pub fn file_name(first: u64, last: u64) -> String {
+    format!("{}{last:020}.jsonl", file_name_prefix(first))
 }
 
-/// The beginning of the name of an archived file; `first` is the number of the file's first row.
+/// The beginning of the name of an archive whose first row has the number `first`.
 #[must_use]
-pub fn begin_of_name(first: u64) -> String {
+pub fn file_name_prefix(first: u64) -> String {
     format!("audit-{first:020}-")
 }
 
-/// The bytes of an archive with these rows, of which there is at least one, and which follow a row
-/// with hash `before`. Its last row's hash.
+/// Encodes an archive of these rows, at least one, which follow a row with the hash `before`.
+/// Returns its bytes and the hash of its last row.
 ///
 /// # Errors
 /// SR-8440 when the authority cannot sign; SR-9001.
-pub fn written(
+pub fn encode(
     id: &ServerId,
     authority: &Authority,
     before: &str,
@@ -93,7 +97,7 @@ pub fn written(
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
         return Err(Error::new(&code::BUG, "an archive without a row"));
     };
-    let mut head = Head {
+    let mut header = ArchiveHeader {
         strongroom_audit_archive: FORMAT,
         server_id: hex(id),
         first: first.n,
@@ -103,25 +107,27 @@ pub fn written(
         made,
         signature: String::new(),
     };
-    head.signature = authority::sign(authority, &head.message())?;
+    header.signature = authority::sign_message(authority, &header.signed_message())?;
     let failed = |error: serde_json::Error| Error::new(&code::BUG, error.to_string());
-    let mut bytes = serde_json::to_vec(&head).map_err(failed)?;
+    let mut bytes = serde_json::to_vec(&header).map_err(failed)?;
     bytes.push(b'\n');
     for row in rows {
         serde_json::to_writer(&mut bytes, row).map_err(failed)?;
         bytes.push(b'\n');
     }
-    Ok((bytes, head.head))
+    Ok((bytes, header.head))
 }
 
-/// A file that is read: its first line is checked, its rows are not yet.
+/// An archive whose first line was verified and whose rows were not read yet.
 struct Reader {
     path: PathBuf,
     lines: BufReader<File>,
-    head: Head,
+    header: ArchiveHeader,
 }
 
 impl Reader {
+    /// Opens an archive and verifies its first line.
+    ///
     /// # Errors
     /// SR-1006; SR-8436 when it is not an archive, or not signed by this authority.
     fn open(path: &Path, authority: &[u8]) -> Result<Self, Error> {
@@ -132,46 +138,48 @@ impl Reader {
             _ => Error::io(shown(), error),
         })?;
         let mut lines = BufReader::new(file);
-        let line = line(&mut lines, path)?.unwrap_or_default();
-        let head: Option<Head> = serde_json::from_slice(&line).ok();
-        let head = head.ok_or_else(|| broken(path, "its first line is not that of an archive"))?;
-        if head.strongroom_audit_archive != FORMAT {
+        let line = read_line(&mut lines, path)?.unwrap_or_default();
+        let header: Option<ArchiveHeader> = serde_json::from_slice(&line).ok();
+        let header =
+            header.ok_or_else(|| broken(path, "its first line is not that of an archive"))?;
+        if header.strongroom_audit_archive != FORMAT {
             return Err(broken(path, "its form is of a newer version"));
         }
-        if head.first == 0 || head.last < head.first {
+        if header.first == 0 || header.last < header.first {
             return Err(broken(path, "it says that it holds no rows"));
         }
-        if !authority::is_signed(authority, &head.message(), &head.signature)? {
+        if !authority::is_signature_valid(authority, &header.signed_message(), &header.signature)? {
             return Err(broken(path, "it was not signed by this authority"));
         }
         Ok(Self {
             path: path.to_owned(),
             lines,
-            head,
+            header,
         })
     }
 
-    /// Reads and checks every row.
+    /// Reads and verifies every row, and calls `take` with it.
     ///
     /// # Errors
-    /// SR-8436.
-    fn each(&mut self, mut take: impl FnMut(&Row) -> Result<(), Error>) -> Result<(), Error> {
-        let head = &self.head;
-        let mut chain = Chain::after(head.first.saturating_sub(1), &head.before);
-        while let Some(line) = line(&mut self.lines, &self.path)? {
+    /// SR-8436; what `take` reports.
+    fn for_each(&mut self, mut take: impl FnMut(&Row) -> Result<(), Error>) -> Result<(), Error> {
+        let header = &self.header;
+        let mut chain = Chain::after(header.first.saturating_sub(1), &header.before);
+        while let Some(line) = read_line(&mut self.lines, &self.path)? {
             let row: Option<Row> = serde_json::from_slice(&line).ok();
             let row = row.ok_or_else(|| broken(&self.path, "a line is not a row"))?;
-            // The hash covers the members that a row has, and not others beside them.
+            // The hash covers only the members of a row, so that additional members are refused
+            // here.
             if serde_json::to_vec(&row).ok().as_deref() != Some(line.as_slice()) {
                 let detail = format!("row {} is not written as a row is", row.n);
                 return Err(broken(&self.path, &detail));
             }
             chain
-                .take(&row)
+                .verify(&row)
                 .map_err(|error| broken(&self.path, error.detail()))?;
             take(&row)?;
         }
-        match chain.head() == (head.last, head.head.as_str()) {
+        match chain.last() == (header.last, header.head.as_str()) {
             true => Ok(()),
             false => Err(broken(&self.path, "it does not end where it says")),
         }
@@ -182,8 +190,8 @@ fn broken(path: &Path, what: &str) -> Error {
     Error::new(&code::SERVER_AUDIT, format!("{}: {what}", path.display()))
 }
 
-/// The next line without its end.
-fn line(lines: &mut BufReader<File>, path: &Path) -> Result<Option<Vec<u8>>, Error> {
+/// Reads the next line, without its end. `None` at the end of the file.
+fn read_line(lines: &mut BufReader<File>, path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let mut line = Vec::new();
     let failed = |error| Error::io(path.display().to_string(), error);
     let read = lines
@@ -198,14 +206,14 @@ fn line(lines: &mut BufReader<File>, path: &Path) -> Result<Option<Vec<u8>>, Err
     }
 }
 
-/// What files say together.
+/// The part of the log that several archives hold together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub struct VerifiedRange {
     /// The server's id, in hexadecimal digits.
     pub server_id: String,
-    /// Number of the first row.
+    /// The number of the first row.
     pub first: u64,
-    /// Number of the last row.
+    /// The number of the last row.
     pub last: u64,
     /// The hash of the last row.
     pub head: String,
@@ -213,52 +221,52 @@ pub struct Whole {
     pub files: usize,
 }
 
-/// Checks one file with all of its rows; what it says of itself.
+/// Verifies one archive with all of its rows, and returns its first line.
 ///
 /// # Errors
 /// SR-1006, SR-8436; SR-8440 for the authority's certificate.
-pub fn checked(path: &Path, authority: &[u8]) -> Result<Head, Error> {
+pub fn verify_file(path: &Path, authority: &[u8]) -> Result<ArchiveHeader, Error> {
     let mut reader = Reader::open(path, authority)?;
-    reader.each(|_| Ok(()))?;
-    Ok(reader.head)
+    reader.for_each(|_| Ok(()))?;
+    Ok(reader.header)
 }
 
-/// Checks files, in whatever order they come: each by itself, and that together they are one piece
-/// of the log of one server. `authority`: the server's authority, in PEM.
+/// Verifies archives in any order: each of them, and that together they are one part of the log of
+/// one server, without gaps. `authority`: the certificate of the server's authority, in PEM.
 ///
 /// # Errors
-/// SR-1006; SR-8436 when one is not whole, rows between two are missing, or two tell different
-/// things of the same rows; SR-8440 for the authority's certificate.
-pub fn verified(paths: &[PathBuf], authority: &[u8]) -> Result<Whole, Error> {
+/// SR-1006; SR-8436 when one is not valid, rows between two are missing, or two disagree about a
+/// row; SR-8440 for the authority's certificate.
+pub fn verify_files(paths: &[PathBuf], authority: &[u8]) -> Result<VerifiedRange, Error> {
     let mut readers = paths
         .iter()
         .map(|path| Reader::open(path, authority))
         .collect::<Result<Vec<_>, _>>()?;
-    readers.sort_by_key(|reader| (reader.head.first, reader.head.last));
-    let Some(first) = readers.first().map(|reader| reader.head.clone()) else {
+    readers.sort_by_key(|reader| (reader.header.first, reader.header.last));
+    let Some(first) = readers.first().map(|reader| reader.header.clone()) else {
         return Err(Error::new(&code::NOT_FOUND, "no archive was named"));
     };
-    let mut whole = Whole {
+    let mut range = VerifiedRange {
         server_id: first.server_id,
         first: first.first,
         last: first.first.saturating_sub(1),
         head: first.before,
         files: readers.len(),
     };
-    // The hashes at the ends of all files. Those that meet or overlap have them in common.
+    // The hashes at the ends of all files, which files that meet or overlap must agree on.
     let mut ends: BTreeMap<u64, Option<String>> = BTreeMap::new();
-    for Head { first, last, .. } in readers.iter().map(|reader| &reader.head) {
+    for ArchiveHeader { first, last, .. } in readers.iter().map(|reader| &reader.header) {
         ends.insert(first.saturating_sub(1), None);
         ends.insert(*last, None);
     }
     for reader in &mut readers {
-        let (head, path) = (reader.head.clone(), reader.path.clone());
-        if head.server_id != whole.server_id {
+        let (header, path) = (reader.header.clone(), reader.path.clone());
+        if header.server_id != range.server_id {
             return Err(broken(&path, "it is another server's"));
         }
-        let expected = whole.last.saturating_add(1);
-        if head.first > expected {
-            let missing = format!("rows {expected} to {} are missing", head.first - 1);
+        let expected = range.last.saturating_add(1);
+        if header.first > expected {
+            let missing = format!("rows {expected} to {} are missing", header.first - 1);
             return Err(Error::new(&code::SERVER_AUDIT, missing));
         }
         let mut same = |n: u64, hash: &str| match ends.get_mut(&n) {
@@ -272,13 +280,13 @@ pub fn verified(paths: &[PathBuf], authority: &[u8]) -> Result<Whole, Error> {
             }
             None => Ok(()),
         };
-        same(head.first - 1, &head.before)?;
-        reader.each(|row| same(row.n, &row.hash))?;
-        if head.last > whole.last {
-            (whole.last, whole.head) = (head.last, head.head);
+        same(header.first - 1, &header.before)?;
+        reader.for_each(|row| same(row.n, &row.hash))?;
+        if header.last > range.last {
+            (range.last, range.head) = (header.last, header.head);
         }
     }
-    Ok(whole)
+    Ok(range)
 }
 
 #[cfg(test)]
@@ -306,16 +314,16 @@ mod tests {
         (start, rows)
     }
 
-    struct Room {
+    struct Fixture {
         directory: tempfile::TempDir,
         authority: Authority,
     }
 
-    impl Room {
+    impl Fixture {
         fn new() -> Self {
             Self {
                 directory: tempfile::tempdir().unwrap(),
-                authority: authority::create("test").unwrap(),
+                authority: authority::create_authority("test").unwrap(),
             }
         }
 
@@ -327,16 +335,16 @@ mod tests {
 
         fn archive(&self, from: u64, to: u64, actor: &str) -> PathBuf {
             let (before, rows) = rows(from, to, actor);
-            let (bytes, _) = written(&[7; 16], &self.authority, &before, &rows, 5).unwrap();
+            let (bytes, _) = encode(&[7; 16], &self.authority, &before, &rows, 5).unwrap();
             self.put(&format!("{from}-{to}-{actor}"), &bytes)
         }
 
-        fn verified(&self, paths: &[PathBuf]) -> Result<Whole, Error> {
-            verified(paths, self.authority.certificate.as_bytes())
+        fn verify(&self, paths: &[PathBuf]) -> Result<VerifiedRange, Error> {
+            verify_files(paths, self.authority.certificate.as_bytes())
         }
 
         fn refused(&self, paths: &[PathBuf], word: &str) {
-            let error = self.verified(paths).unwrap_err();
+            let error = self.verify(paths).unwrap_err();
             assert_eq!(error.code().number, 8436);
             assert!(error.detail().contains(word), "{}", error.detail());
         }
@@ -344,62 +352,62 @@ mod tests {
 
     #[test]
     fn files_are_one_piece_of_the_log_in_any_order() {
-        let room = Room::new();
-        let parts = [(1, 4), (5, 9), (10, 10)].map(|(from, to)| room.archive(from, to, "a"));
+        let fixture = Fixture::new();
+        let parts = [(1, 4), (5, 9), (10, 10)].map(|(from, to)| fixture.archive(from, to, "a"));
         let [one, two, three] = parts;
         let all = [three.clone(), one.clone(), two.clone()];
-        let whole = room.verified(&all).unwrap();
-        assert_eq!((whole.first, whole.last, whole.files), (1, 10, 3));
-        assert_eq!(whole.head, rows(1, 10, "a").1[9].hash);
-        let whole = room.verified(&[three.clone(), two.clone()]).unwrap();
-        assert_eq!((whole.first, whole.last), (5, 10));
-        room.refused(&[one.clone(), three], "rows 5 to 9 are missing");
+        let range = fixture.verify(&all).unwrap();
+        assert_eq!((range.first, range.last, range.files), (1, 10, 3));
+        assert_eq!(range.head, rows(1, 10, "a").1[9].hash);
+        let range = fixture.verify(&[three.clone(), two.clone()]).unwrap();
+        assert_eq!((range.first, range.last), (5, 10));
+        fixture.refused(&[one.clone(), three], "rows 5 to 9 are missing");
         // The same rows may be in several files: after a kill between two writes, or of two
         // servers.
         let twice = [
             one.clone(),
-            room.archive(1, 7, "a"),
+            fixture.archive(1, 7, "a"),
             two,
-            room.archive(2, 3, "a"),
+            fixture.archive(2, 3, "a"),
         ];
-        assert_eq!(room.verified(&twice).unwrap().last, 9);
+        assert_eq!(fixture.verify(&twice).unwrap().last, 9);
         for (from, to) in [(1, 4), (2, 3), (3, 3), (4, 6), (3, 6)] {
-            let other = room.archive(from, to, "b");
-            room.refused(&[one.clone(), other], "different things of row");
+            let other = fixture.archive(from, to, "b");
+            fixture.refused(&[one.clone(), other], "different things of row");
         }
     }
 
     #[test]
     fn a_pipe_is_refused_without_waiting_for_a_writer() {
-        let room = Room::new();
-        let pipe = room.put("pipe", b"");
+        let fixture = Fixture::new();
+        let pipe = fixture.put("pipe", b"");
         std::fs::remove_file(&pipe).unwrap();
         let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
-        room.refused(&[pipe], "not a regular file");
+        fixture.refused(&[pipe], "not a regular file");
     }
 
     #[test]
     fn every_change_of_a_file_is_found() {
-        let room = Room::new();
-        let path = room.archive(2, 5, "a");
+        let fixture = Fixture::new();
+        let path = fixture.archive(2, 5, "a");
         let bytes = std::fs::read(&path).unwrap();
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 1;
-            let changed = room.put("changed", &changed);
-            assert!(room.verified(&[changed]).is_err(), "byte {at}");
-            let cut = room.put("cut", &bytes[..at]);
-            assert!(room.verified(&[cut]).is_err(), "cut at {at}");
+            let changed = fixture.put("changed", &changed);
+            assert!(fixture.verify(&[changed]).is_err(), "byte {at}");
+            let cut = fixture.put("cut", &bytes[..at]);
+            assert!(fixture.verify(&[cut]).is_err(), "cut at {at}");
         }
         let text = String::from_utf8(bytes).unwrap();
         let beside = text.replacen("{\"n\":3,", "{\"n\":3,\"note\":\"x\",", 1);
         assert_ne!(beside, text);
-        room.refused(&[room.put("beside", beside.as_bytes())], "as a row is");
+        fixture.refused(&[fixture.put("beside", beside.as_bytes())], "as a row is");
         let longer = format!("{text}{text}");
-        room.refused(&[room.put("longer", longer.as_bytes())], "not a row");
-        let of_another = authority::create("test").unwrap().certificate;
-        let error = verified(&[path], of_another.as_bytes()).unwrap_err();
+        fixture.refused(&[fixture.put("longer", longer.as_bytes())], "not a row");
+        let of_another = authority::create_authority("test").unwrap().certificate;
+        let error = verify_files(&[path], of_another.as_bytes()).unwrap_err();
         assert!(error.detail().contains("not signed by this authority"));
     }
 }

@@ -1,7 +1,9 @@
-//! The audit log's rows: what happened, chained by hashes so that a missing, changed or moved row is found.
+//! Rows of the audit log, and the hash chain that reveals a missing, changed or moved row.
 //!
-//! Invariant A1: a row's hash covers the hash of the row before it, its own number and everything in it
-//! (docs/spec/keyserver.md, "Audit log"). Must not: hold key material, a token or a share.
+//! Invariant A1: the hash of a row covers the hash of the row before it, its own number and all of
+//! its members (docs/spec/keyserver.md, "Audit log").
+//!
+//! Must not: contain the bytes of a key, a token or a share.
 
 use serde::{Deserialize, Serialize};
 use strongroom_crypto::sha256;
@@ -9,36 +11,36 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
 
-/// What the paths of rows begin with; the number follows, in twenty digits.
+/// The prefix of the paths for which rows are sealed. The number follows, in twenty digits.
 pub const PREFIX: &str = "audit/";
-/// First bytes of what is hashed.
+/// The first bytes of the hashed message.
 const LABEL: &[u8] = b"strongroom/v1/audit\0";
-/// The hash that the first row is chained to.
+/// The hash that takes the place of a row before the first one.
 pub const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// What happened, before it has its place in the log.
+/// An event that is to become a row of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// Who did it: a client's name, or `-`.
+    /// The client that caused it, or `-`.
     pub actor: String,
-    /// The address that it came from, or `-` for the server itself.
+    /// The client's address, or `-` for the server itself.
     pub address: String,
-    /// What was done, one word: `deliver`, `create`, `rotate`, `denied` and others.
+    /// What happened, in one word: `deliver`, `create`, `rotate`, `denied` and others.
     pub action: String,
-    /// What it was done to.
+    /// What it happened to: the name of a key or a client, the id of an object, or another name.
     pub subject: String,
     /// The version of the key, or 0.
     pub version: u32,
-    /// More of it, without secrets.
+    /// Further details, without secrets.
     pub detail: String,
 }
 
 /// One row of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// From 1, without gaps.
+    /// The number of the row: from 1, without gaps.
     pub n: u64,
-    /// When, in seconds since the Unix epoch, by the server's clock.
+    /// When it was written, in seconds since the Unix epoch, by the server's clock.
     pub time: u64,
     /// As in [`Event`].
     pub actor: String,
@@ -57,7 +59,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row that follows the one with hash `before`.
+    /// The row number `n` for an event, after the row with the hash `before`.
     #[must_use]
     pub fn following(before: &str, n: u64, time: u64, event: Event) -> Self {
         let mut row = Self {
@@ -71,13 +73,13 @@ impl Row {
             detail: event.detail,
             hash: String::new(),
         };
-        row.hash = row.expected(before);
+        row.hash = row.expected_hash(before);
         row
     }
 
-    /// The hash that this row must have after a row with hash `before`.
+    /// The hash that this row must have after the row with the hash `before`.
     #[must_use]
-    pub fn expected(&self, before: &str) -> String {
+    pub fn expected_hash(&self, before: &str) -> String {
         let mut bytes = LABEL.to_vec();
         for number in [self.n, self.time, self.version.into()] {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -99,13 +101,13 @@ impl Row {
     }
 }
 
-/// The path that a row is sealed for.
+/// The path for which a row is sealed.
 #[must_use]
-pub fn path(n: u64) -> String {
+pub fn row_path(n: u64) -> String {
     format!("{PREFIX}{n:020}")
 }
 
-/// Checks rows in order. Knows where the chain has come to.
+/// Verifies the hash chain of rows that come in order.
 #[derive(Debug)]
 pub struct Chain {
     n: u64,
@@ -122,7 +124,7 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// A chain that goes on after row `n`, whose hash is known from elsewhere.
+    /// A chain that continues after row `n`, whose hash is known.
     #[must_use]
     pub fn after(n: u64, hash: &str) -> Self {
         Self {
@@ -131,17 +133,17 @@ impl Chain {
         }
     }
 
-    /// Takes the next row.
+    /// Verifies the next row.
     ///
     /// # Errors
-    /// SR-8436 when it is not the next one, or its hash is not what it must be.
-    pub fn take(&mut self, row: &Row) -> Result<(), Error> {
+    /// SR-8436 when its number is not the next one, or its hash is wrong.
+    pub fn verify(&mut self, row: &Row) -> Result<(), Error> {
         let next = self.n.saturating_add(1);
         if row.n != next {
             let detail = format!("row {} comes where row {next} must", row.n);
             return Err(Error::new(&code::SERVER_AUDIT, detail));
         }
-        if row.hash != row.expected(&self.hash) {
+        if row.hash != row.expected_hash(&self.hash) {
             return Err(Error::new(&code::SERVER_AUDIT, format!("row {next}")));
         }
         self.n = next;
@@ -149,9 +151,9 @@ impl Chain {
         Ok(())
     }
 
-    /// Number and hash of the last row that was taken; 0 and [`GENESIS`] before the first.
+    /// The number and the hash of the last verified row; 0 and [`GENESIS`] before the first.
     #[must_use]
-    pub fn head(&self) -> (u64, &str) {
+    pub fn last(&self) -> (u64, &str) {
         (self.n, &self.hash)
     }
 }
@@ -176,21 +178,21 @@ mod tests {
         rows
     }
 
-    fn whole(rows: &[Row]) -> bool {
+    fn is_intact(rows: &[Row]) -> bool {
         let mut chain = Chain::default();
-        rows.iter().all(|row| chain.take(row).is_ok())
+        rows.iter().all(|row| chain.verify(row).is_ok())
     }
 
     #[test]
     fn every_change_is_found() {
         let rows = log(5);
-        assert!(whole(&rows));
+        assert!(is_intact(&rows));
         let mut missing = rows.clone();
         missing.remove(2);
-        assert!(!whole(&missing));
+        assert!(!is_intact(&missing));
         let mut swapped = rows.clone();
         swapped.swap(1, 2);
-        assert!(!whole(&swapped));
+        assert!(!is_intact(&swapped));
         let changes: [fn(&mut Row); 8] = [
             |row| row.n = 9,
             |row| row.time += 1,
@@ -204,14 +206,14 @@ mod tests {
         for change in changes {
             let mut changed = rows.clone();
             change(&mut changed[2]);
-            assert!(!whole(&changed));
-            // Even when the hash is made to fit: the next row then does not.
-            changed[2].hash = changed[2].expected(&rows[1].hash);
-            assert!(!whole(&changed));
+            assert!(!is_intact(&changed));
+            // If the hash of the changed row is corrected, the hash of the next row is wrong.
+            changed[2].hash = changed[2].expected_hash(&rows[1].hash);
+            assert!(!is_intact(&changed));
         }
-        // Text does not flow from one member into the next.
+        // Moving text from one member to the next changes the hash.
         let mut moved = rows[0].clone();
         (moved.actor, moved.action) = ("node1d".into(), "eliver".into());
-        assert_ne!(moved.expected(GENESIS), rows[0].hash);
+        assert_ne!(moved.expected_hash(GENESIS), rows[0].hash);
     }
 }

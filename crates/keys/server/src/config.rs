@@ -1,7 +1,9 @@
-//! `server.toml`: where the server listens, where its store is, how its root key comes, its limits. Nothing in it is secret.
+//! `server.toml`: the addresses of the server, its store, the source of its root key, its limits.
+//! Documented in docs/guides/keyserver.md, "Configuration". Nothing in the file is secret.
 //!
-//! Invariant: strict; a member that is not known is an error, so that a mistyped limit does not go unnoticed.
-//! Must not: read a key. Documented in docs/guides/keyserver.md, "Configuration".
+//! Invariant: an unknown member is an error, so that a mistyped limit does not go unnoticed.
+//!
+//! Must not: read a key.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,61 +16,61 @@ use strongroom_keyring::Error;
 
 use crate::config_audit::{Alarms, Audit};
 use crate::keys::ServerId;
-use crate::service::{Quotas, Rules};
+use crate::rules::{Quotas, Rules};
 
-/// The version of the file's form.
+/// The version of the file format.
 const FORMAT: u32 = 1;
 
-/// The configuration, with paths as they stand in the file: relative to it.
+/// The configuration. Paths are as they are in the file, relative to its directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     format: u32,
     server_id: String,
-    /// Names and addresses that the server's certificate is for; clients use the first one.
+    /// Names and addresses in the server's certificate. Clients use the first one.
     pub names: Vec<String>,
-    /// Where to listen.
+    /// The address on which the API listens.
     pub address: SocketAddr,
-    /// Where the fleet page is shown, to browsers. Nothing can be changed there. None: there is no
-    /// page.
+    /// The address on which the fleet page listens, for browsers. No request to it can change
+    /// anything. `None`: there is no page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<SocketAddr>,
     /// `sqlite:FILE`, or `etcd:URL,URL...`.
     pub store: String,
-    /// How the root key comes.
+    /// The source of the root key.
     pub root: Root,
-    /// The files of TLS.
+    /// The TLS files.
     pub tls: Tls,
-    /// Who may do how much.
+    /// Limits on requests, connections and stored data.
     #[serde(default)]
     pub limits: Limits,
-    /// What is due when.
+    /// Validity of certificates, rules for destroying keys, and intervals for the fleet page.
     #[serde(default)]
     pub policy: Policy,
-    /// How long rows of the audit log stay in the store, and where they go.
+    /// How long rows of the audit log stay in the store, and where they are archived.
     #[serde(default)]
     pub audit: Audit,
-    /// From when on the server says that its store is filling up.
+    /// The thresholds of the alarms about the store's space.
     #[serde(default)]
     pub alarms: Alarms,
-    /// How to reach etcd, where the store is there.
+    /// The connection to etcd, if the store is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Etcd>,
-    /// Where the file is.
+    /// The directory of the file.
     #[serde(skip)]
     pub directory: PathBuf,
 }
 
-/// How the root key comes: from the keyring's provider, or in shares.
+/// The source of the root key: a keyring, or shares.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Root {
-    /// Tells the root key from others.
+    /// The check value, which distinguishes the root key from others.
     pub check: String,
-    /// The keyring that holds the root key; its own root key comes from its provider.
+    /// The keyring that holds the root key. The keyring's own root key comes from its provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keyring: Option<PathBuf>,
-    /// How many shares give the root key.
+    /// How many shares are needed for the root key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<u8>,
     /// SHA-256 of each share.
@@ -76,52 +78,52 @@ pub struct Root {
     pub share_hashes: Vec<String>,
 }
 
-/// How many shares are needed, and the SHA-256 of each share there is.
+/// How many shares are needed, and the SHA-256 of every share.
 pub type ShareHashes = (u8, Vec<[u8; 32]>);
 
-/// The files of TLS, in PEM.
+/// The TLS files, in PEM.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
     /// The server's certificate.
     pub certificate: PathBuf,
-    /// Its private key, readable by nobody else.
+    /// Its private key, readable by its owner only.
     pub key: PathBuf,
-    /// The authority whose clients are believed.
+    /// The authority of clients' certificates.
     pub authority: PathBuf,
 }
 
-/// Who may do how much.
+/// Limits on requests, connections and stored data.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Requests a second of one client, in the long run.
+    /// Requests of one client in a second, on average.
     pub client_per_second: u32,
-    /// Requests of one client at once, after a rest.
+    /// Requests of one client in a burst.
     pub client_burst: u32,
-    /// The same, of one address without a certificate.
+    /// Requests without a certificate of one address in a second, on average.
     pub address_per_second: u32,
-    /// The same at once.
+    /// Requests without a certificate of one address in a burst.
     pub address_burst: u32,
-    /// Connections in all.
+    /// Open connections in all.
     pub connections: usize,
-    /// Connections of one address.
+    /// Open connections of one address.
     pub connections_per_address: usize,
-    /// Time for a handshake, and for the head of a request, in seconds.
+    /// The time for a handshake, and for the head of a request, in seconds.
     pub head_seconds: u64,
-    /// Time for the body of a request, in seconds.
+    /// The time for the body of a request, in seconds.
     pub body_seconds: u64,
-    /// Time for a request to be served, in seconds.
+    /// The time for serving a request, in seconds.
     pub request_seconds: u64,
-    /// Headers that one node may keep here.
+    /// Headers that one node may have in escrow.
     pub headers_per_node: u32,
-    /// Bytes of all headers of one node, in MiB.
+    /// The size of all headers of one node in escrow, in MiB.
     pub header_mib_per_node: u32,
     /// Objects that one node may report.
     pub objects_per_node: u32,
-    /// Keys that one node may make.
+    /// Keys that one node may create.
     pub keys_per_node: u32,
-    /// Versions that a key may get in a day, all counted, for nodes to make another one.
+    /// Versions of one key in a day, counting all nodes; beyond them, no node may rotate the key.
     pub rotations_per_day: u32,
 }
 
@@ -146,23 +148,22 @@ impl Default for Limits {
     }
 }
 
-/// What is due when. The days for the fleet page: 0 for never.
+/// Validity of certificates, rules for destroying keys, and intervals for the fleet page, of which
+/// 0 means never.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// How long clients' certificates are valid.
+    /// How long clients' certificates are valid, in days.
     pub certificate_days: u32,
-    /// How long the server's own certificate is valid.
+    /// How long the server's own certificate is valid, in days.
     pub server_certificate_days: u32,
-    /// How long a key can be restored after its destruction was requested, unless the request names
-    /// another time.
+    /// How many days after a request a key is destroyed, unless the request names another time.
     pub destroy_after_days: u32,
-    /// The least such time, whoever says otherwise.
+    /// The least such time, also for administrators.
     pub destroy_least_days: u32,
-    /// How many must want a key destroyed: with 2, an administrator other than the one who asked
-    /// for it.
+    /// How many administrators have to agree to a destruction: 1 or 2.
     pub destroy_administrators: u32,
-    /// Whether who gives a share has to show a certificate of the server's authority.
+    /// Whether a custodian needs a certificate of the server's authority to give a share.
     pub unseal_certificate: bool,
     /// After how many days a key's rotation is overdue.
     pub rotation_days: u32,
@@ -191,15 +192,16 @@ impl Default for Policy {
     }
 }
 
-/// How to reach etcd.
+/// The connection to etcd.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Etcd {
-    /// Time for one call, all members and repetitions, in seconds; longer than an election.
+    /// The time for one call, with all members and repetitions, in seconds. It has to be longer
+    /// than an election.
     pub timeout_seconds: u64,
-    /// The authority of its members.
+    /// The authority of the members' certificates.
     pub authority: Option<PathBuf>,
-    /// The certificate to show them.
+    /// The client certificate of the server.
     pub certificate: Option<PathBuf>,
     /// Its private key.
     pub key: Option<PathBuf>,
@@ -217,7 +219,7 @@ impl Default for Etcd {
 }
 
 impl Config {
-    /// A new one, with default limits and files of the usual names.
+    /// A new configuration, with default limits and the usual file names.
     #[must_use]
     pub fn new(
         id: &ServerId,
@@ -258,7 +260,7 @@ impl Config {
             std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, shown.to_string()),
             _ => Error::io(shown.to_string(), error),
         })?;
-        // Who may write it may name another authority.
+        // Anybody who may write the file could name another authority.
         if std::fs::metadata(path).is_ok_and(|about| about.mode() & 0o002 != 0) {
             let detail = format!("{shown}: anybody may write it");
             return Err(Error::new(&code::SERVER_CONFIG, detail));
@@ -342,7 +344,7 @@ impl Config {
         id.ok_or_else(|| Error::new(&code::SERVER_CONFIG, "server_id: 32 hexadecimal digits"))
     }
 
-    /// The address at which clients find the server.
+    /// The URL under which clients reach the server.
     #[must_use]
     pub fn url(&self) -> String {
         let first = self.names.first().map_or("localhost", String::as_str);
@@ -353,13 +355,13 @@ impl Config {
         }
     }
 
-    /// A path of the file, seen from here.
+    /// Resolves a path of the configuration relative to its directory.
     #[must_use]
     pub fn path(&self, path: &Path) -> PathBuf {
         self.directory.join(path)
     }
 
-    /// The file's text.
+    /// The text of the configuration file.
     ///
     /// # Errors
     /// SR-9001.
@@ -371,18 +373,18 @@ impl Config {
         ))
     }
 
-    /// What it sets for operations.
+    /// The settings that decide about operations.
     #[must_use]
     pub fn rules(&self) -> Rules {
         Rules {
             certificate_days: self.policy.certificate_days,
-            destroy_after_s: days(
+            destroy_after_s: days_in_s(
                 self.policy
                     .destroy_after_days
                     .max(self.policy.destroy_least_days),
             ),
-            destroy_least_s: days(self.policy.destroy_least_days),
-            is_destroyed_by_two: self.policy.destroy_administrators > 1,
+            destroy_least_s: days_in_s(self.policy.destroy_least_days),
+            needs_two_administrators: self.policy.destroy_administrators > 1,
             quotas: Quotas {
                 headers: self.limits.headers_per_node.into(),
                 header_bytes: u64::from(self.limits.header_mib_per_node) << 20,
@@ -395,7 +397,7 @@ impl Config {
 }
 
 impl Root {
-    /// The hashes of the shares, and how many shares are needed. `None`: the root key comes from a provider.
+    /// How many shares are needed, and their hashes. `None`: the root key comes from a provider.
     ///
     /// # Errors
     /// SR-8434.
@@ -406,17 +408,17 @@ impl Root {
         let hashes = self
             .share_hashes
             .iter()
-            .map(|text| hash(text))
+            .map(|text| parse_hash(text))
             .collect::<Result<_, _>>()?;
         Ok(Some((threshold, hashes)))
     }
 
-    /// What tells the root key from others.
+    /// The check value of the root key.
     ///
     /// # Errors
     /// SR-8434.
     pub fn check_value(&self) -> Result<[u8; 32], Error> {
-        hash(&self.check)
+        parse_hash(&self.check)
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -437,7 +439,7 @@ impl Root {
     }
 }
 
-/// The text of a configuration with further names; all else in it stays as somebody wrote it.
+/// The text of a configuration file with further names. Everything else in it stays unchanged.
 ///
 /// # Errors
 /// SR-1006, SR-8434; SR-8412 for a name that is neither a DNS name nor an address.
@@ -458,9 +460,9 @@ pub fn with_names(path: &Path, more: &[String]) -> Result<String, Error> {
         |what: &str| Error::new(&code::SERVER_CONFIG, format!("{}: {what}", path.display()));
     let mut text = std::fs::read_to_string(path)
         .map_err(|error| Error::io(path.display().to_string(), error))?;
-    let named: Named = toml::from_str(&text).map_err(|error| invalid(error.message()))?;
+    let parsed: Named = toml::from_str(&text).map_err(|error| invalid(error.message()))?;
     let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
-    text.replace_range(named.names.span(), &format!("[{}]", quoted.join(", ")));
+    text.replace_range(parsed.names.span(), &format!("[{}]", quoted.join(", ")));
     let read: Config = toml::from_str(&text).map_err(|error| invalid(error.message()))?;
     match read.names == names {
         true => Ok(text),
@@ -468,11 +470,11 @@ pub fn with_names(path: &Path, more: &[String]) -> Result<String, Error> {
     }
 }
 
-fn days(days: u32) -> u64 {
+fn days_in_s(days: u32) -> u64 {
     u64::from(days).saturating_mul(86_400)
 }
 
-fn hash(text: &str) -> Result<[u8; 32], Error> {
+fn parse_hash(text: &str) -> Result<[u8; 32], Error> {
     let bytes = from_hex(text).and_then(|bytes| bytes.try_into().ok());
     bytes.ok_or_else(|| Error::new(&code::SERVER_CONFIG, "root: 64 hexadecimal digits"))
 }

@@ -1,7 +1,8 @@
 //! The sections `[audit]` and `[alarms]` of `server.toml`: how long rows of the audit log stay in
-//! the store, where they go, and when the server says that its store is filling up.
+//! the store, where they are archived, and when an alarm says that the store is filling up.
+//! Documented in docs/guides/keyserver-audit.md.
 //!
-//! Must not: read or write a file. Documented in docs/guides/keyserver-audit.md.
+//! Must not: read or write a file.
 
 use std::path::PathBuf;
 
@@ -11,18 +12,19 @@ use strongroom_keyring::Error;
 
 const DAY_S: u64 = 86_400;
 
-/// How long rows of the audit log stay in the store, and where they go.
+/// How long rows of the audit log stay in the store, and where they are archived.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Audit {
-    /// The directory of the archives. Without one every row stays in the store.
+    /// The directory of the archives. Without it, every row stays in the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<PathBuf>,
-    /// Rows older than this are archived; 0: age does not count.
+    /// Rows that are older than so many days are archived; 0: rows of any age stay.
     pub keep_days: u32,
-    /// As many rows stay at most, whatever their age; 0: their number does not count.
+    /// The most rows that stay in the store, regardless of their age; 0: any number stays.
     pub keep_rows: u64,
-    /// The datagram socket of the local syslog daemon that gets each row too, as `/dev/log`.
+    /// The datagram socket of the local syslog daemon to which every row is also sent, such as
+    /// `/dev/log`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub syslog: Option<PathBuf>,
 }
@@ -39,19 +41,19 @@ impl Default for Audit {
 }
 
 impl Audit {
-    /// The time from which on a row is young enough to stay, in seconds since the Unix epoch.
+    /// Rows that were written at this time or later stay, in seconds since the Unix epoch.
     #[must_use]
-    pub fn young_since(&self, now: u64) -> u64 {
+    pub fn keep_since(&self, now: u64) -> u64 {
         match self.keep_days {
             0 => 0,
             days => now.saturating_sub(u64::from(days).saturating_mul(DAY_S)),
         }
     }
 
-    /// Of rows whose last has number `last`, how many are too many: the number of the last of
-    /// those.
+    /// The number of the last row that exceeds the most rows that stay, when the last row of the
+    /// log has the number `last`; 0 when none does.
     #[must_use]
-    pub fn too_many_through(&self, last: u64) -> u64 {
+    pub fn excess_through(&self, last: u64) -> u64 {
         match self.keep_rows {
             0 => 0,
             rows => last.saturating_sub(rows),
@@ -59,18 +61,18 @@ impl Audit {
     }
 }
 
-/// From when on the server says that its store is filling up. 0 switches one off.
+/// The thresholds of the alarms about the store's space. 0 switches an alarm off.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Alarms {
-    /// Least room of the file systems of the store and of the archives, in MiB.
+    /// The least free space on the file systems of the store and of the archives, in MiB.
     pub free_mib: u64,
-    /// The size to which the store may grow, in MiB: etcd's `--quota-backend-bytes`. Unless it is
-    /// said here, it is what etcd says, or 2048 for an etcd that does not say it.
+    /// The size to which the store may grow, in MiB: etcd's `--quota-backend-bytes`. With 0, it is
+    /// what etcd reports, or 2048 for an etcd that does not report it.
     pub store_mib: u64,
-    /// The part of that size, in percent, from which on it is told.
+    /// The part of that size, in percent, from which on the alarm is raised.
     pub store_percent: u8,
-    /// Rows of the audit log in the store from which on it is told.
+    /// The number of rows in the store from which on the alarm is raised.
     pub audit_rows: u64,
 }
 
@@ -86,6 +88,8 @@ impl Default for Alarms {
 }
 
 impl Alarms {
+    /// Checks the thresholds.
+    ///
     /// # Errors
     /// SR-8434.
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -104,22 +108,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_switched_off_keeps_every_row() {
+    fn every_row_stays_when_both_limits_are_off() {
         let off = Audit {
             keep_days: 0,
             keep_rows: 0,
             ..Audit::default()
         };
-        assert_eq!((off.young_since(1000), off.too_many_through(1000)), (0, 0));
+        assert_eq!((off.keep_since(1000), off.excess_through(1000)), (0, 0));
         let some = Audit {
             keep_days: 1,
             keep_rows: 10,
             ..Audit::default()
         };
-        assert_eq!(some.young_since(DAY_S + 7), 7);
-        assert_eq!(
-            (some.too_many_through(12), some.too_many_through(9)),
-            (2, 0)
-        );
+        assert_eq!(some.keep_since(DAY_S + 7), 7);
+        assert_eq!((some.excess_through(12), some.excess_through(9)), (2, 0));
     }
 }

@@ -1,13 +1,15 @@
-//! Which connections are open, and which one makes way when a place is needed.
+//! The open connections, and which of them is closed when a new one needs a slot.
 //!
-//! Invariants: P1, a new connection is let in whenever there is one of a stranger, or a second one of
-//! an enrolled client, that can make way; P2, a connection of an enrolled client never makes way
-//! while there is one of a stranger; P3, no more are open than the limits say.
+//! A connection counts as unknown until the service has found its certificate to be enrolled:
+//! before and during the handshake, without a certificate, and with one that was revoked.
 //!
-//! A stranger is everybody whose certificate the service has not found to be enrolled: before and
-//! during the handshake, without a certificate, and with one that was revoked.
+//! Invariants:
+//! - P1: A new connection is accepted whenever there is an unknown connection, or a second
+//!   connection of an enrolled client, that can be closed.
+//! - P2: A connection of an enrolled client is never closed while there is an unknown one.
+//! - P3: No more connections are open than the limits allow.
 //!
-//! Must not: decide who is enrolled (the service does); wait.
+//! Must not: decide whether a client is enrolled (the service does); wait.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,136 +18,148 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::limits::network;
-use crate::server::Server;
-use crate::service::IsEnrolled;
+use crate::config::Limits;
+use crate::limits::network_of;
+use crate::metrics::Metrics;
+use crate::service::EnrolmentFlag;
 
-/// The open connections of every face of a server, by age.
-#[derive(Default)]
+/// The open connections of all listeners of a server, by age.
 pub struct Connections {
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
-    by_age: BTreeMap<u64, One>,
+    by_age: BTreeMap<u64, OpenConnection>,
     by_network: BTreeMap<[u8; 8], usize>,
 }
 
-struct One {
+struct OpenConnection {
     network: [u8; 8],
-    enrolled: IsEnrolled,
-    /// The public key of the certificate that was shown.
-    key: Option<String>,
-    end: Arc<Notify>,
+    enrolled: EnrolmentFlag,
+    /// SHA-256 of the public key of the client's certificate.
+    spki: Option<String>,
+    close: Arc<Notify>,
 }
 
-/// A connection's place among those that are open. The place is free when this is dropped, or when
-/// another connection was given it.
-pub struct Place {
-    server: Arc<Server>,
+/// The slot of one open connection. It is free again when this is dropped, or when the connection
+/// is closed for another one.
+pub struct ConnectionSlot {
+    connections: Arc<Connections>,
     age: u64,
-    enrolled: IsEnrolled,
-    end: Arc<Notify>,
+    enrolled: EnrolmentFlag,
+    close: Arc<Notify>,
 }
 
-impl Place {
-    /// A place for a connection from this address; `None` when nobody can make way for it.
+impl ConnectionSlot {
+    /// Takes a slot for a connection from this address, and closes another connection if necessary.
+    /// `None` when no connection can be closed.
     #[must_use]
-    pub fn taken(server: &Arc<Server>, address: IpAddr) -> Option<Self> {
-        let network = network(address);
-        let config = server.config();
-        let limits = &config.limits;
-        let mut open = server.connections.lock();
-        let beside = open.by_network.get(&network).copied().unwrap_or(0);
-        if beside >= limits.connections_per_address {
-            open.make_way(server, Some(network))?;
+    pub fn take(connections: &Arc<Connections>, limits: &Limits, address: IpAddr) -> Option<Self> {
+        let network = network_of(address);
+        let mut open = connections.lock();
+        let of_network = open.by_network.get(&network).copied().unwrap_or(0);
+        if of_network >= limits.connections_per_address {
+            open.close_one(&connections.metrics, Some(network))?;
         }
         if open.by_age.len() >= limits.connections {
-            open.make_way(server, None)?;
+            open.close_one(&connections.metrics, None)?;
         }
-        let (enrolled, end) = (IsEnrolled::default(), Arc::new(Notify::new()));
+        let (enrolled, close) = (EnrolmentFlag::default(), Arc::new(Notify::new()));
         let age = open.next;
         open.next = age.saturating_add(1);
         let count = open.by_network.entry(network).or_insert(0);
         *count = count.saturating_add(1);
         open.by_age.insert(
             age,
-            One {
+            OpenConnection {
                 network,
                 enrolled: enrolled.clone(),
-                key: None,
-                end: Arc::clone(&end),
+                spki: None,
+                close: Arc::clone(&close),
             },
         );
-        server.metrics.connections.fetch_add(1, Relaxed);
+        connections.metrics.connections.fetch_add(1, Relaxed);
         drop(open);
         Some(Self {
-            server: Arc::clone(server),
+            connections: Arc::clone(connections),
             age,
             enrolled,
-            end,
+            close,
         })
     }
 
-    /// The handshake was done with a certificate for this public key.
-    pub fn shown(&self, key: &str) {
-        if let Some(one) = self.server.connections.lock().by_age.get_mut(&self.age) {
-            one.key = Some(key.to_owned());
+    /// Sets the public key of the certificate with which the handshake was done.
+    pub fn set_spki(&self, spki: &str) {
+        if let Some(one) = self.connections.lock().by_age.get_mut(&self.age) {
+            one.spki = Some(spki.to_owned());
         }
     }
 
-    /// What the service says of the client's certificate.
+    /// The flag that the service sets when it looks up the client's certificate.
     #[must_use]
-    pub fn enrolled(&self) -> IsEnrolled {
+    pub fn enrolled(&self) -> EnrolmentFlag {
         self.enrolled.clone()
     }
 
-    /// Ends when another connection was given this place.
-    pub async fn lost(&self) {
-        self.end.notified().await;
+    /// Waits until this connection has to be closed for another one.
+    pub async fn closed(&self) {
+        self.close.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        if self.server.connections.lock().remove(self.age).is_some() {
-            self.server.metrics.connections.fetch_sub(1, Relaxed);
+        if self.connections.lock().remove(self.age).is_some() {
+            let metrics = &self.connections.metrics;
+            metrics.connections.fetch_sub(1, Relaxed);
         }
     }
 }
 
 impl Connections {
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    /// No open connections. `metrics` counts those that are opened and closed.
+    #[must_use]
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            open: Mutex::default(),
+            metrics,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
-    /// Ends one connection, of this network if one is given.
-    fn make_way(&mut self, server: &Server, network: Option<[u8; 8]>) -> Option<()> {
-        let among = || {
-            let of_it = move |one: &One| network.is_none_or(|network| one.network == network);
-            self.by_age.iter().filter(move |(_, one)| of_it(one))
+impl OpenConnections {
+    /// Closes one connection, of this network if one is given. `None` when none can be closed.
+    fn close_one(&mut self, metrics: &Metrics, network: Option<[u8; 8]>) -> Option<()> {
+        let candidates = || {
+            let fits =
+                move |one: &OpenConnection| network.is_none_or(|network| one.network == network);
+            self.by_age.iter().filter(move |(_, one)| fits(one))
         };
-        let strangers = among().filter(|(_, one)| !one.enrolled.is());
-        let stranger = oldest_of_most(strangers.map(|(age, one)| (*age, one.network)));
-        let age = match stranger {
+        let unknown = candidates().filter(|(_, one)| !one.enrolled.get());
+        let unknown = oldest_of_most(unknown.map(|(age, one)| (*age, one.network)));
+        let age = match unknown {
             Some((age, _)) => age,
             None => {
-                let clients = among().filter_map(|(age, one)| Some((*age, one.key.as_deref()?)));
+                let clients =
+                    candidates().filter_map(|(age, one)| Some((*age, one.spki.as_deref()?)));
                 oldest_of_most(clients).filter(|(_, count)| *count > 1)?.0
             }
         };
         let one = self.remove(age)?;
-        one.end.notify_one();
-        server.metrics.connections.fetch_sub(1, Relaxed);
-        server.metrics.displaced.fetch_add(1, Relaxed);
+        one.close.notify_one();
+        metrics.connections.fetch_sub(1, Relaxed);
+        metrics.displaced.fetch_add(1, Relaxed);
         Some(())
     }
 
-    fn remove(&mut self, age: u64) -> Option<One> {
+    fn remove(&mut self, age: u64) -> Option<OpenConnection> {
         let one = self.by_age.remove(&age)?;
         if let Some(count) = self.by_network.get_mut(&one.network) {
             *count = count.saturating_sub(1);
@@ -157,8 +171,8 @@ impl Open {
     }
 }
 
-/// The oldest connection of the party that has most of them, and how many that party has.
-/// Connections come by age. So a crowd from one address does not displace those of another.
+/// The oldest connection of the party that has the most, and how many that party has. `connections`
+/// is in order of age. A party with many connections can therefore not displace those of others.
 fn oldest_of_most<K: Ord>(connections: impl Iterator<Item = (u64, K)>) -> Option<(u64, usize)> {
     let mut parties: BTreeMap<K, (u64, usize)> = BTreeMap::new();
     for (age, party) in connections {
@@ -174,12 +188,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_of_the_party_that_has_most_makes_way() {
+    fn the_oldest_of_the_party_with_the_most_is_closed() {
         let none: [(u64, u8); 0] = [];
         assert_eq!(oldest_of_most(none.into_iter()), None);
         let of = |connections: &[(u64, u8)]| oldest_of_most(connections.iter().copied());
         assert_eq!(of(&[(1, 7), (2, 8), (5, 8), (9, 7), (11, 8)]), Some((2, 3)));
-        // Of as many each, the oldest.
+        // When several parties have the most, the oldest of all of them.
         assert_eq!(of(&[(3, 9), (4, 8), (5, 7)]), Some((3, 1)));
     }
 }

@@ -1,9 +1,12 @@
-//! A new key server: root key, authority, certificates, store, configuration.
+//! Creating a key server: its root key, authority, certificates, store and configuration.
 //!
-//! Invariants: I1, nothing that exists is overwritten; I2, the configuration is written last, so a server whose making was broken off
-//! cannot be started; I3, private keys are files that nobody else may read.
+//! Invariants:
+//! - I1: No existing file is overwritten.
+//! - I2: The configuration is written last, so that a server whose creation was interrupted cannot
+//!   be started.
+//! - I3: Files with private keys are readable by their owner only.
 //!
-//! Must not: write the root key anywhere but into a keyring, or in shares to where the caller says.
+//! Must not: write the root key anywhere but into a keyring; the caller gets it only as shares.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,52 +16,52 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::{Error, Keyring, Provider, durable};
 
+use crate::authority::IssuedCertificate;
 use crate::config::{Config, Etcd, Policy, Root};
-use crate::keys::{Keys, ServerId};
+use crate::keys::{Keys, ROOT_KEY_NAME, ServerId};
 use crate::records::{Identity, Role};
-use crate::server::ROOT_NAME;
-use crate::service::found;
+use crate::service::write_initial_records;
 use crate::{authority, names, now, shares, store};
 
-/// Name of the keyring that holds the root key, beside the configuration.
+/// The file of the keyring that holds the root key, in the directory of the configuration.
 const KEYRING: &str = "root.keyring";
-/// The first administrator.
+/// The name of the first administrator.
 pub const ADMIN: &str = "admin";
 
-/// How the root key is to come.
-pub enum RootWay {
-    /// From a keyring, whose own root key this delivers.
+/// The source of the root key.
+pub enum RootSource {
+    /// A keyring whose own root key comes from this provider.
     Provider(Provider),
-    /// In shares.
+    /// Shares.
     Shares {
-        /// How many are needed.
+        /// How many shares are needed.
         threshold: u8,
-        /// How many there are.
+        /// How many shares there are.
         shares: u8,
     },
 }
 
-/// What is to be made.
+/// The settings of a server that is to be created.
 pub struct NewServer {
-    /// Where the configuration will be; everything else is beside it.
+    /// The path of the configuration. All other files are in its directory.
     pub config: PathBuf,
     /// `sqlite:FILE`, or `etcd:URL,URL...`.
     pub store: String,
-    /// Names and addresses of the server, the one that clients use first.
+    /// Names and addresses of the server. Clients use the first one.
     pub names: Vec<String>,
-    /// Where it will listen.
+    /// The address on which it will listen.
     pub address: SocketAddr,
-    /// Where the fleet page will be shown; nowhere unless given.
+    /// The address of the fleet page; `None`: no fleet page.
     pub page: Option<SocketAddr>,
-    /// How the root key is to come.
-    pub root: RootWay,
+    /// The source of its root key.
+    pub root: RootSource,
 }
 
-/// What was made.
-pub struct Made {
-    /// The files, the configuration last.
+/// A server that was created.
+pub struct CreatedServer {
+    /// Its files, the configuration last.
     pub files: Vec<PathBuf>,
-    /// The shares, if there are any: nobody has them but the caller.
+    /// The shares, if its root key is in shares. Only the caller has them.
     pub shares: Vec<SecretBytes>,
 }
 
@@ -84,27 +87,28 @@ fn check_places<'a>(
     Ok(())
 }
 
-/// Makes a server.
+/// Creates a server.
 ///
-/// # Errors
-/// SR-1002 when something is there already; SR-8424 when the store holds a server; what the provider or the store reports.
-pub fn init(new: &NewServer) -> Result<Made, Error> {
+/// # Errors SR-1002 when one of its files exists; SR-8424 when the store holds a server; what the
+/// provider or the store reports.
+pub fn init(new: &NewServer) -> Result<CreatedServer, Error> {
     init_with(new, None)
 }
 
-/// As [`init`], with what is needed to reach etcd; its files are named from the directory of the configuration.
+/// As [`init`], with the settings of etcd. Their paths are relative to the directory of the
+/// configuration.
 ///
 /// # Errors
 /// As for [`init`]; SR-8440 for a file of `etcd`.
-pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
+pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<CreatedServer, Error> {
     let absolute = std::path::absolute(&new.config);
     let path = absolute.map_err(|error| Error::io(new.config.display().to_string(), error))?;
     let directory = path
         .parent()
         .unwrap_or_else(|| Path::new("/"))
         .to_path_buf();
-    let made = |name: &str| directory.join(name);
-    let admin_config = made("admin.toml");
+    let path_of = |name: &str| directory.join(name);
+    let admin_config = path_of("admin.toml");
     let files = [
         "authority.pem",
         "server.pem",
@@ -112,7 +116,7 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
         "admin.pem",
         "admin.key",
     ]
-    .map(made);
+    .map(path_of);
     for file in files.iter().chain([&admin_config, &path]) {
         if file.symlink_metadata().is_ok() {
             return Err(Error::new(&code::EXISTS, file.display().to_string()));
@@ -123,27 +127,24 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
     std::fs::create_dir_all(&directory)
         .map_err(|error| Error::io(directory.display().to_string(), error))?;
     let id = random16()?;
-    let authority = authority::create(hex(&id).get(..8).unwrap_or_default())?;
+    let authority = authority::create_authority(hex(&id).get(..8).unwrap_or_default())?;
     let days = Policy::default().server_certificate_days;
-    let server = authority::server(&authority, &new.names, days)?;
-    let (root, way, shares) = root_key(&new.root, &id, &directory)?;
-    let mut config = Config::new(&id, new.names.clone(), new.address, new.store.clone(), way);
+    let server = authority::issue_server_certificate(&authority, &new.names, days)?;
+    let (root, root_config, shares) = create_root_key(&new.root, &id, &directory)?;
+    let mut config = Config::new(
+        &id,
+        new.names.clone(),
+        new.address,
+        new.store.clone(),
+        root_config,
+    );
     config.directory.clone_from(&directory);
     config.page = new.page;
     config.etcd = etcd;
-    let admin = authority::client(&authority, ADMIN, config.policy.certificate_days)?;
-    let identity = Identity {
-        name: ADMIN.to_owned(),
-        role: Role::Admin,
-        may_create: false,
-        may_destroy: false,
-        enrolled: now(),
-        expires: admin.expires,
-        enrolment: Some(hex(&random16()?)),
-        unused: false,
-        certificate: Some(admin.fingerprint.clone()),
-    };
-    found(
+    let admin =
+        authority::issue_client_certificate(&authority, ADMIN, config.policy.certificate_days)?;
+    let identity = admin_identity(&admin)?;
+    write_initial_records(
         store::open(&config, &root, true)?,
         &root,
         &id,
@@ -152,41 +153,57 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
     )?;
     drop(root);
     let [authority_pem, server_pem, server_key, admin_pem, admin_key] = &files;
-    written(authority_pem, authority.certificate.as_bytes(), 0o644)?;
-    written(server_pem, server.certificate.as_bytes(), 0o644)?;
-    written(server_key, server.key.as_bytes(), 0o600)?;
-    written(admin_pem, admin.certificate.as_bytes(), 0o644)?;
-    written(admin_key, admin.key.as_bytes(), 0o600)?;
+    write_new(authority_pem, authority.certificate.as_bytes(), 0o644)?;
+    write_new(server_pem, server.certificate.as_bytes(), 0o644)?;
+    write_new(server_key, server.key.as_bytes(), 0o600)?;
+    write_new(admin_pem, admin.certificate.as_bytes(), 0o644)?;
+    write_new(admin_key, admin.key.as_bytes(), 0o600)?;
     let client = node_config(&[config.url()], "authority.pem", ADMIN);
-    written(&admin_config, client.as_bytes(), 0o644)?;
-    written(&path, config.text()?.as_bytes(), 0o644)?;
+    write_new(&admin_config, client.as_bytes(), 0o644)?;
+    write_new(&path, config.text()?.as_bytes(), 0o644)?;
     let files = files.into_iter().chain([admin_config, path]).collect();
-    Ok(Made { files, shares })
+    Ok(CreatedServer { files, shares })
 }
 
-fn root_key(
-    way: &RootWay,
+/// The identity of the first administrator, with this certificate.
+fn admin_identity(certificate: &IssuedCertificate) -> Result<Identity, Error> {
+    Ok(Identity {
+        name: ADMIN.to_owned(),
+        role: Role::Admin,
+        may_create: false,
+        may_destroy: false,
+        enrolled: now(),
+        expires: certificate.expires,
+        enrolment: Some(hex(&random16()?)),
+        unused: false,
+        certificate: Some(certificate.fingerprint.clone()),
+    })
+}
+
+/// Creates the root key. Returns it, its section of the configuration, and its shares.
+fn create_root_key(
+    source: &RootSource,
     id: &ServerId,
     directory: &Path,
 ) -> Result<(SecretKey, Root, Vec<SecretBytes>), Error> {
-    match way {
-        RootWay::Provider(provider) => {
+    match source {
+        RootSource::Provider(provider) => {
             let mut keyring = Keyring::init(&directory.join(KEYRING), provider)?;
-            keyring.create_key(ROOT_NAME)?;
-            let key = keyring.key(ROOT_NAME, None)?;
+            keyring.create_key(ROOT_KEY_NAME)?;
+            let key = keyring.key(ROOT_KEY_NAME, None)?;
             let root = Root {
-                check: hex(&Keys::check(&key, id)?),
+                check: hex(&Keys::check_value(&key, id)?),
                 keyring: Some(KEYRING.into()),
                 threshold: None,
                 share_hashes: Vec::new(),
             };
             Ok((key, root, Vec::new()))
         }
-        RootWay::Shares { threshold, shares } => {
+        RootSource::Shares { threshold, shares } => {
             let key = SecretKey::generate()?;
             let (texts, hashes) = shares::split(&key, id, *threshold, *shares)?;
             let root = Root {
-                check: hex(&Keys::check(&key, id)?),
+                check: hex(&Keys::check_value(&key, id)?),
                 keyring: None,
                 threshold: Some(*threshold),
                 share_hashes: hashes.iter().map(|hash| hex(hash)).collect(),
@@ -196,7 +213,8 @@ fn root_key(
     }
 }
 
-/// The configuration with which an administrator's certificate is used; its files stand beside it.
+/// The configuration with which a client uses its certificate. The paths in it are relative to its
+/// directory.
 #[must_use]
 pub fn node_config(servers: &[String], authority: &str, name: &str) -> String {
     let servers: Vec<String> = servers
@@ -209,7 +227,7 @@ pub fn node_config(servers: &[String], authority: &str, name: &str) -> String {
     )
 }
 
-fn written(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     durable::create_new(path, bytes, mode).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Error::new(&code::EXISTS, path.display().to_string()),
         _ => Error::io(path.display().to_string(), error),

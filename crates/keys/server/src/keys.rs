@@ -1,8 +1,11 @@
-//! From the root key to the keys of the server: one each for the store's file, for records, for the keys that are kept.
+//! Keys that are derived from the root key: one for the store's file, one for records, one for
+//! wrapping the keys that clients fetch. Specified in docs/spec/keyserver.md, "Keys".
 //!
-//! Invariants: N1, the root key is only ever input to HKDF, with the server's id as salt and a label; N2, every record is sealed under
-//! a key of its path's own and bound to that path, every kept key under a key of its own id and bound to id, name and version.
-//! Specified in docs/spec/keyserver.md, "Keys".
+//! Invariants:
+//! - N1: The root key is only used as input to HKDF, with the server's id as salt and a label.
+//! - N2: Every record is sealed under a key that is derived for its path, with the path as
+//!   associated data. Every key that clients fetch is wrapped under a key that is derived for its
+//!   id and name, with id, name and version as associated data.
 //!
 //! Must not: let a key leave locked memory; know where the root key came from.
 
@@ -15,16 +18,20 @@ const STORE: &[u8] = b"strongroom/v1/keyserver-store";
 const RECORDS: &[u8] = b"strongroom/v1/keyserver-records";
 const WRAPPING: &[u8] = b"strongroom/v1/keyserver-wrapping";
 const CHECK: &[u8] = b"strongroom/v1/keyserver-check";
-/// First bytes of the associated data of a kept key, and of a record.
-const KEPT: &[u8] = b"strongroom/v1/kept-key\0";
+/// The first bytes of the associated data of a wrapped key, and of a record.
+const WRAPPED_KEY: &[u8] = b"strongroom/v1/kept-key\0";
 const RECORD: &[u8] = b"strongroom/v1/record\0";
 
-/// Length of nonce and tag together.
+/// The length of nonce and tag together.
 const OVERHEAD: usize = 12 + 16;
-/// Rows of the audit log that share a sealing key, as a power of two: far below 2^32 messages.
-const ROWS_PER_KEY: u32 = 20;
+/// The binary logarithm of the number of rows of the audit log that share a key. It is far below
+/// the 2^32 messages that AES-GCM allows for one key with random nonces.
+const ROWS_PER_KEY_LOG2: u32 = 20;
 
-/// The id of a server: random, made with it, not secret.
+/// The name of the root key in its keyring.
+pub const ROOT_KEY_NAME: &str = "keyserver";
+
+/// The id of a server: 16 random bytes, not secret.
 pub type ServerId = [u8; 16];
 
 /// The keys of an open server.
@@ -35,11 +42,11 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Derives the keys.
+    /// Derives the keys from the root key.
     ///
     /// # Errors
     /// SR-5001 when there is no locked memory.
-    pub fn of(root: &SecretKey, id: ServerId) -> Result<Self, Error> {
+    pub fn derive(root: &SecretKey, id: ServerId) -> Result<Self, Error> {
         Ok(Self {
             id,
             records: hkdf(root, &id, RECORDS)?,
@@ -47,19 +54,20 @@ impl Keys {
         })
     }
 
-    /// The key of the store's file, where it is a sealed SQLite database.
+    /// Derives the key of the store's file, where that is a sealed SQLite database.
     ///
     /// # Errors
-    /// As [`Keys::of`].
-    pub fn of_store(root: &SecretKey, id: &ServerId) -> Result<SecretKey, Error> {
+    /// As [`Keys::derive`].
+    pub fn derive_store_key(root: &SecretKey, id: &ServerId) -> Result<SecretKey, Error> {
         Ok(hkdf(root, id, STORE)?)
     }
 
-    /// A value that tells the root key from others and tells nothing else of it.
+    /// Derives a check value, which distinguishes the root key from others and reveals nothing else
+    /// of it.
     ///
     /// # Errors
-    /// As [`Keys::of`].
-    pub fn check(root: &SecretKey, id: &ServerId) -> Result<[u8; 32], Error> {
+    /// As [`Keys::derive`].
+    pub fn check_value(root: &SecretKey, id: &ServerId) -> Result<[u8; 32], Error> {
         Ok(*hkdf(root, id, CHECK)?.expose())
     }
 
@@ -68,9 +76,9 @@ impl Keys {
     /// # Errors
     /// SR-5001.
     pub fn seal(&self, path: &str, value: &[u8]) -> Result<Vec<u8>, Error> {
-        sealed(
-            &self.key_of(path)?,
-            &associated(RECORD, &[path.as_bytes()]),
+        seal_bytes(
+            &self.record_key(path)?,
+            &associated_data(RECORD, &[path.as_bytes()]),
             value,
         )
     }
@@ -78,28 +86,36 @@ impl Keys {
     /// Opens a record of this path.
     ///
     /// # Errors
-    /// SR-8435 when it does not authenticate: damaged, forged, or moved from another path.
+    /// SR-8435 when it is not authentic: damaged, forged, or moved from another path.
     pub fn open(&self, path: &str, value: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
-        let aad = associated(RECORD, &[path.as_bytes()]);
-        opened(&self.key_of(path)?, &aad, value)?
+        let aad = associated_data(RECORD, &[path.as_bytes()]);
+        open_bytes(&self.record_key(path)?, &aad, value)?
             .ok_or_else(|| Error::new(&code::SERVER_STORE, format!("{path} does not open")))
     }
 
-    /// Wraps one version of a kept key.
+    /// Wraps one version of a key.
     ///
     /// # Errors
     /// SR-5001.
-    pub fn wrap(&self, place: &Place<'_>, key: &SecretKey) -> Result<Vec<u8>, Error> {
-        sealed(&self.wrapping_of(place)?, &place.associated(), key.expose())
+    pub fn wrap(&self, context: &WrapContext<'_>, key: &SecretKey) -> Result<Vec<u8>, Error> {
+        seal_bytes(
+            &self.wrapping_key(context)?,
+            &context.associated_data(),
+            key.expose(),
+        )
     }
 
-    /// Unwraps one version of a kept key.
+    /// Unwraps one version of a key.
     ///
     /// # Errors
-    /// SR-8435 when it does not authenticate.
-    pub fn unwrap(&self, place: &Place<'_>, wrapped: &[u8]) -> Result<SecretKey, Error> {
-        let broken = || Error::new(&code::SERVER_STORE, format!("the key {}", place.name));
-        let bytes = opened(&self.wrapping_of(place)?, &place.associated(), wrapped)?;
+    /// SR-8435 when it is not authentic.
+    pub fn unwrap(&self, context: &WrapContext<'_>, wrapped: &[u8]) -> Result<SecretKey, Error> {
+        let broken = || Error::new(&code::SERVER_STORE, format!("the key {}", context.name));
+        let bytes = open_bytes(
+            &self.wrapping_key(context)?,
+            &context.associated_data(),
+            wrapped,
+        )?;
         let bytes = bytes.ok_or_else(broken)?;
         let mut key = Zeroizing::new([0; 32]);
         if bytes.len() != key.len() {
@@ -109,16 +125,16 @@ impl Keys {
         Ok(SecretKey::take(&mut key)?)
     }
 
-    fn wrapping_of(&self, place: &Place<'_>) -> Result<SecretKey, Error> {
-        Ok(hkdf(&self.wrapping, &place.id, place.name.as_bytes())?)
+    fn wrapping_key(&self, context: &WrapContext<'_>) -> Result<SecretKey, Error> {
+        Ok(hkdf(&self.wrapping, &context.id, context.name.as_bytes())?)
     }
 
-    fn key_of(&self, path: &str) -> Result<SecretKey, Error> {
-        // Rows are many: they share keys, block by block.
+    fn record_key(&self, path: &str) -> Result<SecretKey, Error> {
+        // Consecutive rows of the audit log share a key.
         let row = path.strip_prefix(crate::audit::PREFIX);
         let block = row
             .and_then(|n| n.parse::<u64>().ok())
-            .map(|n| n >> ROWS_PER_KEY);
+            .map(|n| n >> ROWS_PER_KEY_LOG2);
         let info = match block {
             Some(block) => format!("{}block/{block}", crate::audit::PREFIX),
             None => path.to_owned(),
@@ -127,9 +143,9 @@ impl Keys {
     }
 }
 
-/// Where a kept key belongs.
-pub struct Place<'a> {
-    /// The key's random id, made when it was created.
+/// What a wrapped key is bound to.
+pub struct WrapContext<'a> {
+    /// The key's random id.
     pub id: [u8; 16],
     /// Its name.
     pub name: &'a str,
@@ -137,14 +153,14 @@ pub struct Place<'a> {
     pub version: u32,
 }
 
-impl Place<'_> {
-    fn associated(&self) -> Vec<u8> {
+impl WrapContext<'_> {
+    fn associated_data(&self) -> Vec<u8> {
         let version = self.version.to_le_bytes();
-        associated(KEPT, &[&self.id, &version, self.name.as_bytes()])
+        associated_data(WRAPPED_KEY, &[&self.id, &version, self.name.as_bytes()])
     }
 }
 
-fn associated(label: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+fn associated_data(label: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     let mut out = label.to_vec();
     for part in parts {
         out.extend_from_slice(part);
@@ -152,10 +168,10 @@ fn associated(label: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// Nonce, ciphertext, tag.
-fn sealed(under: &SecretKey, aad: &[u8], value: &[u8]) -> Result<Vec<u8>, Error> {
+/// Seals a value: nonce, ciphertext, tag.
+fn seal_bytes(under: &SecretKey, aad: &[u8], value: &[u8]) -> Result<Vec<u8>, Error> {
     let nonce = nonce12()?;
-    // In one allocation, so that the plaintext is overwritten by its ciphertext and nowhere else.
+    // One allocation: the plaintext is encrypted in place, and no copy of it remains.
     let mut out = Vec::with_capacity(value.len().saturating_add(OVERHEAD));
     out.extend_from_slice(&nonce);
     out.extend_from_slice(value);
@@ -164,8 +180,8 @@ fn sealed(under: &SecretKey, aad: &[u8], value: &[u8]) -> Result<Vec<u8>, Error>
     Ok(out)
 }
 
-/// `None` when it does not authenticate.
-fn opened(
+/// Opens a value. `None` when it is not authentic.
+fn open_bytes(
     under: &SecretKey,
     aad: &[u8],
     value: &[u8],
@@ -183,7 +199,7 @@ fn opened(
     }
 }
 
-/// Secret bytes in the form of lower-case hexadecimal digits.
+/// Converts secret bytes to lower-case hexadecimal digits, in locked memory.
 ///
 /// # Errors
 /// SR-5001.
@@ -204,7 +220,7 @@ mod tests {
     use super::*;
 
     fn keys() -> Keys {
-        Keys::of(&SecretKey::take(&mut [7; 32]).unwrap(), [9; 16]).unwrap()
+        Keys::derive(&SecretKey::take(&mut [7; 32]).unwrap(), [9; 16]).unwrap()
     }
 
     #[test]
@@ -219,32 +235,32 @@ mod tests {
             assert!(keys.open("nodes/a", &changed).is_err(), "byte {at}");
             assert!(keys.open("nodes/a", &sealed[..at]).is_err(), "cut at {at}");
         }
-        // Rows of one block share a key; they are bound to their numbers all the same.
+        // Rows that share a key are still bound to their numbers.
         let row = keys.seal("audit/00000000000000000001", b"row").unwrap();
         assert!(keys.open("audit/00000000000000000002", &row).is_err());
         assert!(keys.open("audit/00000000000000000001", &row).is_ok());
     }
 
     #[test]
-    fn a_kept_key_opens_for_its_id_name_and_version_only() {
+    fn a_wrapped_key_opens_for_its_id_name_and_version_only() {
         let keys = keys();
-        let place = |id: u8, name: &'static str, version| Place {
+        let context = |id: u8, name: &'static str, version| WrapContext {
             id: [id; 16],
             name,
             version,
         };
         let key = SecretKey::generate().unwrap();
-        let wrapped = keys.wrap(&place(1, "a", 1), &key).unwrap();
+        let wrapped = keys.wrap(&context(1, "a", 1), &key).unwrap();
         assert_eq!(wrapped.len(), 60);
         assert!(
-            keys.unwrap(&place(1, "a", 1), &wrapped)
+            keys.unwrap(&context(1, "a", 1), &wrapped)
                 .unwrap()
                 .ct_eq(&key)
         );
-        for other in [place(2, "a", 1), place(1, "b", 1), place(1, "a", 2)] {
+        for other in [context(2, "a", 1), context(1, "b", 1), context(1, "a", 2)] {
             assert!(keys.unwrap(&other, &wrapped).is_err());
         }
-        let other = Keys::of(&SecretKey::take(&mut [7; 32]).unwrap(), [8; 16]).unwrap();
-        assert!(other.unwrap(&place(1, "a", 1), &wrapped).is_err());
+        let other = Keys::derive(&SecretKey::take(&mut [7; 32]).unwrap(), [8; 16]).unwrap();
+        assert!(other.unwrap(&context(1, "a", 1), &wrapped).is_err());
     }
 }

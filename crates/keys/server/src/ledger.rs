@@ -1,10 +1,13 @@
-//! The one way to change the store: changes and their rows of the audit log in one commit, in the order of the log.
+//! The ledger: the only path by which records change. One thread commits changes together with
+//! their rows of the audit log, in the order of the log.
 //!
-//! Invariants: L1, nothing is answered before its row is durable (A1); L2, what a change or a delivery is based upon - the client's
-//! identity, the key, the grant - is guarded in the same commit, so nothing is delivered that was revoked before; L3, a commit with
-//! changes is made alone, rows without changes are made together.
+//! Invariants:
+//! - L1: No request gets its response before its row is durable (A1).
+//! - L2: The records on which a change or a delivery depends (the client's identity, the key, the
+//!   grant) are guarded in the same commit. After a revocation has returned, nothing is delivered.
+//! - L3: A request with changes is committed alone. Requests with rows only share a commit.
 //!
-//! Must not: decide who may do what.
+//! Must not: decide what a client may do.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -20,133 +23,140 @@ use crate::now;
 use crate::store::{Append, Change, Guard, Outcome, Store};
 use crate::syslog::Syslog;
 
-/// Jobs that wait at most.
-const QUEUE: usize = 1024;
-/// Jobs without changes that share a commit: with three guards each they stay below the store's limit.
-const TOGETHER: usize = 24;
-/// How often other servers may come in between.
+/// The most requests that wait for the thread.
+const QUEUE_MAX: usize = 1024;
+/// The most requests without changes that share a commit. With three guards each, they stay below
+/// the store's limit.
+const BATCH_MAX: usize = 24;
+/// How often a commit is repeated because another server appended rows first.
 const TRIES: usize = 64;
 
-/// What is to be committed.
+/// Changes and events that are to be committed.
 #[derive(Default)]
-pub(crate) struct Job {
-    /// What it is based upon.
+pub(crate) struct CommitRequest {
+    /// The preconditions of the commit.
     pub(crate) guards: Vec<Guard>,
-    /// What changes.
+    /// The changes of records.
     pub(crate) changes: Vec<Change>,
-    /// What is written down.
+    /// The events that become rows of the audit log.
     pub(crate) events: Vec<Event>,
 }
 
-type Answer = Result<Outcome, Error>;
+type CommitResult = Result<Outcome, Error>;
 
-struct Waiting {
-    job: Job,
-    answer: SyncSender<Answer>,
+/// A request in the queue, and where its result goes.
+struct QueuedRequest {
+    request: CommitRequest,
+    result: SyncSender<CommitResult>,
 }
 
-/// The way to the thread that commits. When the last one is dropped, the thread ends.
+/// The handle of the thread that commits. When it is dropped, the thread ends.
 pub(crate) struct Ledger {
-    jobs: SyncSender<Waiting>,
-    syslog: SyslogToo,
+    requests: SyncSender<QueuedRequest>,
+    syslog: SharedSyslog,
 }
 
-/// Where rows go besides the store, if anywhere.
-type SyslogToo = Arc<Mutex<Option<Arc<Syslog>>>>;
+/// The syslog daemon that also gets the rows, if one is configured.
+type SharedSyslog = Arc<Mutex<Option<Arc<Syslog>>>>;
 
 impl Ledger {
-    /// Starts the thread. Reads the last row first, to go on from there.
+    /// Reads the last row of the log, after which new rows are appended, and starts the thread.
     ///
     /// # Errors
     /// What the store reports; SR-8436 when the last row does not open; SR-5001.
     pub(crate) fn start(store: Arc<dyn Store>, keys: Arc<Keys>) -> Result<Self, Error> {
-        let (jobs, queue) = sync_channel(QUEUE);
-        let head = head(&*store, &keys)?;
-        let syslog = SyslogToo::default();
-        let clerk = Clerk {
+        let (requests, queue) = sync_channel(QUEUE_MAX);
+        let last = read_last_row(&*store, &keys)?;
+        let syslog = SharedSyslog::default();
+        let committer = Committer {
             store,
             keys,
-            head,
+            last,
             syslog: Arc::clone(&syslog),
         };
         std::thread::Builder::new()
             .name("ledger".to_owned())
-            .spawn(move || clerk.work(&queue))
+            .spawn(move || committer.run(&queue))
             .map_err(|error| Error::io("starting a thread", error))?;
-        Ok(Self { jobs, syslog })
+        Ok(Self { requests, syslog })
     }
 
-    /// Rows go to syslog too from now on, or no longer.
+    /// Sets the syslog daemon that also gets the rows; `None`: no daemon.
     pub(crate) fn set_syslog(&self, syslog: Option<Arc<Syslog>>) {
         *self.syslog.lock().unwrap_or_else(PoisonError::into_inner) = syslog;
     }
 
-    /// The way to syslog, if rows go there.
+    /// The syslog daemon that also gets the rows.
     pub(crate) fn syslog(&self) -> Option<Arc<Syslog>> {
         let syslog = self.syslog.lock().unwrap_or_else(PoisonError::into_inner);
         syslog.clone()
     }
 
-    /// Commits, and waits until it is durable. [`Outcome::Conflict`]: something that it was based upon has changed.
+    /// Commits a request and waits until it is durable. [`Outcome::Conflict`]: a guarded record has
+    /// changed.
     ///
     /// # Errors
     /// What the store reports; SR-8435 when the thread has ended.
-    pub(crate) fn commit(&self, job: Job) -> Answer {
+    pub(crate) fn commit(&self, request: CommitRequest) -> CommitResult {
         let ended = || Error::new(&code::SERVER_STORE, "it is being closed");
-        let (answer, result) = sync_channel(1);
-        self.jobs
-            .send(Waiting { job, answer })
-            .map_err(|_| ended())?;
+        let (sender, result) = sync_channel(1);
+        let queued = QueuedRequest {
+            request,
+            result: sender,
+        };
+        self.requests.send(queued).map_err(|_| ended())?;
         result.recv().map_err(|_| ended())?
     }
 }
 
-/// Number and hash of the last row.
-fn head(store: &dyn Store, keys: &Keys) -> Result<(u64, String), Error> {
+/// The number and the hash of the last row in the store.
+fn read_last_row(store: &dyn Store, keys: &Keys) -> Result<(u64, String), Error> {
     let Some((n, sealed)) = store.last_row()? else {
         return Ok((0, GENESIS.to_owned()));
     };
-    Ok((n, opened(keys, n, &sealed)?.hash))
+    Ok((n, open_row(keys, n, &sealed)?.hash))
 }
 
-/// A row as it is kept.
+/// Opens a sealed row. `n`: the number under which the store has it.
 ///
 /// # Errors
-/// SR-8436 when it does not open, or says of itself that it is another one.
-pub(crate) fn opened(keys: &Keys, n: u64, sealed: &[u8]) -> Result<Row, Error> {
+/// SR-8436 when it does not open, or contains another number.
+pub(crate) fn open_row(keys: &Keys, n: u64, sealed: &[u8]) -> Result<Row, Error> {
     let broken = |_| Error::new(&code::SERVER_AUDIT, format!("row {n} does not open"));
-    let bytes = keys.open(&audit::path(n), sealed).map_err(broken)?;
+    let bytes = keys.open(&audit::row_path(n), sealed).map_err(broken)?;
     let row: Option<Row> = serde_json::from_slice(&bytes).ok();
     row.filter(|row| row.n == n)
         .ok_or_else(|| Error::new(&code::SERVER_AUDIT, format!("row {n} is malformed")))
 }
 
-/// What a commit appends.
-struct Next {
+/// The rows that a commit appends.
+struct NewRows {
     /// The rows, sealed.
     append: Append,
-    /// Number and hash of the last one.
-    head: (u64, String),
-    /// The rows as they are.
+    /// The number and the hash of the last one.
+    last: (u64, String),
+    /// The rows, not sealed.
     rows: Vec<Row>,
 }
 
-/// What the thread has.
-struct Clerk {
+/// The state of the thread.
+struct Committer {
     store: Arc<dyn Store>,
     keys: Arc<Keys>,
-    head: (u64, String),
-    syslog: SyslogToo,
+    /// The number and the hash of the last row in the log.
+    last: (u64, String),
+    syslog: SharedSyslog,
 }
 
-impl Clerk {
-    fn work(mut self, queue: &Receiver<Waiting>) {
+impl Committer {
+    fn run(mut self, queue: &Receiver<QueuedRequest>) {
         let mut next = queue.recv().ok();
         while let Some(first) = next.take() {
             let mut batch = vec![first];
-            while batch.len() < TOGETHER && batch.iter().all(|one| one.job.changes.is_empty()) {
+            while batch.len() < BATCH_MAX && batch.iter().all(|one| one.request.changes.is_empty())
+            {
                 match queue.try_recv() {
-                    Ok(more) if more.job.changes.is_empty() => batch.push(more),
+                    Ok(more) if more.request.changes.is_empty() => batch.push(more),
                     Ok(more) => {
                         next = Some(more);
                         break;
@@ -154,62 +164,70 @@ impl Clerk {
                     Err(_) => break,
                 }
             }
-            self.all(batch);
+            self.commit_batch(batch);
             if next.is_none() {
                 next = queue.recv().ok();
             }
         }
     }
 
-    /// Together if that works; else one by one, because one of them stands in the way.
-    fn all(&mut self, batch: Vec<Waiting>) {
+    /// Commits the requests together. If a guard of one of them fails, commits them one by one.
+    fn commit_batch(&mut self, batch: Vec<QueuedRequest>) {
         if batch.len() > 1 {
-            let jobs: Vec<&Job> = batch.iter().map(|one| &one.job).collect();
-            let together = self.commit(&jobs);
+            let requests: Vec<&CommitRequest> = batch.iter().map(|one| &one.request).collect();
+            let together = self.commit(&requests);
             if !matches!(together, Ok(Outcome::Conflict)) {
                 for one in batch {
-                    // A store that does not answer is not asked once for each.
+                    // After an error of the store, the requests are not repeated one by one.
                     let each = match &together {
                         Ok(outcome) => Ok(*outcome),
                         Err(error) => Err(Error::new(error.code(), error.detail())),
                     };
-                    // Nobody waits any more when this fails; what was written down stays so.
-                    drop(one.answer.send(each));
+                    // Sending fails when the caller no longer waits. The commit is valid all the
+                    // same.
+                    drop(one.result.send(each));
                 }
                 return;
             }
         }
         for one in batch {
-            drop(one.answer.send(self.commit(&[&one.job])));
+            drop(one.result.send(self.commit(&[&one.request])));
         }
     }
 
-    fn commit(&mut self, jobs: &[&Job]) -> Answer {
-        let mut guards: Vec<Guard> = jobs.iter().flat_map(|job| job.guards.clone()).collect();
+    fn commit(&mut self, requests: &[&CommitRequest]) -> CommitResult {
+        let mut guards: Vec<Guard> = requests
+            .iter()
+            .flat_map(|request| request.guards.clone())
+            .collect();
         guards.sort_by(|a, b| (&a.path, a.revision).cmp(&(&b.path, b.revision)));
         guards.dedup();
-        let changes: Vec<Change> = jobs.iter().flat_map(|job| job.changes.clone()).collect();
+        let changes: Vec<Change> = requests
+            .iter()
+            .flat_map(|request| request.changes.clone())
+            .collect();
         for _ in 0..TRIES {
-            let Next { append, head, rows } = self.rows(jobs)?;
+            let NewRows { append, last, rows } = self.new_rows(requests)?;
             match self.store.commit(&guards, &changes, &append) {
                 Ok(Outcome::Done) => {
                     if !append.rows.is_empty() {
-                        self.head = head;
-                        self.tell(rows);
+                        self.last = last;
+                        self.publish(rows);
                     }
                     return Ok(Outcome::Done);
                 }
                 Ok(Outcome::Conflict) => {
-                    let last = self::head(&*self.store, &self.keys)?;
-                    if last == self.head {
+                    let last = read_last_row(&*self.store, &self.keys)?;
+                    if last == self.last {
                         return Ok(Outcome::Conflict);
                     }
-                    self.head = last;
+                    self.last = last;
                 }
                 Err(error) => {
-                    // It may have happened all the same: the log must go on from what there is.
-                    if let Ok(last) = self::head(&*self.store, &self.keys) {
-                        self.head = last;
+                    // The commit may have taken effect. New rows must follow the last row of the
+                    // store.
+                    if let Ok(last) = read_last_row(&*self.store, &self.keys) {
+                        self.last = last;
                     }
                     return Err(error);
                 }
@@ -218,35 +236,36 @@ impl Clerk {
         Err(Error::new(&code::SERVER_BUSY, "the audit log"))
     }
 
-    /// What a commit of these jobs appends.
-    fn rows(&self, jobs: &[&Job]) -> Result<Next, Error> {
-        let (mut n, mut hash) = self.head.clone();
+    /// Makes and seals the rows for these requests.
+    fn new_rows(&self, requests: &[&CommitRequest]) -> Result<NewRows, Error> {
+        let (mut n, mut hash) = self.last.clone();
         let first = n.saturating_add(1);
         let (mut rows, mut plain) = (Vec::new(), Vec::new());
-        for event in jobs.iter().flat_map(|job| &job.events) {
+        for event in requests.iter().flat_map(|request| &request.events) {
             n = n.saturating_add(1);
             let row = Row::following(&hash, n, now(), event.clone());
             let bytes = serde_json::to_vec(&row)
                 .map_err(|error| Error::new(&code::BUG, error.to_string()))?;
-            rows.push(self.keys.seal(&audit::path(n), &bytes)?);
+            rows.push(self.keys.seal(&audit::row_path(n), &bytes)?);
             hash.clone_from(&row.hash);
             plain.push(row);
         }
-        Ok(Next {
+        Ok(NewRows {
             append: Append { first, rows },
-            head: (n, hash),
+            last: (n, hash),
             rows: plain,
         })
     }
 
-    /// The head goes to the log stream too, which is kept elsewhere: a log that was cut short is found by it.
-    fn tell(&self, rows: Vec<Row>) {
+    /// Sends the rows to syslog and logs the hash of the last one. The server's log is stored
+    /// elsewhere, and reveals an audit log that was truncated.
+    fn publish(&self, rows: Vec<Row>) {
         let syslog = self.syslog.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(syslog) = &*syslog {
-            rows.into_iter().for_each(|row| syslog.take(row));
+            rows.into_iter().for_each(|row| syslog.send(row));
         }
         drop(syslog);
-        let (n, hash) = &self.head;
+        let (n, hash) = &self.last;
         log(
             Level::Info,
             "audit",

@@ -1,24 +1,28 @@
-//! The key server: keeps wrapped keys and delivers them over mutual TLS.
+//! The key server: it keeps wrapped keys and delivers them over mutual TLS.
 //!
-//! From the outside in: [`run`] (the process), [`serve`] (connections), [`http`] (the API), [`service`] (operations), [`ledger`]
-//! (commits with their rows of the audit log), [`store`] (where records are). [`server`] is sealed or open; [`init`] makes a new one.
-//! Invariants: docs/internals/keyserver.md; bytes and wire: docs/spec/keyserver.md.
+//! From the outside in: [`run`] (the process), [`serve`] (connections), [`http`] (the API and the
+//! fleet page), [`service`] (the operations), `ledger` (commits with their rows of the audit log),
+//! [`store`] (records in SQLite or etcd). [`server`] is the state, sealed or open; [`init`] creates
+//! a new server. The invariants are explained in docs/internals/keyserver.md; bytes and messages
+//! are specified in docs/spec/keyserver.md.
 //!
-//! Must not: store or log a key that is not wrapped; serve anything while it is sealed; tell a node of a key that it is not enrolled for.
+//! Must not: store or log a key that is not wrapped; deliver anything while the server is sealed;
+//! reveal to a node that a key exists which is not granted to it.
 #![forbid(unsafe_code)]
 #![deny(clippy::expect_used)]
 
 pub mod archive;
 pub mod audit;
 pub mod authority;
+mod certificate_keeper;
 pub mod config;
 pub mod config_audit;
 pub mod connections;
+mod disk_space;
+pub mod header_memory;
 pub mod http;
 pub mod init;
-mod keeper;
 pub mod keys;
-pub mod large;
 mod ledger;
 pub mod limits;
 pub mod log;
@@ -27,7 +31,9 @@ pub mod names;
 mod notify;
 pub mod offline;
 pub mod page;
+pub mod paths;
 pub mod records;
+pub mod rules;
 pub mod run;
 pub mod serve;
 pub mod server;
@@ -39,7 +45,7 @@ pub mod tls;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds since the Unix epoch.
+/// The present time, in seconds since the Unix epoch.
 #[must_use]
 pub fn now() -> u64 {
     SystemTime::now()

@@ -1,6 +1,8 @@
-//! How often each client and each address may ask: buckets that fill again as time passes.
+//! Rate limits for each client and each address: token buckets.
 //!
-//! Invariant: bounded memory; when there are too many buckets, full ones go first, which changes nothing for anybody.
+//! Invariant: the memory is bounded. When there are too many buckets, full ones are removed first,
+//! which has no effect on any client.
+//!
 //! Must not: block.
 
 use std::collections::BTreeMap;
@@ -10,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use crate::config::Limits;
 
-/// Most buckets of a kind.
+/// The most buckets of clients, and of addresses.
 const BUCKETS_MAX: usize = 65_536;
 
-/// Buckets of clients and of addresses.
+/// The token buckets of clients and of addresses.
 pub struct Limiter {
     clients: Mutex<Buckets<String>>,
     addresses: Mutex<Buckets<[u8; 8]>>,
@@ -32,7 +34,7 @@ struct Bucket {
 }
 
 impl Limiter {
-    /// Full buckets of these sizes.
+    /// A limiter whose buckets are full.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
         Self {
@@ -44,8 +46,8 @@ impl Limiter {
         }
     }
 
-    /// Changes the sizes.
-    pub fn set(&self, limits: &Limits) {
+    /// Applies other limits. All buckets are full afterwards.
+    pub fn set_limits(&self, limits: &Limits) {
         let clients = Buckets::new(limits.client_per_second, limits.client_burst);
         let addresses = Buckets::new(limits.address_per_second, limits.address_burst);
         *self.clients.lock().unwrap_or_else(PoisonError::into_inner) = clients;
@@ -55,31 +57,32 @@ impl Limiter {
             .unwrap_or_else(PoisonError::into_inner) = addresses;
     }
 
-    /// One request of a client with a certificate.
+    /// Counts a request of a client. `spki`: SHA-256 of the public key of its certificate.
     ///
     /// # Errors
-    /// How long to wait.
-    pub fn client(&self, spki: &str) -> Result<(), Duration> {
+    /// How long the client has to wait.
+    pub fn take_for_client(&self, spki: &str) -> Result<(), Duration> {
         let mut buckets = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         buckets.take(spki.to_owned(), Instant::now())
     }
 
-    /// One request without a certificate. Of IPv6, whoever has one address has the 2^64 beside it.
+    /// Counts a request without a certificate.
     ///
     /// # Errors
-    /// How long to wait.
-    pub fn address(&self, address: IpAddr) -> Result<(), Duration> {
+    /// How long the client has to wait.
+    pub fn take_for_address(&self, address: IpAddr) -> Result<(), Duration> {
         let mut buckets = self
             .addresses
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        buckets.take(network(address), Instant::now())
+        buckets.take(network_of(address), Instant::now())
     }
 }
 
-/// What counts as one address.
+/// The network that counts as one address: an IPv4 address, or the first 64 bits of an IPv6
+/// address, because one host can use all addresses of such a network.
 #[must_use]
-pub fn network(address: IpAddr) -> [u8; 8] {
+pub fn network_of(address: IpAddr) -> [u8; 8] {
     let mut out = [0; 8];
     match address.to_canonical() {
         IpAddr::V4(v4) => out[..4].copy_from_slice(&v4.octets()),
@@ -99,14 +102,14 @@ impl<K: Ord + Clone> Buckets<K> {
 
     fn take(&mut self, key: K, now: Instant) -> Result<(), Duration> {
         if self.buckets.len() >= BUCKETS_MAX && !self.buckets.contains_key(&key) {
-            self.make_room(now);
+            self.remove_full(now);
         }
         let (burst, per_second) = (self.burst, self.per_second);
         let bucket = self.buckets.entry(key).or_insert(Bucket {
             tokens: burst,
             at: now,
         });
-        bucket.tokens = refilled(*bucket, now, per_second, burst);
+        bucket.tokens = tokens_at(*bucket, now, per_second, burst);
         bucket.at = now;
         if bucket.tokens >= 1.0 {
             bucket.tokens -= 1.0;
@@ -115,18 +118,19 @@ impl<K: Ord + Clone> Buckets<K> {
         Err(Duration::from_secs_f64((1.0 - bucket.tokens) / per_second))
     }
 
-    fn make_room(&mut self, now: Instant) {
+    /// Removes the full buckets. If too many remain, removes all.
+    fn remove_full(&mut self, now: Instant) {
         let (burst, per_second) = (self.burst, self.per_second);
         self.buckets
-            .retain(|_, bucket| refilled(*bucket, now, per_second, burst) < burst);
+            .retain(|_, bucket| tokens_at(*bucket, now, per_second, burst) < burst);
         if self.buckets.len() >= BUCKETS_MAX {
-            // As many as that are asking too often: they begin anew.
+            // Very many clients exceed their limits. Their buckets are reset.
             self.buckets.clear();
         }
     }
 }
 
-fn refilled(bucket: Bucket, now: Instant, per_second: f64, burst: f64) -> f64 {
+fn tokens_at(bucket: Bucket, now: Instant, per_second: f64, burst: f64) -> f64 {
     let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
     (bucket.tokens + passed * per_second).min(burst)
 }
@@ -167,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_network_are_one() {
-        let of = |text: &str| network(text.parse().unwrap());
+    fn addresses_of_one_network_share_a_bucket() {
+        let of = |text: &str| network_of(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
         assert_ne!(of("10.0.0.1"), of("10.0.0.2"));

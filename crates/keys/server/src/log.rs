@@ -1,9 +1,9 @@
-//! What the server says while it runs: one JSON object a line on standard error.
+//! The server's log: one JSON object in each line of standard error.
 //!
-//! Invariant LG1: what a request can make the server write again and again is bounded for each
-//! event and code: [`log_failure`].
+//! Invariant LG1: the lines that requests can cause are bounded in number for each event and code
+//! ([`log_failure`]).
 //!
-//! Must not: be given key material, tokens, shares, or anything a client sent that was not checked to be a name.
+//! Must not: contain keys, tokens, shares, or text of a client that was not checked to be a name.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -12,23 +12,23 @@ use std::time::{Duration, Instant};
 
 use strongroom_keyring::Error;
 
-/// After how long failures are written again, and those that were left out are told.
+/// The time in which failures are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Failures of one event and code that are written within that time.
-const FAILURES_MOST: u32 = 10;
+/// The most failures of one event and code that are written in that time.
+const FAILURES_MAX: u32 = 10;
 
-/// How much it matters.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// As it should be.
+    /// Normal operation.
     Info,
-    /// Worth a look.
+    /// An operator should look at it.
     Warning,
-    /// Somebody has to act.
+    /// An operator has to act.
     Error,
 }
 
-/// Writes one line. A closed standard error stops nothing.
+/// Writes one line. An error of standard error is ignored.
 pub fn log(level: Level, event: &str, members: &[(&str, &str)]) {
     let level = match level {
         Level::Info => "info",
@@ -47,40 +47,41 @@ pub fn log(level: Level, event: &str, members: &[(&str, &str)]) {
     drop(std::io::stderr().write_all(text.as_bytes()));
 }
 
-/// Failures within the last [`WINDOW`], by event and number of the code.
+/// The failures within the last [`WINDOW`], by event and code.
 static FAILURES: Mutex<Failures> = Mutex::new(Failures(BTreeMap::new()));
 
-struct Failures(BTreeMap<(&'static str, u16), Failing>);
+struct Failures(BTreeMap<(&'static str, u16), FailureCount>);
 
-struct Failing {
+struct FailureCount {
     since: Instant,
     written: u32,
     left_out: u64,
 }
 
 impl Failures {
-    /// Whether this failure is to be written.
-    fn take(&mut self, event: &'static str, number: u16, now: Instant) -> bool {
-        let failing = self.0.entry((event, number)).or_insert(Failing {
+    /// Counts a failure. True when it is to be written.
+    fn add(&mut self, event: &'static str, number: u16, now: Instant) -> bool {
+        let count = self.0.entry((event, number)).or_insert(FailureCount {
             since: now,
             written: 0,
             left_out: 0,
         });
-        let is_written = failing.written < FAILURES_MOST;
+        let is_written = count.written < FAILURES_MAX;
         match is_written {
-            true => failing.written = failing.written.saturating_add(1),
-            false => failing.left_out = failing.left_out.saturating_add(1),
+            true => count.written = count.written.saturating_add(1),
+            false => count.left_out = count.left_out.saturating_add(1),
         }
         is_written
     }
 
-    /// Forgets what is older than [`WINDOW`]: event, number, and how many were left out.
-    fn over(&mut self, now: Instant) -> Vec<(&'static str, u16, u64)> {
+    /// Removes the counts that are older than [`WINDOW`]. Returns those with failures that were not
+    /// written: event, code, and how many.
+    fn take_expired(&mut self, now: Instant) -> Vec<(&'static str, u16, u64)> {
         let mut over = Vec::new();
-        self.0.retain(|(event, number), failing| {
-            let is_recent = now.saturating_duration_since(failing.since) < WINDOW;
-            if !is_recent && failing.left_out > 0 {
-                over.push((*event, *number, failing.left_out));
+        self.0.retain(|(event, number), count| {
+            let is_recent = now.saturating_duration_since(count.since) < WINDOW;
+            if !is_recent && count.left_out > 0 {
+                over.push((*event, *number, count.left_out));
             }
             is_recent
         });
@@ -88,13 +89,13 @@ impl Failures {
     }
 }
 
-/// Writes a failure that requests can bring about as often as they come: ten lines a minute for
-/// each event and code, and then how many were left out ([`log_failures_left_out`]).
+/// Writes a failure that requests can cause: ten lines a minute for each event and code. Further
+/// ones are counted ([`log_failures_left_out`]).
 pub(crate) fn log_failure(event: &'static str, error: &Error) {
     log_failures_left_out();
     let number = error.code().number;
     let mut failures = FAILURES.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_written = failures.take(event, number, Instant::now());
+    let is_written = failures.add(event, number, Instant::now());
     drop(failures);
     if is_written {
         let code = format!("SR-{number:04}");
@@ -103,10 +104,10 @@ pub(crate) fn log_failure(event: &'static str, error: &Error) {
     }
 }
 
-/// Writes how many failures were left out of the log in the minute before, if any were.
+/// Writes how many failures of the last minute were counted and not written, if there were any.
 pub(crate) fn log_failures_left_out() {
     let mut failures = FAILURES.lock().unwrap_or_else(PoisonError::into_inner);
-    let over = failures.over(Instant::now());
+    let over = failures.take_expired(Instant::now());
     drop(failures);
     for (event, number, left_out) in over {
         let (code, left_out) = (format!("SR-{number:04}"), left_out.to_string());
@@ -123,16 +124,16 @@ mod tests {
     fn failures_that_repeat_are_counted_and_not_written() {
         let (mut failures, began) = (Failures(BTreeMap::new()), Instant::now());
         let written = |failures: &mut Failures, number| {
-            let each = (0..5000).map(|_| failures.take("failed", number, began));
+            let each = (0..5000).map(|_| failures.add("failed", number, began));
             each.filter(|is_written| *is_written).count()
         };
         assert_eq!(written(&mut failures, 8435), 10);
         assert_eq!(written(&mut failures, 9001), 10);
-        assert!(failures.take("accept", 8435, began));
-        assert_eq!(failures.over(began), []);
-        let over = failures.over(began + WINDOW);
+        assert!(failures.add("accept", 8435, began));
+        assert_eq!(failures.take_expired(began), []);
+        let over = failures.take_expired(began + WINDOW);
         assert_eq!(over, [("failed", 8435, 4990), ("failed", 9001, 4990)]);
-        assert!(failures.take("failed", 8435, began + WINDOW));
-        assert_eq!(failures.over(began + WINDOW), []);
+        assert!(failures.add("failed", 8435, began + WINDOW));
+        assert_eq!(failures.take_expired(began + WINDOW), []);
     }
 }

@@ -1,8 +1,8 @@
-//! What may be the name of a key server: what goes into its certificate, and what its clients write
-//! between `https://` and the port.
+//! The names of a key server: DNS names and addresses that go into its certificate and into the
+//! URLs of its clients.
 //!
-//! Names are checked when they are given, and not when a configuration is read: a server that runs
-//! under a name that was accepted before goes on running.
+//! Names are checked when they are given, not when a configuration is read, so that a server with a
+//! name that an older version accepted can still start.
 
 use std::net::IpAddr;
 
@@ -10,13 +10,16 @@ use rustls::pki_types::DnsName;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-/// Checks names that a server is to have.
+/// Checks the names of a server.
 ///
 /// # Errors
 /// SR-8412 for the first one that is neither a DNS name (RFC 1123) nor an IP address. The detail
-/// says what to write instead where that can be seen.
+/// suggests a correction where there is one.
 pub fn check(names: &[String]) -> Result<(), Error> {
-    match names.iter().find_map(|name| Some((name, refusal(name)?))) {
+    match names
+        .iter()
+        .find_map(|name| Some((name, refusal_reason(name)?)))
+    {
         None => Ok(()),
         Some((name, why)) => {
             let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
@@ -26,8 +29,8 @@ pub fn check(names: &[String]) -> Result<(), Error> {
     }
 }
 
-/// Why a text is no name of a server; `None` when it is one.
-fn refusal(name: &str) -> Option<String> {
+/// Why a text is not a name of a server; `None` when it is one.
+fn refusal_reason(name: &str) -> Option<String> {
     if name
         .parse::<IpAddr>()
         .is_ok_and(|address| address.is_unspecified())
@@ -48,20 +51,17 @@ fn refusal(name: &str) -> Option<String> {
                 .to_owned(),
         );
     }
-    // What was meant, of a URL, an address with a port, and a name with a dot at its end.
-    let meant = name.split_once("://").map_or(name, |(_, rest)| rest);
-    let meant = meant.split(['/', '?', '#']).next().unwrap_or_default();
-    let meant = meant.rsplit_once('@').map_or(meant, |(_, host)| host);
-    let meant = match meant
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once(']'))
-    {
+    // The host of a URL or of an address with a port, and the name without a dot at its end.
+    let host = name.split_once("://").map_or(name, |(_, rest)| rest);
+    let host = host.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let host = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((inner, _)) => inner,
-        None => meant.rsplit_once(':').map_or(meant, |(host, _)| host),
+        None => host.rsplit_once(':').map_or(host, |(host, _)| host),
     };
-    let meant = meant.strip_suffix('.').unwrap_or(meant);
-    match meant != name && (meant.parse::<IpAddr>().is_ok() || is_dns_name(meant)) {
-        true => Some(format!("write {meant}; the port belongs into `--address`")),
+    let host = host.strip_suffix('.').unwrap_or(host);
+    match host != name && (host.parse::<IpAddr>().is_ok() || is_dns_name(host)) {
+        true => Some(format!("write {host}; the port belongs into `--address`")),
         false => Some(
             "a name consists of labels of letters, digits and hyphens, with dots between them"
                 .to_owned(),
@@ -69,9 +69,9 @@ fn refusal(name: &str) -> Option<String> {
     }
 }
 
-/// Whether a text is the name of a host by RFC 1123, 2.1. rustls checks lengths, hyphens, and that
-/// the last label cannot be taken for a part of an IPv4 address; it allows underscores and a dot at
-/// the end, which names of hosts do not have.
+/// Whether a text is a host name by RFC 1123, 2.1. rustls checks the lengths, the hyphens, and that
+/// the last label is not a part of an IPv4 address. It allows underscores and a dot at the end,
+/// which host names do not have.
 fn is_dns_name(name: &str) -> bool {
     DnsName::try_from(name).is_ok() && !name.contains('_') && !name.ends_with('.')
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused_with_what_to_write() {
+    fn other_names_are_refused_with_a_correction() {
         for (name, instead) in [
             ("https://keys.example.org", "write keys.example.org;"),
             ("https://u@keys:8443/v1?x", "write keys;"),

@@ -1,4 +1,5 @@
-//! Word to the service manager (`sd_notify`): ready, reloading, stopping. Without one, nothing.
+//! Notifications to the service manager (`sd_notify`): ready, reloading, stopping. Without a
+//! service manager, they are not sent.
 //!
 //! Must not: fail the server.
 
@@ -6,13 +7,13 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends one state, as `READY=1`.
+/// Sends one state, such as `READY=1`.
 pub(crate) fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };
     let address = match name.as_bytes().strip_prefix(b"@") {
-        Some(hidden) => SocketAddr::from_abstract_name(hidden),
+        Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(&name),
     };
     let sent = address

@@ -1,6 +1,7 @@
-//! The records of the store: their paths and what is in them. Specified in docs/spec/keyserver.md, "Records".
+//! The records of the store, and reading and writing them. `paths.rs` has their paths. Specified in
+//! docs/spec/keyserver.md, "Records".
 //!
-//! Must not: decide anything; hold a key that is not wrapped.
+//! Must not: decide anything; contain a key that is not wrapped.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +11,22 @@ use strongroom_format::code::{self, Code};
 use strongroom_keyring::Error;
 
 use crate::keys::Keys;
-use crate::store::{Change, Guard, Store};
+use crate::store::{Change, Guard, Store, VALUE_MAX};
 
-/// What a client may do at all.
+/// The role of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Fetches keys that were granted to it.
+    /// Fetches the keys that are granted to it.
     Node,
-    /// Sees everything but keys.
+    /// Reads everything except the bytes of keys.
     Viewer,
-    /// Changes everything; sees no key that was not granted to it.
+    /// Changes everything; reads the bytes of no key that is not granted to it.
     Admin,
 }
 
 impl Role {
-    /// The word for it.
+    /// Its name in the interface.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,77 +37,78 @@ impl Role {
     }
 }
 
-/// Who a certificate is: at `spki/{SHA-256 of its public key}`.
+/// The client that a certificate belongs to: at `spki/{SHA-256 of its public key}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The client's name.
     pub name: String,
-    /// What it may do at all.
+    /// Its role.
     pub role: Role,
-    /// Whether it may make keys.
+    /// Whether it may create keys.
     pub may_create: bool,
-    /// Whether it may destroy keys that it made.
+    /// Whether it may destroy keys that it created.
     pub may_destroy: bool,
     /// When it was enrolled, in seconds since the Unix epoch.
     pub enrolled: u64,
-    /// When its certificate ends.
+    /// When its certificate expires, in seconds since the Unix epoch.
     pub expires: u64,
-    /// 16 random bytes in hexadecimal digits, made with each enrolment and kept by renewals. It
-    /// tells a client from an earlier one of the same name that was revoked or replaced. Older
-    /// builds did not write it.
+    /// 16 random bytes in hexadecimal digits, new with each enrolment and unchanged by renewals.
+    /// They distinguish a client from an earlier one of the same name that was revoked or replaced.
+    /// Older builds did not write them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrolment: Option<String>,
-    /// Whether it was never used: the certificate that it renews counts until it is.
+    /// Whether the certificate was never used. Until it is, the certificate that it renews is
+    /// valid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unused: bool,
-    /// SHA-256 of the one certificate that counts. Older builds did not write it: then the name in
-    /// the certificate decides.
+    /// SHA-256 of the only valid certificate with this public key. Older builds did not write it;
+    /// then the name in the certificate decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
 }
 
-/// Whose a public key is, for ever: at `certified/{SHA-256 of the public key}`.
+/// The owner of a public key, which never changes: at `certified/{SHA-256 of the public key}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certified {
-    /// The only name that it is ever certified for.
+    /// The only name for which the public key is ever certified.
     pub name: String,
 }
 
-/// Which certificate a name has: at `nodes/{name}`.
+/// The certificates of a client: at `nodes/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// SHA-256 of the certificate's public key, in hexadecimal digits.
+    /// SHA-256 of the public key of its present certificate, in hexadecimal digits.
     pub spki: String,
-    /// The same of the certificate that takes its place as soon as it is used.
+    /// The same of a renewed certificate that was not used yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// A key that is granted: at `grants/{node}/{key}`.
+/// A grant of a key to a node: at `grants/{node}/{key}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// When, in seconds since the Unix epoch.
+    /// When it was granted, in seconds since the Unix epoch.
     pub granted: u64,
     /// Whether the node may destroy the key.
     pub may_destroy: bool,
 }
 
-/// Whether a key is delivered.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It is.
+    /// It is delivered.
     Active,
-    /// It is not until it is enabled again.
+    /// It is not delivered until it is enabled again.
     Disabled,
-    /// It is not, and will be destroyed at the time that stands beside, unless it is restored.
+    /// It is not delivered, and will be destroyed at [`Key::destroy_at`] unless it is restored.
     DestroyPending,
-    /// Its material was erased.
+    /// Its bytes were erased.
     Destroyed,
 }
 
 impl State {
-    /// The word for it.
+    /// Its name in the interface.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -118,74 +120,75 @@ impl State {
     }
 }
 
-/// A kept key: at `keys/{name}`.
+/// A key: at `keys/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
-    /// Random, made with the key: a key of the same name made later is another one.
+    /// 16 random bytes in hexadecimal digits. They distinguish the key from a later one of the same
+    /// name.
     pub id: String,
     /// Whether it is delivered.
     pub state: State,
-    /// When it will be destroyed, or was.
+    /// When it will be destroyed, or was, in seconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroy_at: Option<u64>,
-    /// The request for its destruction that waits for a second administrator. It may have ended:
-    /// see [`Asked`].
+    /// The request for its destruction that waits for a second administrator. It may no longer be
+    /// valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub destroy_asked: Option<Asked>,
-    /// Who made it.
+    pub destroy_asked: Option<DestroyRequest>,
+    /// The client that created it.
     pub created_by: String,
-    /// Every version, oldest first.
+    /// All versions, oldest first.
     pub versions: Vec<Version>,
-    /// What it was made for, in the words of the client that made it.
+    /// The object for which it was created, as the client described it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<BTreeMap<String, String>>,
 }
 
-/// That an administrator asked for the destruction of a key, where two of them have to. Whether it
-/// still counts is decided in `service/destroy.rs`.
+/// A request of an administrator for the destruction of a key, where two administrators have to
+/// agree. `service/key_access.rs` decides whether it is still valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct DestroyRequest {
     /// The administrator's name.
     pub by: String,
-    /// When, in seconds since the Unix epoch.
+    /// When it was made, in seconds since the Unix epoch.
     pub at: u64,
     /// How many seconds after the second administrator's request the key is to be destroyed. Older
-    /// builds did not write it, and their requests do not count.
+    /// builds did not write it; their requests are not valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_seconds: Option<u64>,
-    /// [`Identity::enrolment`] of the administrator who asked.
+    /// [`Identity::enrolment`] of the administrator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrolment: Option<String>,
 }
 
-/// One version of a kept key.
+/// One version of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     /// From 1.
     pub version: u32,
-    /// When it was made, in seconds since the Unix epoch.
+    /// When it was created, in seconds since the Unix epoch.
     pub created: u64,
-    /// The wrapped key in hexadecimal digits; empty when it was destroyed.
+    /// The wrapped key in hexadecimal digits; empty after the key was destroyed.
     pub wrapped: String,
 }
 
-/// A token for enrolment: at `tokens/{SHA-256 of the token}`.
+/// An enrolment token: at `tokens/{SHA-256 of the token}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     /// The name that the client will have.
     pub node: String,
-    /// What it will be.
+    /// The role that it will have.
     pub role: Role,
-    /// Keys that are granted to it with its enrolment.
+    /// Keys that are granted to it when it is enrolled.
     pub keys: Vec<String>,
-    /// Whether it may make keys.
+    /// Whether it may create keys.
     pub may_create: bool,
-    /// Whether it may destroy keys that it makes, and those that are granted here.
+    /// Whether it may destroy the keys that it creates and those that the token grants.
     pub may_destroy: bool,
-    /// Whether a node that is enrolled already keeps what it may.
+    /// Whether a node that is enrolled already keeps its rights.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_rights: bool,
-    /// When the token ends, in seconds since the Unix epoch.
+    /// When the token expires, in seconds since the Unix epoch.
     pub expires: u64,
 }
 
@@ -198,65 +201,68 @@ pub struct Authority {
     pub key: String,
 }
 
-/// A header that is kept for its owner: at `escrow/{object id}`; its pieces at `escrow-data/{object id}/{made}/{number}`.
+/// A header in escrow: at `escrow/{object id}`. Its pieces are at
+/// `escrow-data/{object id}/{made}/{number}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Escrow {
-    /// Who keeps it here.
+    /// The node that owns it.
     pub node: String,
-    /// Length in bytes.
+    /// Its length in bytes.
     pub size: u64,
     /// SHA-256 of the bytes.
     pub sha256: String,
-    /// Which pieces are its own: random.
+    /// The name of its pieces: 16 random bytes in hexadecimal digits.
     pub made: String,
-    /// How many pieces.
+    /// How many pieces it has.
     pub pieces: u32,
-    /// When it was put, in seconds since the Unix epoch.
+    /// When it was stored, in seconds since the Unix epoch.
     pub stored: u64,
 }
 
-/// Pieces of a header that no record names, or none yet: at `escrow-work/{object id}/{made}`.
+/// Pieces of a header that no escrow record names, or that none names yet: at
+/// `escrow-work/{object id}/{made}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unnamed {
-    /// Since when, in seconds since the Unix epoch; 0 when no record will ever name them.
+pub struct UnnamedPieces {
+    /// When their writing began, in seconds since the Unix epoch; 0 when no record will ever name
+    /// them.
     pub since: u64,
 }
 
-/// How much a client has put here: at `usage/{name}`. None: nothing.
+/// How much a client has stored: at `usage/{name}`. Without a record, nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Headers.
+    /// Headers in escrow.
     pub headers: u64,
-    /// Their bytes.
+    /// Bytes of all its headers in escrow.
     pub header_bytes: u64,
-    /// Objects that it reported last.
+    /// Objects whose last report is its own.
     pub objects: u64,
-    /// Keys that it made.
+    /// Keys that it created.
     pub keys: u64,
 }
 
-/// What a node reported of an object: at `objects/{object id}`.
+/// The last report of an object: at `objects/{object id}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// Who reported it.
+    /// The node that reported it.
     pub node: String,
     /// When it was reported last, in seconds since the Unix epoch.
     pub reported: u64,
-    /// What was reported.
+    /// The report.
     pub report: Report,
 }
 
-/// What a node says of an object. Times in seconds since the Unix epoch.
+/// What a node reports about an object. Times in seconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
     /// `volume`, `sqlite`, `instance` or `backup`.
     pub kind: String,
-    /// What its node calls it.
+    /// The name that its node gave it.
     pub name: String,
-    /// How it is sealed.
+    /// The cipher that seals it.
     pub cipher: String,
-    /// The key that opens it.
+    /// The name of the key that opens it.
     pub key_id: String,
     /// That key's version.
     pub key_version: u32,
@@ -271,94 +277,64 @@ pub struct Report {
     /// When it was verified last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
-    /// When its node destroyed it; none for one that is there.
+    /// When its node destroyed it; `None` while it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shredded: Option<u64>,
 }
 
-/// Where identities are.
-pub const IDENTITIES: &str = "spki/";
-/// Where it says whose a public key is that was ever certified.
-pub const CERTIFIED: &str = "certified/";
-/// Where the names of clients are.
-pub const NODES: &str = "nodes/";
-/// Where grants are.
-pub const GRANTS: &str = "grants/";
-/// Where keys are.
-pub const KEYS: &str = "keys/";
-/// Where the names of keys are that are to be destroyed, with the times.
-pub const PENDING: &str = "pending/";
-/// Where tokens are.
-pub const TOKENS: &str = "tokens/";
-/// Where headers are kept.
-pub const ESCROW: &str = "escrow/";
-/// Where the pieces of headers are kept.
-pub const ESCROW_DATA: &str = "escrow-data/";
-/// Where it says which pieces no record names.
-pub const ESCROW_WORK: &str = "escrow-work/";
-/// Where it says who has put how much here.
-pub const USAGE: &str = "usage/";
-/// Where reports are.
-pub const OBJECTS: &str = "objects/";
-/// That an administrator was made with the root key: at `alarms/break-glass`.
+/// How often and when an administrator was created with the root key: at `alarms/break-glass`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakGlass {
     /// How often.
     pub count: u64,
-    /// When last, in seconds since the Unix epoch.
+    /// When it happened last, in seconds since the Unix epoch.
     pub at: u64,
-    /// The last one's name.
+    /// The name of the last administrator.
     pub name: String,
 }
 
-/// Where it says that an administrator was made with the root key.
-pub const BREAK_GLASS: &str = "alarms/break-glass";
-/// Where the audit log begins in the store, because older rows are in an archive.
+/// Which rows of the audit log are in archives: at `archives/audit`. The store's part of the log
+/// begins after them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditCut {
-    /// Number of the last row that was archived. Rows up to it are removed from the store.
+    /// The number of the last archived row. The store removes the rows up to this one.
     pub through: u64,
-    /// The hash of that row.
+    /// The hash of that row, in hexadecimal digits.
     pub head: String,
-    /// The name of the archive that holds it, without a directory.
+    /// The file name of the archive that holds it.
     pub file: String,
     /// When it was archived, in seconds since the Unix epoch.
     pub at: u64,
 }
 
-/// Where it says which rows of the audit log were archived.
-pub const AUDIT_CUT: &str = "archives/audit";
-/// Where the authority is.
-pub const AUTHORITY: &str = "authority";
-
-/// A record with what a commit that is based upon it has to be guarded by.
-pub struct Found<T> {
-    /// What is in it; `None`: there is none.
+/// A record as it was read, with the guard for commits that depend on it.
+pub struct Guarded<T> {
+    /// The record; `None` when there is none.
     pub record: Option<T>,
-    /// The guard.
+    /// The guard, with the revision that was read.
     pub guard: Guard,
 }
 
-impl<T> Found<T> {
-    /// The record, or SR-8423.
+impl<T> Guarded<T> {
+    /// The record and its guard.
     ///
     /// # Errors
-    /// SR-8423.
-    pub fn there(self, detail: &str) -> Result<(T, Guard), Error> {
-        self.or(&code::SERVER_NO_SUCH, detail)
+    /// SR-8423 when there is no record.
+    pub fn require(self, detail: &str) -> Result<(T, Guard), Error> {
+        self.require_or(&code::SERVER_NO_SUCH, detail)
     }
 
-    /// The record, or another error: where who asks may know what is there.
+    /// The record and its guard. For a client that may know whether the record exists.
     ///
     /// # Errors
-    /// `missing`.
-    pub fn or(self, missing: &'static Code, detail: &str) -> Result<(T, Guard), Error> {
+    /// `missing` when there is no record.
+    pub fn require_or(self, missing: &'static Code, detail: &str) -> Result<(T, Guard), Error> {
         let missing = || Error::new(missing, detail);
         Ok((self.record.ok_or_else(missing)?, self.guard))
     }
 }
 
-/// Reads and opens one record.
+/// Reads and opens the record at a path.
 ///
 /// # Errors
 /// What the store reports; SR-8435 when the record does not open.
@@ -366,20 +342,21 @@ pub fn read<T: DeserializeOwned>(
     store: &dyn Store,
     keys: &Keys,
     path: &str,
-) -> Result<Found<T>, Error> {
+) -> Result<Guarded<T>, Error> {
     let stored = store.read(path)?;
     let revision = stored.as_ref().map_or(0, |stored| stored.revision);
     let record = stored
-        .map(|stored| parsed(keys, path, &stored.value))
+        .map(|stored| open_record(keys, path, &stored.value))
         .transpose()?;
     let guard = Guard {
         path: path.to_owned(),
         revision,
     };
-    Ok(Found { record, guard })
+    Ok(Guarded { record, guard })
 }
 
-/// Reads and opens records below a prefix, in order, with what follows the prefix as their names.
+/// Reads and opens at most `limit` records below a prefix, in order of their names, which follow
+/// the prefix and are greater than `after`.
 ///
 /// # Errors
 /// As [`read`].
@@ -394,20 +371,20 @@ pub fn list<T: DeserializeOwned>(
         "" => String::new(),
         name => format!("{prefix}{name}"),
     };
-    let found = store
+    let records = store
         .list(prefix, &after, limit)?
         .into_iter()
         .map(|(path, stored)| {
-            let record = parsed(keys, &path, &stored.value)?;
+            let record = open_record(keys, &path, &stored.value)?;
             Ok((
                 path.strip_prefix(prefix).unwrap_or_default().to_owned(),
                 record,
             ))
         });
-    found.collect()
+    records.collect()
 }
 
-fn parsed<T: DeserializeOwned>(keys: &Keys, path: &str, value: &[u8]) -> Result<T, Error> {
+fn open_record<T: DeserializeOwned>(keys: &Keys, path: &str, value: &[u8]) -> Result<T, Error> {
     let malformed = |_| Error::new(&code::SERVER_STORE, format!("{path} is malformed"));
     serde_json::from_slice(&keys.open(path, value)?).map_err(malformed)
 }
@@ -415,13 +392,13 @@ fn parsed<T: DeserializeOwned>(keys: &Keys, path: &str, value: &[u8]) -> Result<
 /// The change that writes a record.
 ///
 /// # Errors
-/// SR-5001; SR-8430 when it is larger than the store takes.
+/// SR-5001; SR-8430 when the sealed record is longer than [`VALUE_MAX`].
 pub fn put<T: Serialize>(keys: &Keys, path: &str, record: &T) -> Result<Change, Error> {
     let bytes = serde_json::to_vec(record)
         .map(zeroize::Zeroizing::new)
         .map_err(|error| Error::new(&code::BUG, error.to_string()))?;
     let value = keys.seal(path, &bytes)?;
-    if value.len() > crate::store::VALUE_MAX {
+    if value.len() > VALUE_MAX {
         return Err(Error::new(&code::SERVER_TOO_LARGE, path));
     }
     Ok(Change::Put {

@@ -1,6 +1,7 @@
-//! The process: reads its configuration, listens, unseals itself where a provider delivers the root key, heeds signals.
+//! The server process: it reads its configuration, listens, unseals itself with a provider, runs
+//! the periodic tasks and handles signals.
 //!
-//! Must not: exit while it could serve.
+//! Must not: exit while it could serve requests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,45 +12,45 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::certificate_keeper::CertificateKeeper;
 use crate::config::Config;
-use crate::http::Face;
-use crate::keeper::Keeper;
+use crate::http::Interface;
 use crate::log::{Level, log, log_failures_left_out};
 use crate::notify::notify;
 use crate::serve::serve;
 use crate::server::Server;
 use crate::tls;
 
-/// First and last pause between two questions to the root key's provider.
+/// The first and the longest pause between two requests to the root key's provider.
 const PROVIDER_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// How often the server's certificate is looked at.
-const LOOK: Duration = Duration::from_secs(5);
-/// How often the store's room is looked at, and whether rows of the audit log are due.
-const ROOM: Duration = Duration::from_secs(30);
-/// How often a sealed server is looked at for being open.
-const WHILE_SEALED: Duration = Duration::from_secs(1);
-/// How often keys are looked for whose time has come.
-const SWEEP: Duration = Duration::from_secs(60);
+/// How often the server's certificate is checked.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the store's space is measured and rows of the audit log are archived.
+const SPACE_INTERVAL: Duration = Duration::from_secs(30);
+/// The same while the server is sealed.
+const SEALED_INTERVAL: Duration = Duration::from_secs(1);
+/// How often keys are erased whose time of destruction has passed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Runs the server until it is told to stop. `listening` is told where it listens.
+/// Runs the server until a signal stops it. Calls `listening` with the address on which it listens.
 ///
 /// # Errors
-/// SR-8434, SR-8440, SR-5001: it never began.
+/// SR-8434, SR-8440, SR-5001 when it could not start.
 pub fn run(path: &Path, listening: impl FnOnce(std::net::SocketAddr)) -> Result<(), Error> {
     let config = Config::read(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Error::io("starting threads", error))?;
-    runtime.block_on(running(path.to_path_buf(), config, listening))
+    runtime.block_on(run_until_stopped(path.to_path_buf(), config, listening))
 }
 
-async fn running(
+async fn run_until_stopped(
     path: PathBuf,
     config: Config,
     listening: impl FnOnce(std::net::SocketAddr),
 ) -> Result<(), Error> {
-    let (tls, tls_of) = watch::channel(tls::server_config(&config)?);
+    let (tls, tls_receiver) = watch::channel(tls::server_config(&config)?);
     let tls = Arc::new(tls);
     let address = config.address;
     let server = Arc::new(Server::sealed(config)?);
@@ -59,55 +60,59 @@ async fn running(
     let page = page_listener(&server).await?;
     let (stop, stopped) = watch::channel(false);
     let on = |kind| signal(kind).map_err(|error| Error::io("signals", error));
-    let ends = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
-    let reloads = on(SignalKind::hangup())?;
-    let shown = page.map(|listener| {
-        let (tls, stopped) = (tls_of.clone(), stopped.clone());
+    let stop_signals = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
+    let reload_signal = on(SignalKind::hangup())?;
+    let page_task = page.map(|listener| {
+        let (tls, stopped) = (tls_receiver.clone(), stopped.clone());
         tokio::spawn(serve(
             Arc::clone(&server),
-            Face::Page,
+            Interface::Page,
             listener,
             tls,
             stopped,
         ))
     });
-    let served = tokio::spawn(serve(
+    let api_task = tokio::spawn(serve(
         Arc::clone(&server),
-        Face::Programs,
+        Interface::Api,
         listener,
-        tls_of,
+        tls_receiver,
         stopped.clone(),
     ));
     log(Level::Info, "listening", &[("address", &bound.to_string())]);
     listening(bound);
     notify("READY=1");
-    let provided = tokio::spawn(provide(Arc::clone(&server), stopped.clone()));
-    let swept = tokio::spawn(sweep(Arc::clone(&server), stopped.clone()));
-    let watched = tokio::spawn(watch_room(Arc::clone(&server), stopped.clone()));
-    let kept = tokio::spawn(keep(Arc::clone(&server), Arc::clone(&tls), stopped.clone()));
-    let reloaded = tokio::spawn(reload(path, Arc::clone(&server), tls, reloads));
-    ended(ends).await;
+    let unseal_task = tokio::spawn(unseal_by_provider(Arc::clone(&server), stopped.clone()));
+    let sweep_task = tokio::spawn(sweep(Arc::clone(&server), stopped.clone()));
+    let space_task = tokio::spawn(watch_space(Arc::clone(&server), stopped.clone()));
+    let certificate_task = tokio::spawn(keep_certificate(
+        Arc::clone(&server),
+        Arc::clone(&tls),
+        stopped.clone(),
+    ));
+    let reload_task = tokio::spawn(reload(path, Arc::clone(&server), tls, reload_signal));
+    stop_signal(stop_signals).await;
     notify("STOPPING=1");
     log(Level::Info, "stopping", &[]);
-    // Receivers are there as long as the tasks are.
-    let _told = stop.send(true);
-    reloaded.abort();
-    drop(served.await);
-    if let Some(shown) = shown {
-        drop(shown.await);
+    // There are receivers as long as the tasks run.
+    let _sent = stop.send(true);
+    reload_task.abort();
+    drop(api_task.await);
+    if let Some(page_task) = page_task {
+        drop(page_task.await);
     }
-    swept.abort();
-    watched.abort();
-    kept.abort();
-    provided.abort();
+    sweep_task.abort();
+    space_task.abort();
+    certificate_task.abort();
+    unseal_task.abort();
     if let Ok(service) = server.service() {
-        drop(tokio::task::spawn_blocking(move || service.settle_syslog()).await);
+        drop(tokio::task::spawn_blocking(move || service.flush_syslog()).await);
     }
     log(Level::Info, "stopped", &[]);
     Ok(())
 }
 
-/// Where the fleet page is shown: never where something can be changed.
+/// The listener of the fleet page. It is never the one of the API, where requests change something.
 async fn page_listener(server: &Server) -> Result<Option<TcpListener>, Error> {
     let Some(address) = server.config().page else {
         return Ok(None);
@@ -119,21 +124,22 @@ async fn page_listener(server: &Server) -> Result<Option<TcpListener>, Error> {
     Ok(Some(listener))
 }
 
-async fn ended((mut terminate, mut interrupt): (Signal, Signal)) {
+/// Waits for a signal that stops the server.
+async fn stop_signal((mut terminate, mut interrupt): (Signal, Signal)) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
 }
 
-/// Asks the provider of the root key until it has answered; again whenever the server is sealed for another reason than an order.
-async fn provide(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
+/// Requests the root key from its provider until the server is open.
+async fn unseal_by_provider(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     let (first, last) = PROVIDER_PAUSES;
     let mut pause = first;
     while server.wants_provider() {
-        let asked = Arc::clone(&server);
-        let answer = tokio::task::spawn_blocking(move || asked.unseal_by_provider()).await;
-        let error = match answer {
+        let shared = Arc::clone(&server);
+        let unsealed = tokio::task::spawn_blocking(move || shared.unseal_by_provider()).await;
+        let error = match unsealed {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the provider's call ended in a defect".to_owned(),
@@ -147,6 +153,7 @@ async fn provide(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     }
 }
 
+/// Erases keys whose time of destruction has passed, and removes what has expired.
 async fn sweep(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     loop {
         if let Ok(service) = server.service() {
@@ -156,28 +163,28 @@ async fn sweep(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(SWEEP) => {}
+            () = tokio::time::sleep(SWEEP_INTERVAL) => {}
             _ = stop.changed() => return,
         }
     }
 }
 
-/// Archives rows of the audit log that are due, and looks after the store's room.
-async fn watch_room(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
+/// Archives rows of the audit log that are due, and watches the store's space.
+async fn watch_space(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     loop {
-        let mut pause = WHILE_SEALED;
+        let mut pause = SEALED_INTERVAL;
         log_failures_left_out();
         if let Ok(service) = server.service() {
-            pause = ROOM;
+            pause = SPACE_INTERVAL;
             let config = server.config();
-            let looked = tokio::task::spawn_blocking(move || {
+            let watched = tokio::task::spawn_blocking(move || {
                 for one in service.archive_when_due(&config).iter().flatten() {
                     let (file, head) = (&*one.file, &*one.head);
                     log(Level::Info, "archived", &[("file", file), ("head", head)]);
                 }
-                service.watch_room(&config)
+                service.watch_space(&config)
             });
-            if let Ok(Err(error)) = looked.await {
+            if let Ok(Err(error)) = watched.await {
                 log(Level::Error, "room", &[("error", &error.to_string())]);
             }
         }
@@ -188,35 +195,35 @@ async fn watch_room(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Sees to the server's certificate: [`Keeper`].
-async fn keep(
+/// Keeps the server's certificate valid ([`CertificateKeeper`]).
+async fn keep_certificate(
     server: Arc<Server>,
     tls: Arc<watch::Sender<Arc<rustls::ServerConfig>>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut keeper = Keeper::new(&server);
+    let mut keeper = CertificateKeeper::new(&server);
     loop {
         let shared = Arc::clone(&server);
-        let looked = tokio::task::spawn_blocking(move || {
-            let fresh = keeper.look(&shared);
+        let checked = tokio::task::spawn_blocking(move || {
+            let fresh = keeper.check(&shared);
             (keeper, fresh)
         });
-        let Ok((after, fresh)) = looked.await else {
+        let Ok((after, fresh)) = checked.await else {
             return log(Level::Error, "certificate", &[("error", "a defect")]);
         };
         keeper = after;
         if let Some(fresh) = fresh {
-            // Received by the connections to come.
+            // New connections use it.
             drop(tls.send(fresh));
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
             _ = stop.changed() => return,
         }
     }
 }
 
-/// Takes new certificates, limits and policy at each SIGHUP. What cannot be used changes nothing.
+/// Reads the configuration again at each SIGHUP. An invalid configuration has no effect.
 async fn reload(
     path: PathBuf,
     server: Arc<Server>,
@@ -227,7 +234,7 @@ async fn reload(
         notify("RELOADING=1");
         match Config::read(&path).and_then(|config| Ok((tls::server_config(&config)?, config))) {
             Ok((fresh, config)) => {
-                // Received by the connections to come.
+                // New connections use it.
                 drop(tls.send(fresh));
                 server.reconfigure(config);
                 log(Level::Info, "reloaded", &[]);

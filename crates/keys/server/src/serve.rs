@@ -1,10 +1,12 @@
-//! Connections: accepted within limits, their handshakes and requests within time, ended in order.
+//! Accepting connections within limits, serving their requests with timeouts, and ending them in
+//! order. `connections.rs` decides which connection is closed when there are too many.
 //!
-//! Invariants: R1, no peer holds a connection open without sending or taking; R2, a stop lets requests that run end, for a bounded time;
-//! R3, new certificates and limits take effect without a connection being dropped; which connection makes way for another is
-//! `connections.rs`'s affair.
+//! Invariants:
+//! - R1: A peer that neither sends nor receives cannot keep a connection open.
+//! - R2: When the server stops, running requests may end, for a bounded time.
+//! - R3: New certificates and limits take effect without closing a connection.
 //!
-//! Must not: look into a request.
+//! Must not: interpret a request.
 
 use std::future::Future as _;
 use std::io;
@@ -26,29 +28,30 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority;
-use crate::connections::Place;
-use crate::http::{self, Face, Other};
+use crate::connections::ConnectionSlot;
+use crate::http::{self, ConnectionInfo, Interface};
 use crate::log::{Level, log, log_failure};
 use crate::server::Server;
 use crate::service::Peer;
 
-/// Time for requests that run when the server is stopped.
-const STOPPING: Duration = Duration::from_secs(20);
-/// Longest head of a request, and most headers in it.
+/// The time for running requests when the server is stopped.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(20);
+/// The longest head of a request, in bytes, and the most headers in it.
 const HEAD_MAX: usize = 32 * 1024;
 const HEADERS_MAX: usize = 64;
-/// How long an answer waits for a peer that does not take it.
-const STALLED: Duration = Duration::from_secs(30);
+/// How long a write waits for a peer that does not receive.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves one face of the server until `stop` changes; `tls` may be replaced meanwhile.
+/// Serves one interface of the server until `stop` changes. New connections use the present value
+/// of `tls`.
 pub async fn serve(
     server: Arc<Server>,
-    face: Face,
+    interface: Interface,
     listener: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let router = http::router(Arc::clone(&server), face);
+    let router = http::router(Arc::clone(&server), interface);
     let mut running = tokio::task::JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -59,13 +62,15 @@ pub async fn serve(
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors: later there may be some again.
+                // There may be no file descriptors left, which can change.
                 log_failure("accept", &Error::io("a connection", error));
                 sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        let Some(place) = Place::taken(&server, address.ip()) else {
+        let config = server.config();
+        let slot = ConnectionSlot::take(&server.connections, &config.limits, address.ip());
+        let Some(slot) = slot else {
             server.metrics.refused.fetch_add(1, Relaxed);
             continue;
         };
@@ -74,12 +79,12 @@ pub async fn serve(
             server: Arc::clone(&server),
             router: router.clone(),
             address,
-            place: Arc::new(place),
+            slot: Arc::new(slot),
         };
-        running.spawn(one.serve_while_it_has_its_place(stream, acceptor, stop.clone()));
+        running.spawn(one.serve_until_displaced(stream, acceptor, stop.clone()));
     }
     drop(listener);
-    let ended = timeout(STOPPING, async {
+    let ended = timeout(SHUTDOWN_MAX, async {
         while running.join_next().await.is_some() {}
     });
     if ended.await.is_err() {
@@ -95,21 +100,21 @@ struct Connection {
     server: Arc<Server>,
     router: axum::Router,
     address: SocketAddr,
-    place: Arc<Place>,
+    slot: Arc<ConnectionSlot>,
 }
 
 impl Connection {
-    /// Serves it until it ends or its place is needed for another one.
-    async fn serve_while_it_has_its_place(
+    /// Serves the connection until it ends, or until it is closed for another one.
+    async fn serve_until_displaced(
         self,
         stream: TcpStream,
         acceptor: TlsAcceptor,
         stop: watch::Receiver<bool>,
     ) {
-        let place = Arc::clone(&self.place);
+        let slot = Arc::clone(&self.slot);
         tokio::select! {
             () = self.serve(stream, acceptor, stop) => {}
-            () = place.lost() => {}
+            () = slot.closed() => {}
         }
     }
 
@@ -120,33 +125,36 @@ impl Connection {
         mut stop: watch::Receiver<bool>,
     ) {
         let head = Duration::from_secs(self.server.config().limits.head_seconds);
-        // Small answers are not to wait for the acknowledgement of the ones before.
+        // Without this, a small response waits for the acknowledgement of the previous one.
         drop(stream.set_nodelay(true));
         let Ok(Ok(stream)) = timeout(head, acceptor.accept(stream)).await else {
             self.server.metrics.handshakes_failed.fetch_add(1, Relaxed);
             return;
         };
-        let shown = stream
+        let certificate = stream
             .get_ref()
             .1
             .peer_certificates()
             .and_then(<[_]>::first);
-        let Ok(shown) = shown.map(authority::shown).transpose() else {
+        let Ok(certificate) = certificate
+            .map(authority::parse_client_certificate)
+            .transpose()
+        else {
             return;
         };
-        if let Some(shown) = &shown {
-            self.place.shown(&shown.spki);
+        if let Some(certificate) = &certificate {
+            self.slot.set_spki(&certificate.spki);
         }
         let address = self.address.ip();
         let peer = Peer {
-            shown,
+            certificate,
             address: address.to_string(),
-            enrolled: self.place.enrolled(),
+            enrolled: self.slot.enrolled(),
         };
-        let other = Other { peer, address };
+        let connection_info = ConnectionInfo { peer, address };
         let router = self.router;
         let service = hyper::service::service_fn(move |request| {
-            http::call(router.clone(), other.clone(), request)
+            http::call(router.clone(), connection_info.clone(), request)
         });
         let mut builder = http1::Builder::new();
         builder
@@ -155,46 +163,47 @@ impl Connection {
             .max_headers(HEADERS_MAX)
             .max_buf_size(HEAD_MAX);
         let mut connection =
-            pin!(builder.serve_connection(TokioIo::new(Impatient::new(stream)), service));
+            pin!(builder.serve_connection(TokioIo::new(TimeoutStream::new(stream)), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => Some(ended),
             _ = stop.changed() => None,
         };
         if ended.is_none() {
             connection.as_mut().graceful_shutdown();
-            // How it ends is the peer's affair.
+            // An error of the peer does not matter now.
             drop(connection.await);
         }
     }
 }
 
-/// A stream that gives up when its peer does not take what is written.
-struct Impatient<S> {
+/// A stream whose writes fail when the peer does not receive for [`WRITE_TIMEOUT`].
+struct TimeoutStream<S> {
     stream: S,
-    patience: Option<Pin<Box<Sleep>>>,
+    /// When the write that is waiting times out.
+    timeout: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Impatient<S> {
+impl<S> TimeoutStream<S> {
     fn new(stream: S) -> Self {
         Self {
             stream,
-            patience: None,
+            timeout: None,
         }
     }
 
-    /// What came of a write: an error when it has waited for too long.
-    fn judged<T>(
+    /// Turns a write that has waited for too long into an error.
+    fn with_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.patience = None;
+            self.timeout = None;
             return polled;
         }
-        let until = || Box::pin(tokio::time::sleep_until(Instant::now() + STALLED));
+        let until = || Box::pin(tokio::time::sleep_until(Instant::now() + WRITE_TIMEOUT));
         match self
-            .patience
+            .timeout
             .get_or_insert_with(until)
             .as_mut()
             .poll(context)
@@ -205,7 +214,7 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -215,23 +224,23 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judged(context, polled)
+        self.with_timeout(context, polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(context);
-        self.judged(context, polled)
+        self.with_timeout(context, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judged(context, polled)
+        self.with_timeout(context, polled)
     }
 }

@@ -1,9 +1,12 @@
-//! The server's state: sealed or open, and what brings it from one to the other.
+//! The server's state, sealed or open, and how it changes.
 //!
-//! Invariants: W1, while it is sealed there is no service, so nothing can be served; W2, it opens only with the root key that its
-//! configuration's check value names; W3, an administrator's seal holds until shares are given or the server is started anew.
+//! Invariants:
+//! - W1: While the server is sealed, there is no [`Service`], so that nothing can be delivered.
+//! - W2: The server opens only with the root key that fits the check value of its configuration.
+//! - W3: A server that an administrator has sealed opens only when shares are given, or after a
+//!   restart.
 //!
-//! Must not: keep the root key: what is derived from it is kept.
+//! Must not: keep the root key; only keys derived from it are kept.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -14,17 +17,15 @@ use strongroom_keyring::{Error, Keyring};
 
 use crate::config::Config;
 use crate::connections::Connections;
-use crate::large::Large;
+use crate::header_memory::HeaderMemory;
+use crate::keys::ROOT_KEY_NAME;
 use crate::limits::Limiter;
 use crate::log::{Level, log};
 use crate::metrics::Metrics;
 use crate::offline;
 use crate::records::Role;
-use crate::service::{Peer, RoomInfo, Service};
-use crate::shares::Given;
-
-/// The name of the root key in its keyring.
-pub const ROOT_NAME: &str = "keyserver";
+use crate::service::{Peer, Service, SpaceInfo};
+use crate::shares::CollectedShares;
 
 /// What a sealed server needs before it opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,17 +33,17 @@ pub const ROOT_NAME: &str = "keyserver";
 pub enum WaitsFor {
     /// Shares of the custodians.
     Shares,
-    /// The provider of the root key, which the server asks again and again.
+    /// The provider of the root key, to which the server repeats its request.
     Provider,
-    /// The store: the root key was there, and the store did not answer or had no room.
+    /// The store: the root key was available, but the store did not respond or was full.
     Store,
-    /// A new start: an administrator sealed it, and a provider has its root key.
+    /// A restart: an administrator sealed it, and its root key comes from a provider.
     Start,
 }
 
 impl WaitsFor {
     /// The detail of SR-8428.
-    const fn in_words(self) -> &'static str {
+    const fn detail(self) -> &'static str {
         match self {
             Self::Shares => "it waits for the shares of its custodians",
             Self::Provider => "it waits for the provider of its root key",
@@ -54,72 +55,74 @@ impl WaitsFor {
     }
 }
 
-/// What everybody may know.
+/// The state of a server, as `/v1/status` returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// Whether nothing is served.
+    /// Whether it is sealed.
     pub sealed: bool,
-    /// What it needs before it opens, while it is sealed.
+    /// What a sealed server needs before it opens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<WaitsFor>,
-    /// How many shares are needed; 0 when a provider delivers the root key.
+    /// How many shares it needs; 0 when its root key comes from a provider.
     pub threshold: u8,
-    /// How many were given.
+    /// How many shares were given.
     pub shares_given: usize,
     /// The server's version.
     pub version: &'static str,
-    /// How much room its store has: for viewers and administrators.
+    /// How much space its store has, for viewers and administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub room: Option<RoomInfo>,
+    pub room: Option<SpaceInfo>,
 }
 
-enum Seal {
+enum SealState {
     Open(Arc<Service>),
     Sealed {
-        /// By an administrator, so that no provider opens it.
-        held: bool,
-        /// The root key was there at the last attempt, and the store was not.
-        without_store: bool,
+        /// Whether an administrator sealed it, so that a provider does not open it (W3).
+        by_admin: bool,
+        /// Whether the last attempt to open it had the root key but failed at the store.
+        store_failed: bool,
     },
 }
 
-/// The server.
+/// A key server, sealed or open.
 pub struct Server {
     config: RwLock<Arc<Config>>,
-    seal: RwLock<Seal>,
-    given: Mutex<Option<Given>>,
-    /// What was counted.
-    pub metrics: Metrics,
-    /// Which connections are open.
-    pub connections: Connections,
-    /// Who may ask how often.
+    seal: RwLock<SealState>,
+    /// The shares that were given; `None` when the root key comes from a provider.
+    shares: Mutex<Option<CollectedShares>>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    /// The open connections.
+    pub connections: Arc<Connections>,
+    /// The limits on requests.
     pub limiter: Limiter,
-    /// Who has a header in memory.
-    pub large: Large,
+    /// The limits on headers in memory.
+    pub header_memory: HeaderMemory,
 }
 
 impl Server {
-    /// A sealed server.
+    /// A sealed server with this configuration.
     ///
     /// # Errors
     /// SR-8434.
     pub fn sealed(config: Config) -> Result<Self, Error> {
         let id = config.server_id()?;
-        let given = config
+        let shares = config
             .root
             .shares()?
-            .map(|(threshold, hashes)| Given::none(id, threshold, hashes));
+            .map(|(threshold, hashes)| CollectedShares::new(id, threshold, hashes));
+        let metrics = Arc::new(Metrics::default());
         Ok(Self {
             limiter: Limiter::new(&config.limits),
             config: RwLock::new(Arc::new(config)),
-            seal: RwLock::new(Seal::Sealed {
-                held: false,
-                without_store: false,
+            seal: RwLock::new(SealState::Sealed {
+                by_admin: false,
+                store_failed: false,
             }),
-            given: Mutex::new(given),
-            metrics: Metrics::default(),
-            connections: Connections::default(),
-            large: Large::default(),
+            shares: Mutex::new(shares),
+            connections: Arc::new(Connections::new(Arc::clone(&metrics))),
+            metrics,
+            header_memory: HeaderMemory::default(),
         })
     }
 
@@ -129,9 +132,10 @@ impl Server {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes limits and policy of another configuration; where the store is and how the root key comes need a new start.
+    /// Applies the limits and the policy of another configuration. Another store or another source
+    /// of the root key takes effect after a restart.
     pub fn reconfigure(&self, config: Config) {
-        self.limiter.set(&config.limits);
+        self.limiter.set_limits(&config.limits);
         if let Ok(service) = self.service() {
             service.set_rules(config.rules());
             if config.audit.syslog != self.config().audit.syslog
@@ -143,75 +147,81 @@ impl Server {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    /// The service.
+    /// The service of an open server.
     ///
     /// # Errors
     /// SR-8428 while the server is sealed.
     pub fn service(&self) -> Result<Arc<Service>, Error> {
         match &*self.seal.read().unwrap_or_else(PoisonError::into_inner) {
-            Seal::Open(service) => Ok(Arc::clone(service)),
-            Seal::Sealed {
-                held,
-                without_store,
+            SealState::Open(service) => Ok(Arc::clone(service)),
+            SealState::Sealed {
+                by_admin,
+                store_failed,
             } => {
-                let waits_for = self.waits_for(*held, *without_store);
-                Err(Error::new(&code::SERVER_SEALED, waits_for.in_words()))
+                let waits_for = self.waits_for(*by_admin, *store_failed);
+                Err(Error::new(&code::SERVER_SEALED, waits_for.detail()))
             }
         }
     }
 
-    fn waits_for(&self, held: bool, without_store: bool) -> WaitsFor {
-        match (without_store, self.config().root.keyring.is_some()) {
+    fn waits_for(&self, by_admin: bool, store_failed: bool) -> WaitsFor {
+        match (store_failed, self.config().root.keyring.is_some()) {
             (true, _) => WaitsFor::Store,
             (false, false) => WaitsFor::Shares,
-            (false, true) if held => WaitsFor::Start,
+            (false, true) if by_admin => WaitsFor::Start,
             (false, true) => WaitsFor::Provider,
         }
     }
 
-    /// What everybody may know.
+    /// The state that every client may know.
     #[must_use]
     pub fn status(&self) -> Status {
-        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let waits_for = match &*self.seal.read().unwrap_or_else(PoisonError::into_inner) {
-            Seal::Open(_) => None,
-            Seal::Sealed {
-                held,
-                without_store,
-            } => Some(self.waits_for(*held, *without_store)),
+            SealState::Open(_) => None,
+            SealState::Sealed {
+                by_admin,
+                store_failed,
+            } => Some(self.waits_for(*by_admin, *store_failed)),
         };
         Status {
             sealed: waits_for.is_some(),
             waits_for,
             threshold: self.config().root.threshold.unwrap_or(0),
-            shares_given: given.as_ref().map_or(0, Given::count),
+            shares_given: shares.as_ref().map_or(0, CollectedShares::count),
             version: env!("CARGO_PKG_VERSION"),
             room: None,
         }
     }
 
-    /// The same, and the store's room where who asks is a viewer or an administrator.
+    /// The state, with the store's space if the client is a viewer or an administrator.
     #[must_use]
     pub fn status_for(&self, peer: &Peer) -> Status {
         let mut status = self.status();
-        if peer.shown.is_some()
+        if peer.certificate.is_some()
             && let Ok(service) = self.service()
             && let Ok(client) = service.identify(peer)
             && [Role::Admin, Role::Viewer].contains(&client.identity.role)
         {
-            status.room = service.room(&self.config()).ok();
+            status.room = service.space(&self.config()).ok();
         }
         status
     }
 
-    /// Whether the root key's provider is to be asked.
+    /// Whether the server should request its root key from the provider.
     #[must_use]
     pub fn wants_provider(&self) -> bool {
         let sealed = &*self.seal.read().unwrap_or_else(PoisonError::into_inner);
-        matches!(sealed, Seal::Sealed { held: false, .. }) && self.config().root.keyring.is_some()
+        matches!(
+            sealed,
+            SealState::Sealed {
+                by_admin: false,
+                ..
+            }
+        ) && self.config().root.keyring.is_some()
     }
 
-    /// Asks the root key's provider, and opens.
+    /// Requests the root key from its provider, and opens the server.
     ///
     /// # Errors
     /// What the provider or the store reports; SR-8437.
@@ -223,25 +233,24 @@ impl Server {
                 "the root key comes in shares",
             ));
         };
-        let root = Keyring::open(&config.path(keyring)).and_then(|it| it.key(ROOT_NAME, None));
-        let root = root.inspect_err(|_| self.set_without_store(false))?;
+        let root = Keyring::open(&config.path(keyring)).and_then(|it| it.key(ROOT_KEY_NAME, None));
+        let root = root.inspect_err(|_| self.set_store_failed(false))?;
         self.open(&root, "provider")
     }
 
-    /// Takes a share; opens when it was the last that was needed.
+    /// Adds a share, and opens the server if it was the last one that was needed.
     ///
-    /// # Errors
-    /// SR-8432, SR-8441; SR-8439 when the server is open, or takes no shares; what the store
-    /// reports.
+    /// # Errors SR-8432, SR-8441; SR-8439 when the server is open, or its root key comes from a
+    /// provider; what the store reports.
     pub fn give_share(&self, text: &str) -> Result<(), Error> {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let unwanted = |why| Error::new(&code::SERVER_STATE, why);
         if self.service().is_ok() {
             return Err(unwanted("the server is open already"));
         }
         let provided = "the server's root key comes from a provider, not from shares";
-        let shares = given.as_mut().ok_or_else(|| unwanted(provided))?;
-        match shares.give(text)? {
+        let shares = shares.as_mut().ok_or_else(|| unwanted(provided))?;
+        match shares.add(text)? {
             Some(root) => self.open(&root, "shares"),
             None => Ok(()),
         }
@@ -249,31 +258,35 @@ impl Server {
 
     fn open(&self, root: &SecretKey, by: &str) -> Result<(), Error> {
         let config = self.config();
-        let opened = offline::opened(&config, root)
-            .and_then(|service| service.note("-", "unseal", "", by).map(|()| service));
+        let opened = offline::open_service(&config, root).and_then(|service| {
+            service
+                .record_event("-", "unseal", "", by)
+                .map(|()| service)
+        });
         let service = opened.inspect_err(|error| {
-            self.set_without_store(error.code() == &code::SERVER_STORE);
+            self.set_store_failed(error.code() == &code::SERVER_STORE);
         })?;
-        *self.seal.write().unwrap_or_else(PoisonError::into_inner) = Seal::Open(Arc::new(service));
+        *self.seal.write().unwrap_or_else(PoisonError::into_inner) =
+            SealState::Open(Arc::new(service));
         log(Level::Info, "unsealed", &[("by", by)]);
         Ok(())
     }
 
-    fn set_without_store(&self, is: bool) {
+    fn set_store_failed(&self, failed: bool) {
         let mut seal = self.seal.write().unwrap_or_else(PoisonError::into_inner);
-        if let Seal::Sealed { without_store, .. } = &mut *seal {
-            *without_store = is;
+        if let SealState::Sealed { store_failed, .. } = &mut *seal {
+            *store_failed = failed;
         }
     }
 
-    /// Seals the server: what runs still ends, nothing begins.
+    /// Seals the server. Requests that are running end; no further ones are served.
     pub fn seal(&self) {
-        *self.seal.write().unwrap_or_else(PoisonError::into_inner) = Seal::Sealed {
-            held: true,
-            without_store: false,
+        *self.seal.write().unwrap_or_else(PoisonError::into_inner) = SealState::Sealed {
+            by_admin: true,
+            store_failed: false,
         };
-        if let Some(given) = &mut *self.given.lock().unwrap_or_else(PoisonError::into_inner) {
-            given.forget();
+        if let Some(shares) = &mut *self.shares.lock().unwrap_or_else(PoisonError::into_inner) {
+            shares.clear();
         }
         log(Level::Warning, "sealed", &[]);
     }

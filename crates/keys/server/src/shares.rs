@@ -1,9 +1,12 @@
-//! The root key in shares: any `threshold` of them give it, fewer tell nothing (Shamir, over GF(256), by the `blahaj` crate).
+//! The root key in shares: any `threshold` of them give the root key, and fewer reveal nothing
+//! about it (Shamir's secret sharing over GF(256), by the `blahaj` crate). The text form is
+//! specified in docs/spec/keyserver.md, "Shares".
 //!
-//! Invariant H1: a share is believed only if its SHA-256 is among those that were written down when the shares were made, so a wrong one
-//! is refused at once and cannot spoil the others. A share has 256 random bits: its hash tells nothing of it.
+//! Invariant H1: a share is accepted only if its SHA-256 is one of those that were recorded when
+//! the shares were made. A wrong share is therefore refused at once and does not invalidate the
+//! others. A share has 256 random bits, so that its hash reveals nothing.
 //!
-//! Must not: keep shares longer than until the root key is known. Text form: docs/spec/keyserver.md, "Shares".
+//! Must not: keep shares after the root key is known.
 
 use std::convert::Infallible;
 
@@ -17,18 +20,19 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::keys::{ServerId, secret_hex};
 
-/// What a share's text begins with.
+/// The first characters of a share's text.
 pub const PREFIX: &str = "strongroom-share-1-";
-/// Number of the share, then as many bytes as the root key has.
+/// The number of the share, and as many bytes as the root key has.
 const SHARE_LEN: usize = 33;
-/// Bytes of the checksum that finds typing errors.
-const SUM_LEN: usize = 4;
+/// Bytes of the checksum that detects typing errors.
+const CHECKSUM_LEN: usize = 4;
 /// Server id, share, checksum.
-const TEXT_LEN: usize = 16 + SHARE_LEN + SUM_LEN;
-/// Most shares.
+const TEXT_LEN: usize = 16 + SHARE_LEN + CHECKSUM_LEN;
+/// The most shares of a root key.
 pub const SHARES_MAX: u8 = 32;
 
-/// Splits the root key. The texts are for the custodians, one each; the hashes are for the server's configuration.
+/// Splits the root key. Returns a text for each custodian, and the hashes of the shares for the
+/// server's configuration.
 ///
 /// # Errors
 /// SR-8434 unless 2 <= threshold <= shares <= 32; SR-5001.
@@ -44,29 +48,30 @@ pub fn split(
     }
     let mut texts = Vec::new();
     let mut hashes = Vec::new();
-    let mut kernel = Kernel { failed: false };
+    let mut random = KernelRandom { failed: false };
     let dealt: Vec<Share> = Sharks(threshold)
-        .dealer_rng(root.expose(), &mut kernel)
+        .dealer_rng(root.expose(), &mut random)
         .take(shares.into())
         .collect();
-    if kernel.failed {
+    if random.failed {
         return Err(CryptoError::Random.into());
     }
     for share in dealt {
         let bytes = Zeroizing::new(Vec::from(&share));
         hashes.push(sha256(&[&bytes]));
-        texts.push(text_of(id, &bytes)?);
+        texts.push(to_text(id, &bytes)?);
     }
     Ok((texts, hashes))
 }
 
-/// The kernel's generator, from which every secret comes (C6), as the trait that `blahaj` asks for.
-/// It cannot fail there: whoever deals shares looks at `failed` before one is used.
-struct Kernel {
+/// The kernel's random number generator, the source of every secret (C6), as the trait that
+/// `blahaj` requires. The trait has no errors, so that `failed` has to be checked before a share is
+/// used.
+struct KernelRandom {
     failed: bool,
 }
 
-impl TryRng for Kernel {
+impl TryRng for KernelRandom {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
@@ -87,12 +92,17 @@ impl TryRng for Kernel {
     }
 }
 
-impl TryCryptoRng for Kernel {}
+impl TryCryptoRng for KernelRandom {}
 
-fn text_of(id: &ServerId, share: &[u8]) -> Result<SecretBytes, Error> {
+/// The text form of a share.
+fn to_text(id: &ServerId, share: &[u8]) -> Result<SecretBytes, Error> {
     let sum = sha256(&[id, share]);
     let mut bytes = Zeroizing::new(Vec::with_capacity(TEXT_LEN));
-    for part in [id.as_slice(), share, sum.get(..SUM_LEN).unwrap_or_default()] {
+    for part in [
+        id.as_slice(),
+        share,
+        sum.get(..CHECKSUM_LEN).unwrap_or_default(),
+    ] {
         bytes.extend_from_slice(part);
     }
     let digits = secret_hex(&bytes)?;
@@ -103,18 +113,19 @@ fn text_of(id: &ServerId, share: &[u8]) -> Result<SecretBytes, Error> {
     Ok(text)
 }
 
-/// Shares that were given so far, in locked memory. Wiped when dropped.
-pub struct Given {
+/// The shares that custodians have given so far, in locked memory. They are wiped when this is
+/// dropped.
+pub struct CollectedShares {
     id: ServerId,
     threshold: u8,
     hashes: Vec<[u8; 32]>,
     shares: Vec<SecretBytes>,
 }
 
-impl Given {
-    /// None given yet, of a root key that was split with these hashes.
+impl CollectedShares {
+    /// No shares yet, of a root key whose shares have these hashes.
     #[must_use]
-    pub fn none(id: ServerId, threshold: u8, hashes: Vec<[u8; 32]>) -> Self {
+    pub fn new(id: ServerId, threshold: u8, hashes: Vec<[u8; 32]>) -> Self {
         Self {
             id,
             threshold,
@@ -123,17 +134,18 @@ impl Given {
         }
     }
 
-    /// How many were given.
+    /// How many shares were given.
     #[must_use]
     pub fn count(&self) -> usize {
         self.shares.len()
     }
 
-    /// Takes one more. The root key, when it was the last that was needed; all shares are then forgotten.
+    /// Adds a share. Returns the root key if it was the last share that was needed, and wipes all
+    /// shares.
     ///
     /// # Errors
-    /// SR-8432 when it is not one of this server's; SR-8441 when it was given already.
-    pub fn give(&mut self, text: &str) -> Result<Option<SecretKey>, Error> {
+    /// SR-8432 when it is not a share of this server; SR-8441 when it was given already.
+    pub fn add(&mut self, text: &str) -> Result<Option<SecretKey>, Error> {
         let mut bytes = parse(text, &self.id)?;
         if !self.hashes.contains(&sha256(&[&bytes])) {
             return Err(Error::new(&code::SERVER_SHARE, ""));
@@ -150,7 +162,8 @@ impl Given {
         }
         let given = std::mem::take(&mut self.shares);
         let sharks = Sharks(self.threshold);
-        // Outside locked memory for the time of this call; wiped when dropped.
+        // These copies are not in locked memory. They live for this call and are wiped when
+        // dropped.
         let shares = given.iter().map(|share| Share::try_from(share.as_slice()));
         let shares: Result<Vec<Share>, _> = shares.collect();
         let shares = shares.map_err(|_| Error::new(&code::SERVER_SHARE, ""))?;
@@ -168,16 +181,16 @@ impl Given {
         }
     }
 
-    /// Forgets what was given.
-    pub fn forget(&mut self) {
+    /// Wipes all shares.
+    pub fn clear(&mut self) {
         self.shares.clear();
     }
 }
 
-/// The share in a text, whatever its case and wherever it was broken into lines or groups.
+/// Parses the text of a share. Case, blanks and line breaks do not matter.
 fn parse(text: &str, id: &ServerId) -> Result<Zeroizing<Vec<u8>>, Error> {
     let refused = |detail: &str| Error::new(&code::SERVER_SHARE, detail);
-    // Longer than any share can be with a blank after each digit.
+    // A share with a blank after each digit is shorter.
     if text.len() > 512 {
         return Err(refused("too long"));
     }
@@ -193,13 +206,13 @@ fn parse(text: &str, id: &ServerId) -> Result<Zeroizing<Vec<u8>>, Error> {
     let bytes = strongroom_format::hex::from_hex(digits).map(Zeroizing::new);
     let bytes = bytes.filter(|bytes| bytes.len() == TEXT_LEN);
     let bytes = bytes.ok_or_else(|| refused("it is cut short, or a digit is wrong"))?;
-    let (of, rest) = bytes.split_at(16);
+    let (server_id, rest) = bytes.split_at(16);
     let (share, sum) = rest.split_at(SHARE_LEN);
-    if sha256(&[of, share]).get(..SUM_LEN) != Some(sum) {
+    if sha256(&[server_id, share]).get(..CHECKSUM_LEN) != Some(sum) {
         return Err(refused("a digit is wrong"));
     }
-    if of != id {
-        return Err(refused(&format!("it is for the server {}", hex(of))));
+    if server_id != id {
+        return Err(refused(&format!("it is for the server {}", hex(server_id))));
     }
     Ok(Zeroizing::new(share.to_vec()))
 }
@@ -221,25 +234,25 @@ mod tests {
         let (shares, hashes) = split(&root, &id, 3, 5).unwrap();
         let texts = texts(&shares);
         for pick in [[0, 1, 2], [4, 2, 0], [1, 3, 4]] {
-            let mut given = Given::none(id, 3, hashes.clone());
-            assert!(given.give(&texts[pick[0]]).unwrap().is_none());
-            assert!(given.give(&texts[pick[1]]).unwrap().is_none());
-            let again = given.give(&texts[pick[1]]).err().unwrap();
+            let mut given = CollectedShares::new(id, 3, hashes.clone());
+            assert!(given.add(&texts[pick[0]]).unwrap().is_none());
+            assert!(given.add(&texts[pick[1]]).unwrap().is_none());
+            let again = given.add(&texts[pick[1]]).err().unwrap();
             assert_eq!((again.code().number, given.count()), (8441, 2));
-            assert!(given.give(&texts[pick[2]]).unwrap().unwrap().ct_eq(&root));
+            assert!(given.add(&texts[pick[2]]).unwrap().unwrap().ct_eq(&root));
             assert_eq!(given.count(), 0);
         }
     }
 
     #[test]
-    fn a_share_that_is_not_one_is_refused_and_spoils_nothing() {
+    fn a_wrong_share_is_refused_and_invalidates_no_other() {
         let (id, root) = ([3; 16], SecretKey::generate().unwrap());
         let (shares, hashes) = split(&root, &id, 2, 3).unwrap();
         let (others, _) = split(&SecretKey::generate().unwrap(), &id, 2, 3).unwrap();
         let (foreign, _) = split(&root, &[4; 16], 2, 3).unwrap();
         let (mine, others, foreign) = (texts(&shares), texts(&others), texts(&foreign));
-        let mut given = Given::none(id, 2, hashes);
-        assert!(given.give(&mine[0]).unwrap().is_none());
+        let mut given = CollectedShares::new(id, 2, hashes);
+        assert!(given.add(&mine[0]).unwrap().is_none());
         let long = "a".repeat(10_000);
         let mut wrong = vec![others[1].clone(), foreign[1].clone(), String::new(), long];
         for at in PREFIX.len()..mine[1].len() {
@@ -249,15 +262,11 @@ mod tests {
             wrong.push(mine[1][..at].to_owned());
         }
         for text in &wrong {
-            assert_eq!(
-                given.give(text).err().unwrap().code().number,
-                8432,
-                "{text}"
-            );
+            assert_eq!(given.add(text).err().unwrap().code().number, 8432, "{text}");
         }
-        // Broken into lines and in capitals, as people write such things down.
+        // With line breaks and in capitals, as a person may have copied it.
         let written = mine[1].to_uppercase().replace('7', "7 \n");
-        assert!(given.give(&written).unwrap().unwrap().ct_eq(&root));
+        assert!(given.add(&written).unwrap().unwrap().ct_eq(&root));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Rows of the audit log on their way to the local syslog daemon, in the form of RFC 3164 that
-//! daemons take from `/dev/log`: one datagram for each row, whose text is the row in JSON.
+//! Sends rows of the audit log to the local syslog daemon, in the form of RFC 3164 that daemons
+//! accept on `/dev/log`: one datagram for each row, with the row in JSON.
 //!
-//! Invariant Y1: whoever commits rows never waits for the daemon. Rows wait in a queue of bounded
-//! length; those that find no place, or that the daemon does not take, are counted as lost.
+//! Invariant Y1: a commit never waits for the daemon. Rows wait in a queue of bounded length. Rows
+//! that do not fit into the queue, or that the daemon does not accept, are counted as lost.
 //!
-//! Must not: fail a commit; be the only place where a row is.
+//! Must not: fail a commit; hold the only copy of a row.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -20,60 +20,60 @@ use time::OffsetDateTime;
 use crate::audit::Row;
 use crate::log::{Level, log};
 
-/// Rows that wait for the daemon at most.
-const QUEUE: usize = 8192;
-/// How long the daemon may take for one row.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Pause before the daemon is tried again after it was not there.
-const PAUSE: Duration = Duration::from_millis(500);
-/// How often the log says that rows were lost.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// The most rows that wait for the daemon.
+const QUEUE_MAX: usize = 8192;
+/// The timeout for sending one row.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
+/// The pause before the next attempt to connect after one has failed.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// How often the server's log says that rows were lost.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Priority: facility 10 (security messages), severity 5 (notice); 4 (warning) for some.
 const NOTICE: u8 = 85;
 const WARNING: u8 = 84;
-/// What is done that an operator should look at.
-const WARNED: [&str; 3] = ["denied", "break-glass", "seal"];
+/// Actions with the severity of a warning.
+const WARNING_ACTIONS: [&str; 3] = ["denied", "break-glass", "seal"];
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// What was counted.
+/// The numbers of rows in the queue and of lost rows.
 #[derive(Default)]
 struct Counts {
     waiting: AtomicU64,
     lost: AtomicU64,
 }
 
-/// The way to the daemon. When it is dropped, what waits is still sent.
+/// The handle of the thread that sends rows. When it is dropped, rows in the queue are still sent.
 pub(crate) struct Syslog {
     rows: SyncSender<Row>,
     counts: Arc<Counts>,
 }
 
 impl Syslog {
-    /// Starts a thread that sends to the socket at `path`. The daemon need not be there yet.
+    /// Starts a thread that sends to the socket at `path`. The daemon need not run yet.
     ///
     /// # Errors
-    /// SR-5001 when there is no thread.
+    /// SR-5001 when the thread cannot be started.
     pub(crate) fn start(path: &Path) -> Result<Self, Error> {
-        let (rows, queue) = sync_channel(QUEUE);
+        let (rows, queue) = sync_channel(QUEUE_MAX);
         let counts = Arc::new(Counts::default());
         let sender = Sender {
             path: path.to_owned(),
             socket: None,
             counts: Arc::clone(&counts),
             retry_at: Instant::now(),
-            told_at: None,
+            logged_at: None,
         };
         std::thread::Builder::new()
             .name("syslog".to_owned())
-            .spawn(move || sender.work(&queue))
+            .spawn(move || sender.run(&queue))
             .map_err(|error| Error::io("starting a thread", error))?;
         Ok(Self { rows, counts })
     }
 
-    /// Takes a row without waiting.
-    pub(crate) fn take(&self, row: Row) {
+    /// Puts a row into the queue without waiting.
+    pub(crate) fn send(&self, row: Row) {
         self.counts.waiting.fetch_add(1, Relaxed);
         if self.rows.try_send(row).is_err() {
             self.counts.waiting.fetch_sub(1, Relaxed);
@@ -81,38 +81,39 @@ impl Syslog {
         }
     }
 
-    /// How many rows the daemon did not get.
+    /// How many rows were lost.
     pub(crate) fn lost(&self) -> u64 {
         self.counts.lost.load(Relaxed)
     }
 
-    /// Waits until every row was sent or lost, but not longer than this.
-    pub(crate) fn settle(&self, most: Duration) {
-        let until = Instant::now() + most;
+    /// Waits until every row was sent or lost, for at most `timeout`.
+    pub(crate) fn flush(&self, timeout: Duration) {
+        let until = Instant::now() + timeout;
         while self.counts.waiting.load(Relaxed) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Sender {
     path: PathBuf,
     socket: Option<UnixDatagram>,
     counts: Arc<Counts>,
     retry_at: Instant,
-    told_at: Option<Instant>,
+    logged_at: Option<Instant>,
 }
 
 impl Sender {
-    fn work(mut self, queue: &Receiver<Row>) {
+    fn run(mut self, queue: &Receiver<Row>) {
         while let Ok(row) = queue.recv() {
             let text = message(&row);
-            // A daemon that was started anew has another socket of the same name: once more.
+            // After a restart, the daemon has another socket of the same name: a second attempt
+            // connects to it.
             let sent = self.send(&text).or_else(|_| self.send(&text));
             if let Err(error) = sent {
                 self.counts.lost.fetch_add(1, Relaxed);
-                self.tell(&error);
+                self.log_failure(&error);
             }
             self.counts.waiting.fetch_sub(1, Relaxed);
         }
@@ -125,7 +126,7 @@ impl Sender {
             }
             let connected = connect(&self.path);
             if connected.is_err() {
-                self.retry_at = Instant::now() + PAUSE;
+                self.retry_at = Instant::now() + RETRY_PAUSE;
             }
             self.socket = Some(connected?);
         }
@@ -139,11 +140,11 @@ impl Sender {
         sent
     }
 
-    fn tell(&mut self, error: &io::Error) {
-        if self.told_at.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
+    fn log_failure(&mut self, error: &io::Error) {
+        if self.logged_at.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
             return;
         }
-        self.told_at = Some(Instant::now());
+        self.logged_at = Some(Instant::now());
         let lost = self.counts.lost.load(Relaxed).to_string();
         let path = self.path.display().to_string();
         let error = error.to_string();
@@ -154,18 +155,19 @@ impl Sender {
 
 fn connect(path: &Path) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(SEND_TIMEOUT))?;
     socket.connect(path)?;
     Ok(socket)
 }
 
-/// `<PRIORITY>Mmm dd hh:mm:ss strongroom-keyserver[PID]: JSON`. The time is in UTC.
+/// The datagram of a row: `<PRIORITY>Mmm dd hh:mm:ss strongroom-keyserver[PID]: JSON`, with the
+/// time in UTC.
 fn message(row: &Row) -> String {
     let seconds = i64::try_from(row.time).unwrap_or_default();
     let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let month = usize::from(u8::from(at.month())).saturating_sub(1);
     let month = MONTHS.get(month).unwrap_or(&"Jan");
-    let priority = match WARNED.contains(&row.action.as_str()) {
+    let priority = match WARNING_ACTIONS.contains(&row.action.as_str()) {
         true => WARNING,
         false => NOTICE,
     };
@@ -208,15 +210,15 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_takes_nothing_makes_nobody_wait_and_one_that_comes_back_is_found() {
-        let room = tempfile::tempdir().unwrap();
-        let path = room.path().join("log");
+    fn a_hanging_daemon_does_not_delay_commits_and_a_restarted_one_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
         let listening = UnixDatagram::bind(&path).unwrap();
         let syslog = Syslog::start(&path).unwrap();
-        let count = u64::try_from(QUEUE).unwrap() * 2;
+        let count = u64::try_from(QUEUE_MAX).unwrap() * 2;
         let began = Instant::now();
         for n in 0..count {
-            syslog.take(row(n, "deliver"));
+            syslog.send(row(n, "deliver"));
         }
         assert!(
             began.elapsed() < Duration::from_secs(5),
@@ -224,16 +226,16 @@ mod tests {
             began.elapsed()
         );
         assert!(syslog.lost() > 0, "the queue is bounded");
-        // The daemon is stopped, and started anew under the same name.
+        // The daemon is stopped, and started again with a socket of the same name.
         drop(listening);
         std::fs::remove_file(&path).unwrap();
-        syslog.settle(Duration::from_secs(30));
+        syslog.flush(Duration::from_secs(30));
         let listening = UnixDatagram::bind(&path).unwrap();
         listening
             .set_read_timeout(Some(Duration::from_secs(10)))
             .unwrap();
-        std::thread::sleep(PAUSE);
-        syslog.take(row(count, "after"));
+        std::thread::sleep(RETRY_PAUSE);
+        syslog.send(row(count, "after"));
         let mut bytes = [0; 4096];
         let len = listening.recv(&mut bytes).unwrap();
         let text = String::from_utf8_lossy(&bytes[..len]).into_owned();

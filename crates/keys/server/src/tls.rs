@@ -1,9 +1,12 @@
-//! TLS: what the server shows and whom it believes.
+//! TLS of the server: its certificate, and the authority that it trusts.
 //!
-//! Invariants: T1, only the server's own authority is believed; T2, TLS 1.2 with authenticated ciphers is the least; T3, no session is
-//! resumed, so every connection's certificate was verified at its own time.
+//! Invariants:
+//! - T1: Only the server's own authority is trusted.
+//! - T2: TLS 1.2 with authenticated ciphers is the oldest version that is accepted.
+//! - T3: No session is resumed, so that the certificate of every connection is verified.
 //!
-//! Must not: decide what a client may do. A handshake without a certificate is let through; the service refuses what needs one.
+//! Must not: decide what a client may do. A handshake without a certificate succeeds; the service
+//! refuses requests that need one.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -20,30 +23,32 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::config::Config;
 use crate::offline;
 
-/// Reads the files that the configuration names.
+/// The TLS configuration with the files that `config` names.
 ///
 /// # Errors
 /// SR-8440, SR-5001.
 pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, Error> {
-    with_pair(config, None)
+    build_config(config, None)
 }
 
-/// The same with a certificate and a key, in PEM, that are not on the disk.
+/// The TLS configuration with this certificate and key, in PEM, instead of those on the disk.
 ///
 /// # Errors
 /// SR-8440.
-pub fn server_config_of(
+pub fn server_config_with(
     config: &Config,
     certificate: &str,
     key: &str,
 ) -> Result<Arc<ServerConfig>, Error> {
-    with_pair(config, Some((certificate.as_bytes(), key.as_bytes())))
+    build_config(config, Some((certificate.as_bytes(), key.as_bytes())))
 }
 
-type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+/// A certificate with its chain, and its private key.
+type CertifiedPair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// The pair on the disk. One that does not fit together was read before and after it was replaced.
-fn pair(config: &Config) -> Result<Chain, Error> {
+/// Reads the certificate and the key from the disk. Repeats that if they do not fit, because they
+/// may have been replaced in between.
+fn read_fitting_pair(config: &Config) -> Result<CertifiedPair, Error> {
     const TRIES: usize = 4;
     let mut last = None;
     for _ in 0..TRIES {
@@ -54,12 +59,12 @@ fn pair(config: &Config) -> Result<Chain, Error> {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    // What does not fit is refused by name where it is used.
+    // The caller refuses a pair that does not fit, with the names of the files.
     last.unwrap_or_else(|| Err(Error::new(&code::SERVER_TLS, "")))
 }
 
-fn read_pair(config: &Config) -> Result<Chain, Error> {
-    let next = offline::pair(config).next();
+fn read_pair(config: &Config) -> Result<CertifiedPair, Error> {
+    let next = offline::certificate_files(config).next();
     let (certificate, key) = match next.symlink_metadata() {
         Ok(_) => (next.clone(), next),
         Err(_) => (
@@ -73,7 +78,7 @@ fn read_pair(config: &Config) -> Result<Chain, Error> {
         return Err(unusable(&key, &"others than its owner may use it"));
     }
     let private = PrivateKeyDer::from_pem_file(&key).map_err(|error| unusable(&key, &error))?;
-    Ok((certificates(&certificate)?, private))
+    Ok((read_certificates(&certificate)?, private))
 }
 
 fn fits(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'static>) -> bool {
@@ -81,12 +86,12 @@ fn fits(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'static>) -> bool
     rustls::sign::CertifiedKey::from_der(chain.to_vec(), key.clone_key(), &provider).is_ok()
 }
 
-/// When the server's certificate begins and ends, in seconds since the Unix epoch.
+/// From when to when the server's certificate is valid, in seconds since the Unix epoch.
 ///
 /// # Errors
 /// SR-8440, SR-5001.
 pub fn validity(config: &Config) -> Result<(u64, u64), Error> {
-    let (chain, _) = pair(config)?;
+    let (chain, _) = read_fitting_pair(config)?;
     let path = config.path(&config.tls.certificate);
     let first = chain.first().map(AsRef::as_ref).unwrap_or_default();
     let read = X509Certificate::from_der(first);
@@ -96,10 +101,14 @@ pub fn validity(config: &Config) -> Result<(u64, u64), Error> {
     Ok((unix(validity.not_before), unix(validity.not_after)))
 }
 
-/// What changes when somebody replaces the pair.
+/// The inode number and the modification time of each file of the certificate and the key. It
+/// changes when a file is replaced.
+pub type FileStamp = Vec<Option<(u64, i64, i64)>>;
+
+/// Reads the file stamp of the certificate and the key.
 #[must_use]
-pub fn stamp(config: &Config) -> Vec<Option<(u64, i64, i64)>> {
-    let next = offline::pair(config).next();
+pub fn file_stamp(config: &Config) -> FileStamp {
+    let next = offline::certificate_files(config).next();
     let [certificate, key] =
         [&config.tls.certificate, &config.tls.key].map(|path| config.path(path));
     let of = |path: &Path| {
@@ -112,16 +121,19 @@ pub fn stamp(config: &Config) -> Vec<Option<(u64, i64, i64)>> {
         .collect()
 }
 
-fn chain_of(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn parse_chain(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     read.map_err(|error| unusable(path, &error))
 }
 
-fn private_of(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
+fn parse_private_key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| unusable(path, &error))
 }
 
-fn with_pair(config: &Config, given: Option<(&[u8], &[u8])>) -> Result<Arc<ServerConfig>, Error> {
+fn build_config(
+    config: &Config,
+    given: Option<(&[u8], &[u8])>,
+) -> Result<Arc<ServerConfig>, Error> {
     let (certificate, key) = (
         config.path(&config.tls.certificate),
         config.path(&config.tls.key),
@@ -129,7 +141,7 @@ fn with_pair(config: &Config, given: Option<(&[u8], &[u8])>) -> Result<Arc<Serve
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     let authority = config.path(&config.tls.authority);
-    for one in certificates(&authority)? {
+    for one in read_certificates(&authority)? {
         roots
             .add(one)
             .map_err(|error| unusable(&authority, &error))?;
@@ -140,8 +152,11 @@ fn with_pair(config: &Config, given: Option<(&[u8], &[u8])>) -> Result<Arc<Serve
             .build()
             .map_err(|error| unusable(&authority, &error))?;
     let (chain, private) = match given {
-        Some((chain, private)) => (chain_of(&certificate, chain)?, private_of(&key, private)?),
-        None => pair(config)?,
+        Some((chain, private)) => (
+            parse_chain(&certificate, chain)?,
+            parse_private_key(&key, private)?,
+        ),
+        None => read_fitting_pair(config)?,
     };
     let mut tls = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
@@ -155,7 +170,7 @@ fn with_pair(config: &Config, given: Option<(&[u8], &[u8])>) -> Result<Arc<Serve
     Ok(Arc::new(tls))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, &error))?;
     let read: Vec<_> = read
         .collect::<Result<_, _>>()

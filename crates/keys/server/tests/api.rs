@@ -1,17 +1,20 @@
-//! The API as clients see it: who gets what, and what is told to whom.
+//! The API as clients see it: what each client gets, and what each client is told.
 //!
 //! Method: a real server in this process, real TLS, requests byte by byte.
 mod common;
 
-use common::{Place, Running, all_bytes};
+use common::{Installation, Running, all_bytes};
 use serde_json::{Value, json};
 use strongroom_keys_server::audit::{Chain, Row};
 
 #[test]
 fn a_node_makes_fetches_and_rotates_its_key_and_nobody_else_gets_it() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let (a, b) = (running.node(&place, "a"), running.node(&place, "b"));
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let (a, b) = (
+        running.node(&installation, "a"),
+        running.node(&installation, "b"),
+    );
     let mut a = running.client(Some(&a));
     let made = a.post(
         "/v1/keys",
@@ -39,7 +42,7 @@ fn a_node_makes_fetches_and_rotates_its_key_and_nobody_else_gets_it() {
 
     // A key of another and a key that is not there look the same, from node and administrator.
     let mut b = running.client(Some(&b));
-    let mut admin = running.admin(&place);
+    let mut admin = running.admin(&installation);
     for client in [&mut b, &mut admin] {
         let theirs = client.get("/v1/keys/db-7/versions/1/material");
         theirs.refused(404, "SR-8423");
@@ -85,14 +88,14 @@ fn a_node_makes_fetches_and_rotates_its_key_and_nobody_else_gets_it() {
 
 #[test]
 fn neither_keys_nor_names_are_in_the_files() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let node = running.node(&place, "a");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let node = running.node(&installation, "a");
     let mut node = running.client(Some(&node));
     node.post("/v1/keys", &json!({"name": "db-7"}));
     node.post("/v1/keys/db-7/rotate", &json!({}));
     let (first, second) = (node.material("db-7", "1"), node.material("db-7", "2"));
-    let files = all_bytes(place.directory.path());
+    let files = all_bytes(installation.directory.path());
     let is_in = |needle: &[u8]| files.windows(needle.len()).any(|window| window == needle);
     for secret in [&first, &second] {
         use base64::Engine as _;
@@ -106,11 +109,11 @@ fn neither_keys_nor_names_are_in_the_files() {
 
 #[test]
 fn disabled_destroyed_restored() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let node_identity = running.node(&place, "a");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let node_identity = running.node(&installation, "a");
     let mut node = running.client(Some(&node_identity));
-    let mut admin = running.admin(&place);
+    let mut admin = running.admin(&installation);
     assert_eq!(node.post("/v1/keys", &json!({"name": "k"})).status, 201);
     let before = node.material("k", "1");
     let material = "/v1/keys/k/versions/1/material";
@@ -161,13 +164,13 @@ fn disabled_destroyed_restored() {
     }
     assert_eq!(admin.get("/v1/keys/k").json()["state"], "active");
     drop(running);
-    at_once_where_that_is_allowed(&place, &node_identity);
+    at_once_where_that_is_allowed(&installation, &node_identity);
 }
 
-fn at_once_where_that_is_allowed(place: &Place, node: &common::Identity) {
-    place.edit(|text| text.replace("destroy_least_days = 7", "destroy_least_days = 0"));
-    let running = Running::open(place);
-    let mut admin = running.admin(place);
+fn at_once_where_that_is_allowed(installation: &Installation, node: &common::Identity) {
+    installation.edit(|text| text.replace("destroy_least_days = 7", "destroy_least_days = 0"));
+    let running = Running::open(installation);
+    let mut admin = running.admin(installation);
     let mut node = running.client(Some(node));
     let material = "/v1/keys/k/versions/1/material";
     let nothing = json!({"after_seconds": 0});
@@ -188,9 +191,9 @@ fn at_once_where_that_is_allowed(place: &Place, node: &common::Identity) {
 
 #[test]
 fn tokens_are_used_once_and_a_new_certificate_ends_the_one_before() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let mut admin = running.admin(&place);
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let mut admin = running.admin(&installation);
     let token = json!({"node": "n", "role": "node", "may_create": true, "expires_seconds": 600});
     let first = admin.post("/v1/tokens", &token).json()["token"]
         .as_str()
@@ -209,8 +212,9 @@ fn tokens_are_used_once_and_a_new_certificate_ends_the_one_before() {
     let mut node = running.client(identity.as_ref());
     assert_eq!(node.post("/v1/keys", &json!({"name": "k"})).status, 201);
 
-    // Enrolled anew: the former certificate no longer counts, not even on its open connection. Grants stay.
-    let again = running.enrol(&place, &token);
+    // Enrolled anew: the former certificate no longer counts, not even on its open connection.
+    // Grants stay.
+    let again = running.enrol(&installation, &token);
     node.get("/v1/keys").refused(403, "SR-8421");
     running
         .client(identity.as_ref())
@@ -229,7 +233,7 @@ fn tokens_are_used_once_and_a_new_certificate_ends_the_one_before() {
     running.enrol_with(&spare).0.refused(403, "SR-8431");
     node.get("/v1/keys/k/versions/1/material")
         .refused(403, "SR-8421");
-    let anew = running.enrol(&place, &token);
+    let anew = running.enrol(&installation, &token);
     running
         .client(Some(&anew))
         .get("/v1/keys/k/versions/1/material")
@@ -243,9 +247,9 @@ fn tokens_are_used_once_and_a_new_certificate_ends_the_one_before() {
 
 #[test]
 fn a_token_that_was_not_used_can_be_taken_back() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let mut admin = running.admin(&place);
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let mut admin = running.admin(&installation);
     admin.post("/v1/keys", &json!({"name": "k"}));
     let wanted = json!({"node": "a", "role": "node", "keys": ["k"], "expires_seconds": 600});
     let tokens: Vec<String> = (0..2)
@@ -279,7 +283,7 @@ fn a_token_that_was_not_used_can_be_taken_back() {
     used.sort_unstable();
     assert_eq!(used, [201, 403]);
     assert_eq!(admin.get("/v1/tokens").json()["tokens"], json!([]));
-    let node = running.node(&place, "b");
+    let node = running.node(&installation, "b");
     let mut node = running.client(Some(&node));
     node.get("/v1/tokens").refused(403, "SR-8422");
     node.delete(&one(&infos[1])).refused(403, "SR-8422");
@@ -287,10 +291,13 @@ fn a_token_that_was_not_used_can_be_taken_back() {
 
 #[test]
 fn a_token_ends_with_its_time() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
     let token = json!({"node": "n", "role": "node", "expires_seconds": 1});
-    let made = running.admin(&place).post("/v1/tokens", &token).json();
+    let made = running
+        .admin(&installation)
+        .post("/v1/tokens", &token)
+        .json();
     let token = made["token"].as_str().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(1100));
     running.enrol_with(token).0.refused(403, "SR-8431");
@@ -300,14 +307,14 @@ fn a_token_ends_with_its_time() {
 
 #[test]
 fn roles() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
     let viewer = running.enrol(
-        &place,
+        &installation,
         &json!({"node": "v", "role": "viewer", "expires_seconds": 60}),
     );
     let node = running.enrol(
-        &place,
+        &installation,
         &json!({"node": "n", "role": "node", "expires_seconds": 60}),
     );
     let (mut viewer, mut node) = (running.client(Some(&viewer)), running.client(Some(&node)));
@@ -357,16 +364,16 @@ fn roles() {
 
 #[test]
 fn everything_is_written_down_in_a_chain() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let node = running.node(&place, "a");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let node = running.node(&installation, "a");
     let mut client = running.client(Some(&node));
     client.post("/v1/keys", &json!({"name": "k"}));
     client.material("k", "1");
     client
         .get("/v1/keys/other/versions/1/material")
         .refused(404, "SR-8423");
-    let mut admin = running.admin(&place);
+    let mut admin = running.admin(&installation);
     let mut rows: Vec<Row> = Vec::new();
     loop {
         let after = rows.last().map_or(0, |row| row.n);
@@ -382,7 +389,7 @@ fn everything_is_written_down_in_a_chain() {
     }
     let mut chain = Chain::default();
     for row in &rows {
-        chain.take(row).unwrap();
+        chain.verify(row).unwrap();
     }
     let told: Vec<String> = rows
         .iter()
@@ -405,9 +412,12 @@ fn everything_is_written_down_in_a_chain() {
 
 #[test]
 fn headers_in_escrow() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let (a, b) = (running.node(&place, "a"), running.node(&place, "b"));
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let (a, b) = (
+        running.node(&installation, "a"),
+        running.node(&installation, "b"),
+    );
     let (mut a, mut b) = (running.client(Some(&a)), running.client(Some(&b)));
     let path = "/v1/escrow/000102030405060708090a0b0c0d0e0f";
     a.get(path).refused(404, "SR-8423");
@@ -429,7 +439,7 @@ fn headers_in_escrow() {
     b.ask("PUT", path, Some(b"mine now"))
         .refused(404, "SR-8423");
     b.delete(path).refused(404, "SR-8423");
-    assert_eq!(running.admin(&place).get(path).body, shorter);
+    assert_eq!(running.admin(&installation).get(path).body, shorter);
     assert_eq!(a.delete(path).status, 204);
     a.get(path).refused(404, "SR-8423");
     a.ask("PUT", path, Some(b"")).refused(400, "SR-8429");
@@ -446,11 +456,14 @@ fn headers_in_escrow() {
 
 #[test]
 fn objects_are_reported_by_whoever_may_open_them() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let (a, b) = (running.node(&place, "a"), running.node(&place, "b"));
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let (a, b) = (
+        running.node(&installation, "a"),
+        running.node(&installation, "b"),
+    );
     let (mut a, mut b) = (running.client(Some(&a)), running.client(Some(&b)));
-    let mut admin = running.admin(&place);
+    let mut admin = running.admin(&installation);
     a.post("/v1/keys", &json!({"name": "k"}));
     let path = "/v1/objects/000102030405060708090a0b0c0d0e0f";
     let report = json!({"kind": "volume", "name": "/dev/vdb", "cipher": "aes-xts-plain64", "key_id": "k", "key_version": 1, "created": 1_700_000_000, "verified": 1_700_000_100});
@@ -485,9 +498,9 @@ fn objects_are_reported_by_whoever_may_open_them() {
 
 #[test]
 fn what_is_not_well_formed_is_refused_in_the_same_form() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let mut admin = running.admin(&place);
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let mut admin = running.admin(&installation);
     let cases: [(&str, &str, Option<&str>, u16); 16] = [
         ("GET", "/nothing", None, 404),
         ("GET", "/v1/keys/", None, 404),
@@ -529,7 +542,8 @@ fn what_is_not_well_formed_is_refused_in_the_same_form() {
     }
     let long = format!("/v1/keys/{}", "a".repeat(200));
     admin.get(&long).refused(400, "SR-8429");
-    // Its length is enough: of a body that nobody reads, what is on its way would cost the sender the answer.
+    // Its length is enough: of a body that nobody reads, what is on its way would cost the sender
+    // the answer.
     let large = "POST /v1/keys HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n";
     admin.send(large.as_bytes()).unwrap();
     admin.answer().unwrap().refused(413, "SR-8430");
@@ -537,13 +551,13 @@ fn what_is_not_well_formed_is_refused_in_the_same_form() {
 
 #[test]
 fn whoever_asks_too_often_waits_and_nobody_else() {
-    let place = Place::with_provider();
-    place.edit(|text| {
+    let installation = Installation::with_provider();
+    installation.edit(|text| {
         text.replace("client_per_second = 100", "client_per_second = 1")
             .replace("client_burst = 200", "client_burst = 20")
     });
-    let running = Running::open(&place);
-    let node = running.node(&place, "a");
+    let running = Running::open(&installation);
+    let node = running.node(&installation, "a");
     let mut client = running.client(Some(&node));
     let limited = (0..100)
         .map(|_| client.get("/v1/keys"))
@@ -551,5 +565,5 @@ fn whoever_asks_too_often_waits_and_nobody_else() {
     let limited = limited.unwrap();
     limited.refused(429, "SR-8427");
     assert!(limited.headers["retry-after"].parse::<u64>().unwrap() >= 1);
-    assert_eq!(running.admin(&place).get("/v1/nodes").status, 200);
+    assert_eq!(running.admin(&installation).get("/v1/nodes").status, 200);
 }

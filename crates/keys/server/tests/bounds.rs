@@ -1,9 +1,11 @@
-//! No node takes more than its share of the store or of the server's memory, and none the place of what is another's.
+//! No node exceeds its quotas in the store or its share of the server's memory, and none occupies
+//! the id of another node's object.
 //!
-//! Method: servers with small bounds, nodes that go to them and beyond, and others that must not notice.
+//! Method: servers with small quotas, nodes that reach and exceed them, and other nodes that must
+//! not be affected.
 mod common;
 
-use common::{Client, Place, Running};
+use common::{Client, Installation, Running};
 use serde_json::json;
 
 fn id(n: u8) -> String {
@@ -21,29 +23,32 @@ fn report(client: &mut Client, n: u8, key: &str) -> common::Answer {
 }
 
 /// A server with these bounds.
-fn place(bounds: &[(&str, &str)]) -> Place {
-    let place = Place::with_provider();
-    place.edit(|mut text| {
+fn installation(bounds: &[(&str, &str)]) -> Installation {
+    let installation = Installation::with_provider();
+    installation.edit(|mut text| {
         for (before, after) in bounds {
             assert!(text.contains(before), "{before}");
             text = text.replace(before, after);
         }
         text
     });
-    place
+    installation
 }
 
 #[test]
 fn headers_and_objects_of_a_node_are_bounded_and_only_of_that_node() {
-    let place = place(&[
+    let installation = installation(&[
         ("headers_per_node = 64", "headers_per_node = 2"),
         ("header_mib_per_node = 256", "header_mib_per_node = 1"),
         ("objects_per_node = 4096", "objects_per_node = 3"),
     ]);
-    let running = Running::open(&place);
-    let (a, b) = (running.node(&place, "a"), running.node(&place, "b"));
+    let running = Running::open(&installation);
+    let (a, b) = (
+        running.node(&installation, "a"),
+        running.node(&installation, "b"),
+    );
     let (mut a, mut b) = (running.client(Some(&a)), running.client(Some(&b)));
-    let mut admin = running.admin(&place);
+    let mut admin = running.admin(&installation);
     for n in 0..3 {
         assert_eq!(report(&mut a, n, "").status, 204);
     }
@@ -95,14 +100,17 @@ fn headers_and_objects_of_a_node_are_bounded_and_only_of_that_node() {
 
 #[test]
 fn keys_and_their_versions_are_bounded_for_nodes() {
-    let place = place(&[
+    let installation = installation(&[
         ("keys_per_node = 1024", "keys_per_node = 2"),
         ("rotations_per_day = 24", "rotations_per_day = 3"),
     ]);
-    let running = Running::open(&place);
-    let (a, b) = (running.node(&place, "a"), running.node(&place, "b"));
+    let running = Running::open(&installation);
+    let (a, b) = (
+        running.node(&installation, "a"),
+        running.node(&installation, "b"),
+    );
     let (mut a, mut b) = (running.client(Some(&a)), running.client(Some(&b)));
-    let mut admin = running.admin(&place);
+    let mut admin = running.admin(&installation);
     for name in ["a1", "a2"] {
         assert_eq!(a.post("/v1/keys", &json!({"name": name})).status, 201);
     }
@@ -135,11 +143,14 @@ fn keys_and_their_versions_are_bounded_for_nodes() {
 
 #[test]
 fn a_header_is_put_for_an_object_that_the_node_reports_or_has_the_key_of() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let (a, b) = (running.node(&place, "a"), running.node(&place, "b"));
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let (a, b) = (
+        running.node(&installation, "a"),
+        running.node(&installation, "b"),
+    );
     let (mut a, mut b) = (running.client(Some(&a)), running.client(Some(&b)));
-    let mut admin = running.admin(&place);
+    let mut admin = running.admin(&installation);
     assert_eq!(a.post("/v1/keys", &json!({"name": "k"})).status, 201);
     a.ask("PUT", &escrow(1), Some(b"first come"))
         .refused(404, "SR-8423");
@@ -169,9 +180,9 @@ fn a_header_is_put_for_an_object_that_the_node_reports_or_has_the_key_of() {
 
 #[test]
 fn headers_that_come_slowly_keep_waiting_only_who_sends_them() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let nodes = ["a", "b"].map(|name| running.node(&place, name));
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let nodes = ["a", "b"].map(|name| running.node(&installation, name));
     for (node, n) in nodes.iter().zip(0..) {
         let mut client = running.client(Some(node));
         assert_eq!(report(&mut client, n, "").status, 204);
@@ -192,7 +203,7 @@ fn headers_that_come_slowly_keep_waiting_only_who_sends_them() {
     let mut waits = begin(5, "whole");
     std::thread::sleep(soon);
     running
-        .admin(&place)
+        .admin(&installation)
         .get(&escrow(0))
         .refused(404, "SR-8423");
     let mut other = running.client(Some(&nodes[1]));

@@ -1,7 +1,7 @@
-//! Connections that do nothing keep nobody out: enrolled clients are served, and so is `/healthz`.
+//! Idle connections keep no enrolled client out, and not `/healthz` either.
 //!
-//! Method: a real server that waits for an hour for every handshake and request, so that no place
-//! becomes free by itself, filled with connections of every kind that a stranger can open.
+//! Method: a real server with a timeout of an hour for handshakes and requests, so that no slot
+//! becomes free by itself, is filled with every kind of connection that an unknown client can open.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -12,7 +12,7 @@ mod common;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use common::{Client, Identity, Place, Running};
+use common::{Client, Identity, Installation, Running};
 use serde_json::json;
 
 /// Places in all, and of one address.
@@ -22,8 +22,8 @@ const OF_ONE: usize = 48;
 const SOON: Duration = Duration::from_secs(5);
 
 /// A server with few places in which an idle connection stays for an hour.
-fn place(connections: usize, of_one_address: usize) -> Place {
-    let place = Place::with_provider();
+fn installation(connections: usize, of_one_address: usize) -> Installation {
+    let installation = Installation::with_provider();
     let changes = [
         ("connections = 1024", format!("connections = {connections}")),
         (
@@ -33,19 +33,19 @@ fn place(connections: usize, of_one_address: usize) -> Place {
         ("head_seconds = 10", "head_seconds = 3600".to_owned()),
         ("address_burst = 50", "address_burst = 10000".to_owned()),
     ];
-    place.edit(|mut text| {
+    installation.edit(|mut text| {
         for (before, after) in changes {
             assert!(text.contains(before), "{before}");
             text = text.replace(before, &after);
         }
         text
     });
-    place
+    installation
 }
 
 /// A node with a key of its own.
-fn node_with_key(running: &Running, place: &Place, name: &str) -> Identity {
-    let node = running.node(place, name);
+fn node_with_key(running: &Running, installation: &Installation, name: &str) -> Identity {
+    let node = running.node(installation, name);
     let made = running
         .client(Some(&node))
         .post("/v1/keys", &json!({"name": name}));
@@ -71,9 +71,9 @@ fn is_served(running: &Running, node: &Identity, key: &str) {
 
 #[test]
 fn idle_strangers_keep_no_node_out() {
-    let place = place(ALL, ALL * 100);
-    let running = Running::open(&place);
-    let node = node_with_key(&running, &place, "a");
+    let installation = installation(ALL, ALL * 100);
+    let running = Running::open(&installation);
+    let node = node_with_key(&running, &installation, "a");
     let mut early = running.client(Some(&node));
     assert_eq!(early.material("a", "1").len(), 44);
     for (silent, greeted) in [(ALL * 2, 0), (0, ALL * 2), (ALL, ALL)] {
@@ -83,7 +83,7 @@ fn idle_strangers_keep_no_node_out() {
         assert_eq!(early.material("a", "1").len(), 44);
         drop(crowd);
     }
-    let told = running.admin(&place).get("/metrics").text();
+    let told = running.admin(&installation).get("/metrics").text();
     let none = "strongroom_keyserver_displaced_total 0\n";
     assert!(
         told.contains(none.trim_end_matches("0\n")) && !told.contains(none),
@@ -93,9 +93,9 @@ fn idle_strangers_keep_no_node_out() {
 
 #[test]
 fn idle_connections_of_one_address_do_not_reset_what_comes_from_it() {
-    let place = place(ALL * 100, OF_ONE);
-    let running = Running::open(&place);
-    let node = node_with_key(&running, &place, "a");
+    let installation = installation(ALL * 100, OF_ONE);
+    let running = Running::open(&installation);
+    let node = node_with_key(&running, &installation, "a");
     let mut early = running.client(Some(&node));
     assert_eq!(early.material("a", "1").len(), 44);
     let crowd = crowd(&running, OF_ONE, OF_ONE);
@@ -106,17 +106,17 @@ fn idle_connections_of_one_address_do_not_reset_what_comes_from_it() {
 
 #[test]
 fn a_revoked_certificate_is_a_strangers() {
-    let place = place(ALL, ALL * 100);
-    let running = Running::open(&place);
-    let node = node_with_key(&running, &place, "a");
-    let revoked = node_with_key(&running, &place, "b");
+    let installation = installation(ALL, ALL * 100);
+    let running = Running::open(&installation);
+    let node = node_with_key(&running, &installation, "a");
+    let revoked = node_with_key(&running, &installation, "b");
     let mut before: Vec<Client> = (0..ALL / 2)
         .map(|_| running.client(Some(&revoked)))
         .collect();
     for client in &mut before {
         assert_eq!(client.get("/v1/keys").status, 200);
     }
-    let ended = running.admin(&place).delete("/v1/nodes/b");
+    let ended = running.admin(&installation).delete("/v1/nodes/b");
     assert_eq!(ended.status, 204, "{}", ended.text());
     for client in &mut before {
         client.get("/v1/keys").refused(403, "SR-8421");
@@ -131,10 +131,10 @@ fn a_revoked_certificate_is_a_strangers() {
 
 #[test]
 fn one_enrolled_client_does_not_take_every_place() {
-    let place = place(ALL, ALL * 100);
-    let running = Running::open(&place);
-    let greedy = node_with_key(&running, &place, "a");
-    let node = node_with_key(&running, &place, "b");
+    let installation = installation(ALL, ALL * 100);
+    let running = Running::open(&installation);
+    let greedy = node_with_key(&running, &installation, "a");
+    let node = node_with_key(&running, &installation, "b");
     let mut early = running.client(Some(&node));
     assert_eq!(early.material("b", "1").len(), 44);
     let mut many: Vec<Client> = (0..ALL - 1)

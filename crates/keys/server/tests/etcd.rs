@@ -1,6 +1,6 @@
-//! The store in etcd: the same promises as the sealed SQLite database, and those that only several servers need.
+//! The store in etcd: the invariants of every store, and those that only several servers need.
 //!
-//! Method: real members as processes; killed with SIGKILL while two servers write.
+//! Method: real members as processes, killed with SIGKILL while two servers write.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Place, Running};
+use common::{Installation, Running};
 use serde_json::json;
 use strongroom_keyring::Provider;
 use strongroom_keys_server::config::{Config, Etcd, Root};
-use strongroom_keys_server::init::{NewServer, RootWay, init};
+use strongroom_keys_server::init::{NewServer, RootSource, init};
 use strongroom_keys_server::store::{
     Append, Change, EtcdStore, Guard, Outcome, SqliteStore, Store,
 };
@@ -363,7 +363,7 @@ fn members_that_want_certificates_get_them_and_foreign_members_nothing() {
     }
 }
 
-fn place_on(cluster: &Cluster) -> Place {
+fn place_on(cluster: &Cluster) -> Installation {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root.key");
     strongroom_keyring::durable::create_new(&root, &[b'5'; 64], 0o600).unwrap();
@@ -373,10 +373,10 @@ fn place_on(cluster: &Cluster) -> Place {
         names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
         address: "127.0.0.1:0".parse().unwrap(),
         page: None,
-        root: RootWay::Provider(Provider::parse(&format!("file:{}", root.display())).unwrap()),
+        root: RootSource::Provider(Provider::parse(&format!("file:{}", root.display())).unwrap()),
     })
     .unwrap();
-    Place {
+    Installation {
         directory,
         shares: Vec::new(),
     }
@@ -385,9 +385,9 @@ fn place_on(cluster: &Cluster) -> Place {
 #[test]
 fn two_servers_on_one_etcd_are_one_service() {
     let mut cluster = Cluster::start(3);
-    let place = place_on(&cluster);
-    let (one, two) = (Running::open(&place), Running::open(&place));
-    let identity = one.node(&place, "a");
+    let installation = place_on(&cluster);
+    let (one, two) = (Running::open(&installation), Running::open(&installation));
+    let identity = one.node(&installation, "a");
     let (mut at_one, mut at_two) = (one.client(Some(&identity)), two.client(Some(&identity)));
     assert_eq!(
         at_one.post("/v1/keys", &json!({"name": "db-7"})).status,
@@ -400,7 +400,7 @@ fn two_servers_on_one_etcd_are_one_service() {
     let second = at_one.material("db-7", "latest");
     assert_ne!(second, key);
     // What one server takes back, the other does not serve, on connections that are open.
-    let mut admin = two.admin(&place);
+    let mut admin = two.admin(&installation);
     assert_eq!(admin.post("/v1/keys/db-7/disable", &json!({})).status, 200);
     at_one
         .get("/v1/keys/db-7/versions/1/material")

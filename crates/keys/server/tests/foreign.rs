@@ -1,9 +1,9 @@
-//! What a page of another site can have a browser send, with an administrator's certificate:
-//! nothing of it does anything.
+//! Requests that a page of another site makes a browser send with an administrator's certificate:
+//! none of them has an effect.
 //!
-//! Method: the requests as a browser sends them, byte for byte, on every address of `openapi.json`
-//! that changes something, and the state of the server afterwards. The same from a real browser:
-//! `foreign_browser.rs`.
+//! Method: the requests as a browser sends them, byte for byte, to every path of `openapi.json`
+//! that changes something, and the state of the server afterwards. `foreign_browser.rs` does the
+//! same with a real browser.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -11,7 +11,7 @@
 
 mod common;
 
-use common::{Answer, Client, Identity, Place, Running, request};
+use common::{Answer, Client, Identity, Installation, Running, request};
 use serde_json::{Value, json};
 
 /// The headers by which a browser tells what page it acts for. A form of an old browser tells
@@ -38,17 +38,17 @@ fn sent(client: &mut Client, method: &str, path: &str, headers: &str, body: &str
 }
 
 /// More room than a test needs. Limits have tests of their own.
-fn unhurried(place: &Place) {
-    place.edit(|text| text.replace("client_burst = 200", "client_burst = 10000"));
+fn unhurried(installation: &Installation) {
+    installation.edit(|text| text.replace("client_burst = 200", "client_burst = 10000"));
 }
 
 #[test]
 fn a_page_of_another_site_changes_nothing() {
-    let place = Place::with_provider();
-    unhurried(&place);
-    let running = Running::open(&place);
-    let mut admin = running.admin(&place);
-    running.node(&place, "db-1");
+    let installation = Installation::with_provider();
+    unhurried(&installation);
+    let running = Running::open(&installation);
+    let mut admin = running.admin(&installation);
+    running.node(&installation, "db-1");
     assert_eq!(admin.post("/v1/keys", &json!({"name": "k"})).status, 201);
     let before = admin.get("/v1/nodes").text();
     let grant = json!({"node": "db-1", "key": "k"}).to_string();
@@ -83,10 +83,10 @@ fn a_page_of_another_site_changes_nothing() {
 
 #[test]
 fn every_address_that_changes_something_wants_a_type_and_no_page() {
-    let place = Place::with_provider();
-    unhurried(&place);
-    let running = Running::open(&place);
-    let mut admin = running.admin(&place);
+    let installation = Installation::with_provider();
+    unhurried(&installation);
+    let running = Running::open(&installation);
+    let mut admin = running.admin(&installation);
     let description: Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
     let mut tried = 0;
     for (path, item) in description["paths"].as_object().unwrap() {
@@ -125,14 +125,17 @@ fn every_address_that_changes_something_wants_a_type_and_no_page() {
 
 #[test]
 fn a_page_of_another_site_reads_nothing_but_a_person_may() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let node = running.node(&place, "db-1");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let node = running.node(&installation, "db-1");
     let mut client = running.client(Some(&node));
     assert_eq!(client.post("/v1/keys", &json!({"name": "k"})).status, 201);
     let material = "/v1/keys/k/versions/1/material";
     let rows = |running: &Running| {
-        let rows = running.admin(&place).get("/v1/audit?limit=5000").json();
+        let rows = running
+            .admin(&installation)
+            .get("/v1/audit?limit=5000")
+            .json();
         rows["rows"].as_array().map(Vec::len)
     };
     let before = rows(&running);
@@ -158,9 +161,9 @@ fn a_page_of_another_site_reads_nothing_but_a_person_may() {
 /// for that one.
 #[test]
 fn no_public_key_is_ever_certified_for_two_names() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let mut admin = running.admin(&place);
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let mut admin = running.admin(&installation);
     let token = |node: &str| json!({"node": node, "role": "node", "expires_seconds": 600});
     let made = |admin: &mut Client, node: &str| {
         let made = admin.post("/v1/tokens", &token(node)).json();

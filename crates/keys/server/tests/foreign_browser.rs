@@ -1,7 +1,8 @@
-//! A page of another site in a real browser that has an administrator's certificate: Chromium,
-//! driven by Playwright.
+//! A page of another site in a real browser with an administrator's certificate: Chromium, driven
+//! by Playwright.
 //!
-//! `make test-keyserver` installs what it needs. The same requests without a browser: `foreign.rs`.
+//! `make test-keyserver` installs what it needs. `foreign.rs` sends the same requests without a
+//! browser.
 //!
 //! Must not: run as part of `make test`.
 #![expect(

@@ -1,5 +1,7 @@
-//! Goal: a key server whose store has no room says so as documented, harms nothing, and goes on by
-//! itself when there is room again. Method: a real server on a small file system that is filled.
+//! Goal: a key server whose store is full says so as documented, damages nothing, and continues by
+//! itself when there is space again.
+//!
+//! Method: a real server on a small file system that is filled.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -10,26 +12,26 @@ mod common;
 
 use std::io::Write as _;
 
-use common::{Place, Running};
+use common::{Installation, Running};
 use serde_json::json;
 use strongroom_testing_support::disk::SmallDisk;
 
 /// A server's files on a file system of 6 MiB.
-fn place() -> Option<(Place, SmallDisk, tempfile::TempDir)> {
+fn installation() -> Option<(Installation, SmallDisk, tempfile::TempDir)> {
     let outer = tempfile::tempdir().unwrap();
     let at = outer.path().join("disk");
     let disk = SmallDisk::mount(&at, 6 << 10)?;
-    let place = Place::with_provider_in(tempfile::tempdir_in(&at).unwrap());
-    Some((place, disk, outer))
+    let installation = Installation::with_provider_in(tempfile::tempdir_in(&at).unwrap());
+    Some((installation, disk, outer))
 }
 
 #[test]
 fn a_store_without_room_is_told_as_one_and_goes_on_when_there_is_some() {
-    let Some((place, disk, _outer)) = place() else {
+    let Some((installation, disk, _outer)) = installation() else {
         return;
     };
-    let running = Running::open(&place);
-    let node = running.node(&place, "n");
+    let running = Running::open(&installation);
+    let node = running.node(&installation, "n");
     let mut client = running.client(Some(&node));
     let material = "/v1/keys/k/versions/1/material";
     assert_eq!(client.post("/v1/keys", &json!({"name": "k"})).status, 201);
@@ -59,27 +61,30 @@ fn a_store_without_room_is_told_as_one_and_goes_on_when_there_is_some() {
     let foreign = client.get("/v1/keys/another/versions/1/material");
     foreign.refused(404, "SR-8423");
     // Who has to act sees why.
-    let status = running.admin(&place).get("/v1/status").json();
+    let status = running.admin(&installation).get("/v1/status").json();
     let alarm = status["room"]["alarms"][0].as_str().unwrap().to_owned();
     assert!(alarm.contains("has 0 MiB free"), "{alarm}");
-    assert_eq!(running.admin(&place).get("/metrics").status, 200);
+    assert_eq!(running.admin(&installation).get("/metrics").status, 200);
 
     disk.clear();
     let after = client.get(material);
     assert_eq!((after.status, after.body), (200, before.body));
     assert_eq!(client.post("/v1/keys", &json!({"name": "new"})).status, 201);
-    let rows = running.admin(&place).get("/v1/audit?limit=5000").json();
+    let rows = running
+        .admin(&installation)
+        .get("/v1/audit?limit=5000")
+        .json();
     assert!(rows["rows"].as_array().unwrap().len() > 3);
 }
 
 #[test]
 fn a_server_that_starts_without_room_is_sealed_and_says_that_it_is_the_store() {
-    let Some((place, disk, _outer)) = place() else {
+    let Some((installation, disk, _outer)) = installation() else {
         return;
     };
-    drop(Running::open(&place));
+    drop(Running::open(&installation));
     disk.fill_but(0);
-    let running = Running::sealed(&place);
+    let running = Running::sealed(&installation);
     let mut client = running.client(None);
     assert_eq!(client.get("/v1/status").json()["waits_for"], "provider");
     let error = running.server.unseal_by_provider().unwrap_err();
@@ -91,14 +96,14 @@ fn a_server_that_starts_without_room_is_sealed_and_says_that_it_is_the_store() {
     assert!(answer.text().contains("the store"), "{}", answer.text());
 
     // The provider is named when it is the provider.
-    let root = std::fs::read(place.path("root.key")).unwrap();
-    std::fs::remove_file(place.path("root.key")).unwrap();
+    let root = std::fs::read(installation.path("root.key")).unwrap();
+    std::fs::remove_file(installation.path("root.key")).unwrap();
     running.server.unseal_by_provider().unwrap_err();
     assert_eq!(client.get("/v1/status").json()["waits_for"], "provider");
     disk.clear();
-    let mut file = std::fs::File::create(place.path("root.key")).unwrap();
+    let mut file = std::fs::File::create(installation.path("root.key")).unwrap();
     file.write_all(&root).unwrap();
     running.server.unseal_by_provider().unwrap();
     assert_eq!(client.get("/v1/status").json()["sealed"], false);
-    assert_eq!(running.admin(&place).get("/v1/keys").status, 200);
+    assert_eq!(running.admin(&installation).get("/v1/keys").status, 200);
 }

@@ -1,22 +1,23 @@
-//! Goal: no administrator erases a key by mistake or alone where two are wanted, strangers cannot
-//! fill the audit log, and no text reorders what stands beside it.
+//! Goal: no administrator erases a key by mistake, or alone where two are required; unknown clients
+//! cannot fill the audit log; and no text changes how the text beside it is displayed.
 //!
 //! Method: a real server in this process, real TLS.
 mod common;
 
-use common::{Place, Running};
+use common::{Installation, Running};
 use serde_json::json;
 
 #[test]
 fn two_administrators_have_a_key_destroyed_and_what_needs_it_is_counted() {
-    let place = Place::with_provider();
-    place.edit(|text| text.replace("destroy_administrators = 1", "destroy_administrators = 2"));
-    let running = Running::open(&place);
-    let node = running.node(&place, "db-1");
+    let installation = Installation::with_provider();
+    installation
+        .edit(|text| text.replace("destroy_administrators = 1", "destroy_administrators = 2"));
+    let running = Running::open(&installation);
+    let node = running.node(&installation, "db-1");
     let mut node = running.client(Some(&node));
-    let mut admin = running.admin(&place);
+    let mut admin = running.admin(&installation);
     let token = json!({"node": "boss", "role": "admin", "expires_seconds": 600});
-    let second = running.enrol(&place, &token);
+    let second = running.enrol(&installation, &token);
     let mut second = running.client(Some(&second));
     assert_eq!(node.post("/v1/keys", &json!({"name": "k"})).status, 201);
     let report = json!({"kind": "volume", "name": "/dev/vdb", "cipher": "aes", "key_id": "k", "key_version": 1, "created": 1});
@@ -64,10 +65,10 @@ fn two_administrators_have_a_key_destroyed_and_what_needs_it_is_counted() {
 /// there.
 #[test]
 fn a_revoked_certificate_is_named_in_the_log_and_does_not_fill_it() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let mut admin = running.admin(&place);
-    let revoked = running.node(&place, "stolen-7");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let mut admin = running.admin(&installation);
+    let revoked = running.node(&installation, "stolen-7");
     assert_eq!(admin.delete("/v1/nodes/stolen-7").status, 204);
     let rows = |admin: &mut common::Client| {
         let rows = admin.get("/v1/audit?limit=5000").json();
@@ -93,9 +94,9 @@ fn a_revoked_certificate_is_named_in_the_log_and_does_not_fill_it() {
 #[test]
 fn what_reorders_text_is_refused_and_the_store_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let node = running.node(&place, "n");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let node = running.node(&installation, "n");
     let mut node = running.client(Some(&node));
     for mark in ["\u{202e}", "\u{2028}", "\u{2066}", "\u{7}"] {
         let object = json!({"device": format!("a{mark}b")});
@@ -103,7 +104,7 @@ fn what_reorders_text_is_refused_and_the_store_is_private() {
         node.post("/v1/keys", &body).refused(400, "SR-8429");
     }
     for file in ["keys.db", "keys.db-wal"] {
-        let about = std::fs::metadata(place.path(file)).unwrap();
+        let about = std::fs::metadata(installation.path(file)).unwrap();
         assert_eq!(about.permissions().mode() & 0o777, 0o600, "{file}");
     }
 }

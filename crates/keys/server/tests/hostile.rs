@@ -1,8 +1,8 @@
-//! The key server against peers that mean it no good: certificates, old protocols, requests that are not what they seem,
-//! slowness, crowds; and against being killed.
+//! The key server against hostile peers: certificates, old protocols, ambiguous requests, slow
+//! clients, many clients; and killed servers.
 //!
-//! Method: a real server, real TLS, bytes as an attacker sends them. A request that must have no effect is followed by a
-//! look at whether it had one.
+//! Method: a real server and real TLS, with bytes as an attacker sends them. After a request that
+//! must have no effect, the test checks that it had none.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -18,14 +18,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Client, Identity, PATIENCE, Place, Running};
+use common::{Client, Identity, Installation, PATIENCE, Running};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     date_time_ymd,
 };
 use serde_json::json;
 
-/// An authority that the server believes beside its own, so that certificates can be made which its own never would.
+/// An authority that the server believes beside its own, so that certificates can be made which its
+/// own never would.
 struct Other {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -59,8 +60,12 @@ fn client(change: impl FnOnce(&mut CertificateParams)) -> (KeyPair, CertificateP
 }
 
 /// What a client with this certificate is answered; `None` when TLS ends it.
-fn answered(running: &Running, place: &Place, identity: &Identity) -> Option<(u16, String)> {
-    let authority = std::fs::read(place.path("authority.pem")).unwrap();
+fn answered(
+    running: &Running,
+    installation: &Installation,
+    identity: &Identity,
+) -> Option<(u16, String)> {
+    let authority = std::fs::read(installation.path("authority.pem")).unwrap();
     let mut client = Client::connect(running.address, &authority, Some(identity)).ok()?;
     let answer = client.try_ask("GET", "/v1/keys", None).ok()?;
     Some((answer.status, answer.code()))
@@ -68,15 +73,15 @@ fn answered(running: &Running, place: &Place, identity: &Identity) -> Option<(u1
 
 #[test]
 fn certificates_that_are_not_enrolled_open_nothing() {
-    let place = Place::with_provider();
+    let installation = Installation::with_provider();
     let other = Other::new();
-    let path = place.path("authority.pem");
+    let path = installation.path("authority.pem");
     let own = std::fs::read_to_string(&path).unwrap();
     std::fs::File::create(&path)
         .unwrap()
         .write_all(format!("{own}{}", other.pem).as_bytes())
         .unwrap();
-    let running = Running::open(&place);
+    let running = Running::open(&installation);
     std::fs::File::create(&path)
         .unwrap()
         .write_all(own.as_bytes())
@@ -88,7 +93,7 @@ fn certificates_that_are_not_enrolled_open_nothing() {
         })
     };
     let stranger = other.issue(|_| ());
-    let not_enrolled = answered(&running, &place, &stranger);
+    let not_enrolled = answered(&running, &installation, &stranger);
     assert_eq!(
         not_enrolled,
         Some((403, "SR-8421".to_owned())),
@@ -108,7 +113,7 @@ fn certificates_that_are_not_enrolled_open_nothing() {
             "of an authority that calls itself the same",
         ),
     ] {
-        assert_eq!(answered(&running, &place, &identity), None, "{what}");
+        assert_eq!(answered(&running, &installation, &identity), None, "{what}");
     }
     let (key, params) = client(|_| ());
     let self_signed = Identity {
@@ -116,20 +121,23 @@ fn certificates_that_are_not_enrolled_open_nothing() {
         key: key.serialize_pem(),
     };
     assert_eq!(
-        answered(&running, &place, &self_signed),
+        answered(&running, &installation, &self_signed),
         None,
         "self-signed"
     );
-    let admin = Identity::from_files(&place, "admin");
-    assert_eq!(answered(&running, &place, &admin).unwrap().0, 200);
+    let admin = Identity::from_files(&installation, "admin");
+    assert_eq!(answered(&running, &installation, &admin).unwrap().0, 200);
 
-    let node = running.node(&place, "a");
+    let node = running.node(&installation, "a");
     let mut open = running.client(Some(&node));
     assert_eq!(open.get("/v1/keys").status, 200);
-    assert_eq!(running.admin(&place).delete("/v1/nodes/a").status, 204);
+    assert_eq!(
+        running.admin(&installation).delete("/v1/nodes/a").status,
+        204
+    );
     open.get("/v1/keys").refused(403, "SR-8421");
     assert_eq!(
-        answered(&running, &place, &node),
+        answered(&running, &installation, &node),
         Some((403, "SR-8421".to_owned()))
     );
 }
@@ -150,8 +158,8 @@ fn handshake(address: SocketAddr, options: &[&str]) -> (bool, String) {
 
 #[test]
 fn old_protocols_and_suites_without_authentication_are_refused() {
-    let place = Place::with_provider();
-    let running = Running::sealed(&place);
+    let installation = Installation::with_provider();
+    let running = Running::sealed(&installation);
     for options in [
         &["-tls1", "-cipher", "ALL:@SECLEVEL=0"][..],
         &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"],
@@ -236,9 +244,9 @@ fn dishonest() -> Vec<String> {
 
 #[test]
 fn requests_that_are_not_what_they_seem_are_refused() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let node = running.node(&place, "a");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let node = running.node(&installation, "a");
     assert_eq!(
         running
             .client(Some(&node))
@@ -274,10 +282,10 @@ fn requests_that_are_not_what_they_seem_are_refused() {
 
 #[test]
 fn paths_do_not_lead_elsewhere() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let node = running.node(&place, "a");
-    let mut admin = running.admin(&place);
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let node = running.node(&installation, "a");
+    let mut admin = running.admin(&installation);
     assert_eq!(admin.post("/v1/keys", &json!({"name": "k"})).status, 201);
     for path in [
         "/v1/keys/../keys/k/versions/1/material",
@@ -336,16 +344,17 @@ fn paths_do_not_lead_elsewhere() {
 
 #[test]
 fn slow_peers_are_let_go_and_hold_nobody_up() {
-    let place = Place::with_provider();
-    place.edit(|text| {
+    let installation = Installation::with_provider();
+    installation.edit(|text| {
         text.replace("head_seconds = 10", "head_seconds = 1")
             .replace("body_seconds = 60", "body_seconds = 1")
     });
-    let text = std::fs::read_to_string(place.path("server.toml")).unwrap();
+    let text = std::fs::read_to_string(installation.path("server.toml")).unwrap();
     assert!(text.contains("head_seconds = 1\n") && text.contains("body_seconds = 1\n"));
-    let running = Running::open(&place);
-    let node = running.node(&place, "a");
-    // Connected and silent; in the middle of a handshake; in the middle of a head; a byte of the head at a time.
+    let running = Running::open(&installation);
+    let node = running.node(&installation, "a");
+    // Connected and silent; in the middle of a handshake; in the middle of a head; a byte of the
+    // head at a time.
     let mut silent = TcpStream::connect(running.address).unwrap();
     let mut begun = TcpStream::connect(running.address).unwrap();
     begun.write_all(&[22, 3, 1, 2, 0, 1, 0, 1]).unwrap();
@@ -389,14 +398,14 @@ fn slow_peers_are_let_go_and_hold_nobody_up() {
 
 #[test]
 fn two_hundred_clients_get_their_keys_and_nobody_elses() {
-    let place = Place::with_provider();
-    place.edit(|text| {
+    let installation = Installation::with_provider();
+    installation.edit(|text| {
         text.replace("client_per_second = 100", "client_per_second = 100000")
             .replace("client_burst = 200", "client_burst = 100000")
     });
-    let running = Running::open(&place);
+    let running = Running::open(&installation);
     let nodes: Vec<Identity> = (0..4)
-        .map(|n| running.node(&place, &format!("n{n}")))
+        .map(|n| running.node(&installation, &format!("n{n}")))
         .collect();
     let keys: Vec<String> = nodes
         .iter()
@@ -448,7 +457,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(place: &Place) -> Self {
+    fn start(installation: &Installation) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
@@ -456,7 +465,7 @@ impl Process {
                 "--ignored",
                 "--nocapture",
             ])
-            .env(BE, place.directory.path())
+            .env(BE, installation.directory.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -466,7 +475,7 @@ impl Process {
             .lines()
             .find_map(|line| line.ok()?.strip_prefix("port ")?.parse::<u16>().ok());
         let address = SocketAddr::from(([127, 0, 0, 1], port.unwrap()));
-        let authority = std::fs::read(place.path("authority.pem")).unwrap();
+        let authority = std::fs::read(installation.path("authority.pem")).unwrap();
         let deadline = Instant::now() + PATIENCE;
         while Client::connect(address, &authority, None)
             .unwrap()
@@ -512,8 +521,8 @@ impl Acknowledged {
         assert!(versions > self.rotations, "a rotation was acknowledged");
     }
 
-    /// Writes until the server, of this process id, is gone: it is killed when `target` writes were acknowledged, while more
-    /// are under way.
+    /// Writes until the server, of this process id, is gone: it is killed when `target` writes were
+    /// acknowledged, while more are under way.
     fn write(&mut self, client: &mut Client, round: usize, id: u32, target: usize) {
         let mut done = 0;
         let mut killer = None;
@@ -544,16 +553,16 @@ impl Acknowledged {
 
 #[test]
 fn killed_while_it_writes_it_has_everything_that_it_acknowledged() {
-    let place = Place::with_provider();
-    place.edit(|text| {
+    let installation = Installation::with_provider();
+    installation.edit(|text| {
         text.replace("client_per_second = 100", "client_per_second = 100000")
             .replace("client_burst = 200", "client_burst = 100000")
     });
-    let authority = std::fs::read(place.path("authority.pem")).unwrap();
-    let admin = Identity::from_files(&place, "admin");
+    let authority = std::fs::read(installation.path("authority.pem")).unwrap();
+    let admin = Identity::from_files(&installation, "admin");
     let mut acknowledged = Acknowledged::default();
     for round in 0..6 {
-        let mut server = Process::start(&place);
+        let mut server = Process::start(&installation);
         let mut client = Client::connect(server.address, &authority, Some(&admin)).unwrap();
         if round == 0 {
             let made = client.post("/v1/keys", &json!({"name": "turned"}));
@@ -564,7 +573,7 @@ fn killed_while_it_writes_it_has_everything_that_it_acknowledged() {
         server.child.wait().unwrap();
     }
     // The audit log has a row for each of them, and no gap.
-    let server = Process::start(&place);
+    let server = Process::start(&installation);
     let mut client = Client::connect(server.address, &authority, Some(&admin)).unwrap();
     acknowledged.is_there(&mut client);
     let (mut after, mut created) = (0, 0);

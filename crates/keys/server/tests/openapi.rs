@@ -1,6 +1,7 @@
-//! The description for programs says what the server does, address by address.
+//! `openapi.json` describes what the server does, for every path.
 //!
-//! Method: the description beside the source of the router, and beside answers to nobody. Requests made from it: schemathesis.rs.
+//! Method: the description is compared with the source of the router, and with responses to clients
+//! without a certificate. `schemathesis.rs` generates requests from it.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -10,7 +11,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{Place, Running};
+use common::{Installation, Running};
 use serde_json::{Value, json};
 
 fn description() -> Value {
@@ -61,8 +62,8 @@ fn the_specification_names_every_address() {
 
 #[test]
 fn what_anybody_may_ask_is_marked() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
     let description = description();
     let mut nobody = running.client(None);
     for (path, item) in description["paths"].as_object().unwrap() {
@@ -71,7 +72,8 @@ fn what_anybody_may_ask_is_marked() {
                 .replace("{name}", "a")
                 .replace("{id}", &"0".repeat(32))
                 .replace("{version}", "1");
-            // A body that is well formed as JSON and nothing else: what needs a certificate says so before or after it looks.
+            // A body that is well formed as JSON and nothing else: what needs a certificate says so
+            // before or after it looks.
             let body = (method != "get").then_some(b"{}".as_slice());
             let answer = nobody.ask(&method.to_uppercase(), &path, body);
             let open = operation["security"] == json!([]);

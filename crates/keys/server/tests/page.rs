@@ -1,4 +1,5 @@
-//! The fleet page as a browser parses it: what is shown of which records, what hostile names become, what can be read without colours.
+//! The fleet page as a browser parses it: what is shown of which records, what hostile names
+//! become, what can be read without colours.
 //!
 //! Must not: compare whole pages with stored ones.
 #![expect(
@@ -14,13 +15,13 @@ use std::collections::BTreeSet;
 
 use fixture::{HOSTILE, NOW, all_pages, fleet, one_object, parse, reader, text_of};
 use scraper::{Html, Selector};
-use strongroom_keys_server::page::frame::{Place, STYLE, Theme};
-use strongroom_keys_server::page::judge::{Concern, Measure, Severity};
+use strongroom_keys_server::page::findings::{Concern, Measure, Severity};
+use strongroom_keys_server::page::frame::{STYLE, Section, Theme};
 use strongroom_keys_server::page::model::Fleet;
 use strongroom_keys_server::page::query::{PER_PAGE, Query};
 use strongroom_keys_server::page::records::{DAY_S, KeyRecord, KeyState, Kind, Policy, Records};
-use strongroom_keys_server::page::states::Why;
-use strongroom_keys_server::page::{HEADERS, frame, lists, overview, parts};
+use strongroom_keys_server::page::unavailable::Unavailable;
+use strongroom_keys_server::page::{HEADERS, elements, frame, lists, overview};
 
 fn select<'a>(page: &'a Html, selector: &str) -> Vec<scraper::ElementRef<'a>> {
     page.select(&Selector::parse(selector).unwrap()).collect()
@@ -28,7 +29,7 @@ fn select<'a>(page: &'a Html, selector: &str) -> Vec<scraper::ElementRef<'a>> {
 
 fn query(text: &str) -> Query {
     let pairs: Vec<_> = form_urlencoded::parse(text.as_bytes()).collect();
-    Query::read(pairs.iter().map(|(name, value)| (&**name, &**value))).unwrap()
+    Query::parse(pairs.iter().map(|(name, value)| (&**name, &**value))).unwrap()
 }
 
 #[test]
@@ -116,7 +117,10 @@ fn names_that_attack_are_only_text() {
     // The link to its key leads to that key, and to nothing else.
     let links = select(&page, "dd a");
     let hrefs: Vec<&str> = links.iter().filter_map(|a| a.attr("href")).collect();
-    let expected = format!("/fleet/nodes/{}", parts::segment(&object.record.node));
+    let expected = format!(
+        "/fleet/nodes/{}",
+        elements::path_segment(&object.record.node)
+    );
     assert!(
         select(&page, ".lead a")
             .iter()
@@ -130,7 +134,7 @@ fn parts_of_paths_hold_no_separators() {
     for text in [
         "a/b", "..", "a b", "a?b#c", "%2f", "\u{fc}\n", "a\\b", "<>\"'&",
     ] {
-        let segment = parts::segment(text);
+        let segment = elements::path_segment(text);
         assert!(
             segment
                 .bytes()
@@ -207,7 +211,7 @@ fn state_and_version_of_the_key_are_found() {
             state,
             versions: versions.to_vec(),
             nodes: vec![],
-            destroy_asked: None,
+            destroy_request: None,
         };
         let fleet = fixture::of(vec![record], vec![key]);
         let findings = &fleet.objects[0].findings;
@@ -306,7 +310,7 @@ fn filters_select_what_they_say() {
     assert_eq!(states, all);
     // The numbers of the first page lead to lists of that length.
     for concern in Concern::MEASURED {
-        let tally = fleet.measured(concern);
+        let tally = fleet.concern_tally(concern);
         for severity in Severity::ALL {
             let link = format!("concern={}&state={}", concern.word(), severity.word());
             let found = query(&link).select(&fleet);
@@ -379,12 +383,12 @@ fn links_read_back_as_the_same_query() {
         ("page", "-1"),
         ("page", "99999999999999999999"),
     ] {
-        let refused = Query::read([bad]).unwrap_err();
+        let refused = Query::parse([bad]).unwrap_err();
         assert_eq!(refused.parameter, bad.0);
     }
     let long = "x".repeat(257);
-    assert!(Query::read([("q", long.as_str())]).is_err());
-    assert!(Query::read([("kind", ""), ("unknown", "1")]).is_ok());
+    assert!(Query::parse([("q", long.as_str())]).is_err());
+    assert!(Query::parse([("kind", ""), ("unknown", "1")]).is_ok());
 }
 
 #[test]
@@ -425,7 +429,7 @@ fn long_lists_of_keys_and_nodes_are_paged() {
         state: KeyState::Active,
         versions: vec![(1, NOW)],
         nodes: vec![],
-        destroy_asked: None,
+        destroy_request: None,
     };
     let fleet = fixture::of(vec![], (0..250).map(key).collect());
     let mut seen = BTreeSet::new();
@@ -440,12 +444,12 @@ fn long_lists_of_keys_and_nodes_are_paged() {
 
 #[test]
 fn sealed_and_refused_show_nothing_of_the_fleet() {
-    let sealed = Why::Sealed {
+    let sealed = Unavailable::Sealed {
         threshold: 3,
         given: 1,
         without_store: false,
     };
-    let without_store = Why::Sealed {
+    let without_store = Unavailable::Sealed {
         threshold: 0,
         given: 0,
         without_store: true,
@@ -453,16 +457,16 @@ fn sealed_and_refused_show_nothing_of_the_fleet() {
     for (why, status) in [
         (sealed, 503),
         (without_store, 503),
-        (Why::NoCertificate, 401),
-        (Why::Forbidden, 403),
-        (Why::NotThere, 404),
-        (Why::BadQuery("sort"), 400),
-        (Why::Failed, 503),
+        (Unavailable::NoCertificate, 401),
+        (Unavailable::Forbidden, 403),
+        (Unavailable::NotFound, 404),
+        (Unavailable::BadQuery("sort"), 400),
+        (Unavailable::Failed, 503),
     ] {
         assert_eq!(why.status(), status);
         let content = why.content();
         let page = parse(
-            &frame::page(&reader(), Place::Elsewhere, why.title(), None, &content).into_string(),
+            &frame::page(&reader(), Section::None, why.title(), None, &content).into_string(),
         );
         assert!(select(&page, "table, nav, .tile").is_empty(), "{why:?}");
     }
@@ -492,7 +496,7 @@ fn the_reader_chooses_light_or_dark() {
     for theme in Theme::ALL {
         let reader = frame::Reader { theme, ..reader() };
         let page =
-            parse(&frame::page(&reader, Place::Fleet, "x", None, &maud::html! {}).into_string());
+            parse(&frame::page(&reader, Section::Fleet, "x", None, &maud::html! {}).into_string());
         let chosen = select(&page, "html")[0].attr("data-theme");
         assert_eq!(chosen, (theme != Theme::System).then(|| theme.word()));
         let pressed = select(&page, "button[aria-pressed=true]");

@@ -1,6 +1,8 @@
-//! The fleet page in a real browser: Chromium, driven by Playwright, with and without scripts, against a real server over mutual TLS.
+//! The fleet page in a real browser: Chromium, driven by Playwright, with and without scripts,
+//! against a real server over mutual TLS.
 //!
-//! `make test-keyserver` installs what it needs. Screenshots stay where `STRONGROOM_SCREENSHOTS` says.
+//! `make test-keyserver` installs what it needs. `STRONGROOM_SCREENSHOTS` names the directory of
+//! the screenshots.
 //!
 //! Must not: run as part of `make test`.
 #![expect(

@@ -1,6 +1,7 @@
-//! The fleet page over real TLS: who sees it, what is answered instead, what its headers are, and what cannot be done with it.
+//! The fleet page over real TLS: who may see it, the responses to others, its headers, and that it
+//! changes nothing.
 //!
-//! Must not: depend on when a page is made anew: what has to appear is waited for.
+//! Must not: depend on when the fleet is read again: the test waits for what has to appear.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,5 +1,5 @@
-//! What the fleet page says besides its list: objects that were shredded, and a server that needs
-//! room.
+//! What the fleet page shows besides its list: objects that were shredded, and a server whose store
+//! is filling up.
 //!
 //! Method: fleets made of records.
 #![expect(
@@ -15,7 +15,7 @@ mod fixture;
 use fixture::{NOW, of, one_object};
 use strongroom_keys_server::page::query::Query;
 use strongroom_keys_server::page::records::{
-    DAY_S, DestroyAsked, KeyRecord, KeyState, Kind, ObjectRecord,
+    DAY_S, KeyRecord, KeyState, Kind, ObjectRecord, PendingDestroyRequest,
 };
 use strongroom_keys_server::page::{detail, overview};
 
@@ -33,7 +33,7 @@ fn shredded_objects_have_a_heading_of_their_own_and_nothing_is_asked_of_them() {
         state,
         versions: vec![(1, NOW - 3600)],
         nodes: Vec::new(),
-        destroy_asked: None,
+        destroy_request: None,
     };
     let pending = KeyState::Pending {
         at: NOW + 6 * DAY_S,
@@ -53,7 +53,7 @@ fn shredded_objects_have_a_heading_of_their_own_and_nothing_is_asked_of_them() {
     }
     assert!(fleet.object(&gone.id).is_some(), "its page is still there");
     let mut waiting = key(KeyState::Active);
-    waiting.destroy_asked = Some(DestroyAsked {
+    waiting.destroy_request = Some(PendingDestroyRequest {
         by: "boss".to_owned(),
         after_s: 30 * DAY_S,
         until: NOW + 6 * DAY_S,

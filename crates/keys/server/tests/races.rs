@@ -1,7 +1,8 @@
-//! What holds when two servers on one store meet, or one is killed between two writes: a header that is there is whole, and who was
-//! revoked has left nothing to the next of its name.
+//! Two servers on one store interfere, or one is killed between two writes: a header in escrow is
+//! complete, and a revoked client leaves nothing to the next client of its name.
 //!
-//! Method: two services on one store; the store of the first lets the second act, or fails, just before a commit that is named.
+//! Method: two services on one store. The store of the first one lets the second one act, or fails,
+//! just before a certain commit.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -11,14 +12,13 @@ mod common;
 
 use std::sync::Arc;
 
-use common::Place;
+use common::Installation;
 use common::service::{enrolled, opened, peer};
 use common::store::Hooked;
 use strongroom_keyring::Error;
 use strongroom_keys_server::keys::Keys;
-use strongroom_keys_server::records::{
-    self, ESCROW, ESCROW_DATA, ESCROW_WORK, GRANTS, Report, Role, Unnamed,
-};
+use strongroom_keys_server::paths::{ESCROW, ESCROW_DATA, ESCROW_WORK, GRANTS};
+use strongroom_keys_server::records::{self, Report, Role, UnnamedPieces};
 use strongroom_keys_server::service::{Peer, Service};
 use strongroom_keys_server::store::{Append, Store};
 
@@ -26,7 +26,7 @@ const ID: &str = "000102030405060708090a0b0c0d0e0f";
 
 /// Two servers, an administrator and a node.
 struct Two {
-    _place: Place,
+    _installation: Installation,
     store: Arc<Hooked>,
     keys: Keys,
     one: Arc<Service>,
@@ -37,13 +37,13 @@ struct Two {
 
 impl Two {
     fn new() -> Self {
-        let place = Place::with_provider();
-        let (shared, keys, rules) = opened(&place);
+        let installation = Installation::with_provider();
+        let (shared, keys, rules) = opened(&installation);
         let hooked = Hooked::new(Arc::clone(&shared));
         let one: Arc<dyn Store> = Arc::<Hooked>::clone(&hooked);
         let one = Arc::new(Service::open(one, keys(), rules).unwrap());
         let other = Arc::new(Service::open(shared, keys(), rules).unwrap());
-        let admin = peer(&std::fs::read_to_string(place.path("admin.pem")).unwrap());
+        let admin = peer(&std::fs::read_to_string(installation.path("admin.pem")).unwrap());
         let node = enrolled(&other, &admin, "a", Role::Node);
         let report = Report {
             kind: "volume".to_owned(),
@@ -59,7 +59,7 @@ impl Two {
         };
         other.report(&node, ID, &report).unwrap();
         Self {
-            _place: place,
+            _installation: installation,
             store: hooked,
             keys: keys(),
             one,
@@ -69,7 +69,8 @@ impl Two {
         }
     }
 
-    /// What the other server does just before the first one commits a change of a path that begins so.
+    /// What the other server does just before the first one commits a change of a path that begins
+    /// so.
     fn meanwhile(&self, prefix: &'static str, act: impl FnOnce(&Service, &Peer) + Send + 'static) {
         let (other, node) = (Arc::clone(&self.other), self.node.clone());
         self.store.before(prefix, move || act(&other, &node));
@@ -95,7 +96,7 @@ impl Two {
     /// As if the writing that is under way had begun long ago.
     fn age(store: &dyn Store, keys: &Keys) {
         for (path, _) in store.list(ESCROW_WORK, "", 10).unwrap() {
-            let old = records::put(keys, &path, &Unnamed { since: 1 }).unwrap();
+            let old = records::put(keys, &path, &UnnamedPieces { since: 1 }).unwrap();
             store.commit(&[], &[old], &Append::default()).unwrap();
         }
     }
@@ -116,26 +117,26 @@ fn of_two_headers_put_at_once_one_is_kept_whole() {
     let (first, second) = headers();
     let meant = second.clone();
     two.meanwhile(ESCROW, move |other, node| {
-        other.keep_header(node, ID, &meant).unwrap();
+        other.store_header(node, ID, &meant).unwrap();
     });
     // It began before the other one, which is newer, and ends after it.
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &first)), 8442);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &first)), 8442);
     two.has(Some(&second));
     // The same where one was before.
     let meant = first.clone();
     two.meanwhile(ESCROW, move |other, node| {
-        other.keep_header(node, ID, &meant).unwrap();
+        other.store_header(node, ID, &meant).unwrap();
     });
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &[3; 9])), 8442);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &[3; 9])), 8442);
     two.has(Some(&first));
     // While its pieces are written, too.
     let meant = second.clone();
     two.meanwhile(ESCROW_DATA, move |other, node| {
-        other.keep_header(node, ID, &meant).unwrap();
+        other.store_header(node, ID, &meant).unwrap();
     });
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &first)), 8442);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &first)), 8442);
     two.has(Some(&second));
-    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.one.store_header(&two.node, ID, &first).unwrap();
     two.has(Some(&first));
 }
 
@@ -145,9 +146,9 @@ fn a_client_that_asks_both_servers_for_the_same_thing_gets_it() {
     let (header, _) = headers();
     let meant = header.clone();
     two.meanwhile(ESCROW, move |other, node| {
-        other.keep_header(node, ID, &meant).unwrap();
+        other.store_header(node, ID, &meant).unwrap();
     });
-    let kept = two.one.keep_header(&two.node, ID, &header).unwrap();
+    let kept = two.one.store_header(&two.node, ID, &header).unwrap();
     assert_eq!(kept.size, header.len() as u64);
     two.has(Some(&header));
 }
@@ -156,15 +157,15 @@ fn a_client_that_asks_both_servers_for_the_same_thing_gets_it() {
 fn a_header_that_is_removed_while_another_is_put_leaves_none_or_a_whole_one() {
     let two = Two::new();
     let (first, second) = headers();
-    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.one.store_header(&two.node, ID, &first).unwrap();
     two.meanwhile(ESCROW, |other, node| other.remove_header(node, ID).unwrap());
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8442);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &second)), 8442);
     two.has(None);
     // Removed first; its pieces go when the next header is there already.
-    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.one.store_header(&two.node, ID, &first).unwrap();
     let meant = second.clone();
     two.meanwhile(ESCROW_DATA, move |other, node| {
-        other.keep_header(node, ID, &meant).unwrap();
+        other.store_header(node, ID, &meant).unwrap();
     });
     two.one.remove_header(&two.node, ID).unwrap();
     two.has(Some(&second));
@@ -174,9 +175,9 @@ fn a_header_that_is_removed_while_another_is_put_leaves_none_or_a_whole_one() {
 fn what_a_killed_server_left_is_swept_up_and_what_was_there_stays() {
     let two = Two::new();
     let (first, second) = headers();
-    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.one.store_header(&two.node, ID, &first).unwrap();
     two.store.dies_before(ESCROW);
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8435);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &second)), 8435);
     two.store.revive();
     assert_eq!(two.count(ESCROW_DATA), 5, "pieces of both");
     // It may be that they are still being written.
@@ -190,7 +191,7 @@ fn what_a_killed_server_left_is_swept_up_and_what_was_there_stays() {
     two.store.before(ESCROW, move || {
         store.dies_before(ESCROW_DATA);
     });
-    two.one.keep_header(&two.node, ID, &second).unwrap();
+    two.one.store_header(&two.node, ID, &second).unwrap();
     two.store.revive();
     assert_eq!(two.count(ESCROW_DATA), 5);
     two.other.sweep().unwrap();
@@ -201,7 +202,7 @@ fn what_a_killed_server_left_is_swept_up_and_what_was_there_stays() {
 fn who_writes_for_too_long_names_no_pieces_that_were_swept_up() {
     let two = Two::new();
     let (first, second) = headers();
-    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.one.store_header(&two.node, ID, &first).unwrap();
     let (store, keys) = (Arc::clone(&two.store), Arc::new(two.keys));
     let other = Arc::clone(&two.other);
     let theirs = Arc::clone(&keys);
@@ -209,7 +210,7 @@ fn who_writes_for_too_long_names_no_pieces_that_were_swept_up() {
         Two::age(&*store.store, &theirs);
         other.sweep().unwrap();
     });
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8442);
+    assert_eq!(number(two.one.store_header(&two.node, ID, &second)), 8442);
     assert!(two.one.header(&two.node, ID).unwrap() == first);
     assert_eq!(two.store.list(ESCROW_DATA, "", 100).unwrap().len(), 3);
 }

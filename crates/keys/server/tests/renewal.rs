@@ -1,5 +1,5 @@
-//! Certificates of clients before they end: a renewal that is lost or broken off takes nothing
-//! away.
+//! Certificates of clients before they expire: a renewal that is lost or interrupted leaves a valid
+//! certificate.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Client, Identity, Place, Running, request};
+use common::{Client, Identity, Installation, Running, request};
 use serde_json::json;
 
 /// Renews; the new certificate, which was not used yet.
@@ -21,8 +21,11 @@ fn renewed(client: &mut Client) -> Identity {
 }
 
 /// Actions of the audit log by and about the node.
-fn actions(running: &Running, place: &Place) -> Vec<String> {
-    let rows = running.admin(place).get("/v1/audit?limit=1000").json();
+fn actions(running: &Running, installation: &Installation) -> Vec<String> {
+    let rows = running
+        .admin(installation)
+        .get("/v1/audit?limit=1000")
+        .json();
     let rows = rows["rows"].as_array().unwrap().iter();
     let of_node = rows.filter(|row| row["actor"] == "n");
     of_node
@@ -32,9 +35,9 @@ fn actions(running: &Running, place: &Place) -> Vec<String> {
 
 #[test]
 fn the_former_certificate_counts_until_the_new_one_is_used() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let first = running.node(&place, "n");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let first = running.node(&installation, "n");
     let mut old = running.client(Some(&first));
     assert_eq!(old.post("/v1/keys", &json!({"name": "k"})).status, 201);
 
@@ -64,11 +67,11 @@ fn the_former_certificate_counts_until_the_new_one_is_used() {
         .get("/v1/keys")
         .refused(403, "SR-8421");
     assert_eq!(new.material("k", "1").len(), 44);
-    let listed = running.admin(&place).get("/v1/nodes").json();
+    let listed = running.admin(&installation).get("/v1/nodes").json();
     let nodes = listed["nodes"].as_array().unwrap();
     assert_eq!(nodes.iter().filter(|node| node["name"] == "n").count(), 1);
     assert_eq!(
-        actions(&running, &place)
+        actions(&running, &installation)
             .iter()
             .filter(|action| *action != "deliver")
             .collect::<Vec<_>>(),
@@ -78,9 +81,9 @@ fn the_former_certificate_counts_until_the_new_one_is_used() {
 
 #[test]
 fn a_renewal_is_for_a_new_key() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let identity = running.node(&place, "n");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let identity = running.node(&installation, "n");
     let mut node = running.client(Some(&identity));
     let csr_of = |key: &str| {
         let key = rcgen::KeyPair::from_pem(key).unwrap();
@@ -89,7 +92,7 @@ fn a_renewal_is_for_a_new_key() {
     };
     node.post("/v1/renew", &json!({"csr": csr_of(&identity.key)}))
         .refused(400, "SR-8429");
-    let other = running.node(&place, "m");
+    let other = running.node(&installation, "m");
     node.post("/v1/renew", &json!({"csr": csr_of(&other.key)}))
         .refused(400, "SR-8429");
     // The request that was sent twice has one answer that is good, and it is the last one.
@@ -108,12 +111,12 @@ fn a_renewal_is_for_a_new_key() {
 
 #[test]
 fn who_is_revoked_or_enrolled_anew_has_no_certificate_that_waits() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let mut admin = running.admin(&place);
-    let first = running.node(&place, "n");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let mut admin = running.admin(&installation);
+    let first = running.node(&installation, "n");
     let waiting = renewed(&mut running.client(Some(&first)));
-    let anew = running.node(&place, "n");
+    let anew = running.node(&installation, "n");
     for ended in [&first, &waiting] {
         running
             .client(Some(ended))
@@ -132,9 +135,9 @@ fn who_is_revoked_or_enrolled_anew_has_no_certificate_that_waits() {
 
 #[test]
 fn many_first_uses_at_once_end_one_certificate_once() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let first = running.node(&place, "n");
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
+    let first = running.node(&installation, "n");
     let second = renewed(&mut running.client(Some(&first)));
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -143,7 +146,7 @@ fn many_first_uses_at_once_end_one_certificate_once() {
             });
         }
     });
-    let all = actions(&running, &place);
+    let all = actions(&running, &installation);
     assert_eq!(all.iter().filter(|action| *action == "renewed").count(), 1);
 }
 
@@ -153,16 +156,16 @@ fn many_first_uses_at_once_end_one_certificate_once() {
 fn metrics_tell_what_ends_and_that_somebody_used_the_root_key() {
     use strongroom_keys_server::offline::Offline;
 
-    let place = Place::with_provider();
-    place.edit(|text| text.replace("certificate_days = 1825", "certificate_days = 20"));
-    let running = Running::open(&place);
+    let installation = Installation::with_provider();
+    installation.edit(|text| text.replace("certificate_days = 1825", "certificate_days = 20"));
+    let running = Running::open(&installation);
     let value = |name: &str| -> u64 {
-        let text = running.admin(&place).get("/metrics").text();
+        let text = running.admin(&installation).get("/metrics").text();
         let start = format!("\nstrongroom_keyserver_{name} ");
         let rest = text.split_once(&start).unwrap().1;
         rest.lines().next().unwrap().parse().unwrap()
     };
-    let identity = running.node(&place, "n");
+    let identity = running.node(&installation, "n");
     drop(renewed(&mut running.client(Some(&identity))));
     assert_eq!(value("break_glass_count"), 0);
     assert_eq!(
@@ -173,7 +176,7 @@ fn metrics_tell_what_ends_and_that_somebody_used_the_root_key() {
     assert_eq!(value("node_certificates_end_in_30_days"), 1);
     assert_eq!(value("node_certificates_end_in_7_days"), 0);
     assert_eq!(value("node_certificates_ended"), 0);
-    let offline = Offline::open(&place.path("server.toml"), &[]).unwrap();
+    let offline = Offline::open(&installation.path("server.toml"), &[]).unwrap();
     drop(offline.break_glass("second").unwrap());
     assert_eq!(value("break_glass_count"), 1);
     assert!(value("break_glass_seconds") > 1_700_000_000);
@@ -181,10 +184,10 @@ fn metrics_tell_what_ends_and_that_somebody_used_the_root_key() {
 
 #[test]
 fn a_token_that_says_nothing_of_rights_takes_none() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
+    let installation = Installation::with_provider();
+    let running = Running::open(&installation);
     let rights = || {
-        let listed = running.admin(&place).get("/v1/nodes").json();
+        let listed = running.admin(&installation).get("/v1/nodes").json();
         let nodes = listed["nodes"].as_array().unwrap();
         let node = nodes.iter().find(|node| node["name"] == "n").unwrap();
         (node["may_create"] == true, node["may_destroy"] == true)
@@ -194,7 +197,7 @@ fn a_token_that_says_nothing_of_rights_takes_none() {
         for (name, value) in more {
             token[*name] = (*value).into();
         }
-        running.enrol(&place, &token)
+        running.enrol(&installation, &token)
     };
     drop(enrol(&[]));
     assert_eq!(rights(), (false, false));

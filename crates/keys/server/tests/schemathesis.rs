@@ -1,5 +1,6 @@
-//! The interface as `openapi.json` describes it, tried by Schemathesis: every operation, by an administrator and by a node, with
-//! requests that are as described and with ones that are not. No answer may be a server error or differ from the description.
+//! The interface as `openapi.json` describes it, tested by Schemathesis: every operation, by an
+//! administrator and by a node, with valid and invalid requests. No response may be a server error
+//! or differ from the description.
 //!
 //! `make test-keyserver` installs it. Must not: run as part of `make test`.
 #![expect(

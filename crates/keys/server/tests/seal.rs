@@ -1,9 +1,10 @@
-//! Sealed and open: nothing is served without the root key, and only the right one opens.
+//! Sealed and open: nothing is delivered without the root key, and only the right root key opens
+//! the server.
 mod common;
 
-use common::{Place, Running};
+use common::{Installation, Running};
 use serde_json::json;
-use strongroom_keys_server::init::{NewServer, RootWay, init};
+use strongroom_keys_server::init::{NewServer, RootSource, init};
 
 /// Nothing is served to a client that would be served by an open server.
 fn served_nothing(client: &mut common::Client) {
@@ -29,14 +30,14 @@ fn served_nothing(client: &mut common::Client) {
 
 #[test]
 fn fewer_shares_than_needed_serve_nothing() {
-    let place = Place::with_shares(3, 5);
-    let other = Place::with_shares(3, 5);
+    let installation = Installation::with_shares(3, 5);
+    let other = Installation::with_shares(3, 5);
     let node = {
-        let running = Running::sealed(&place);
-        for share in &place.shares[..3] {
+        let running = Running::sealed(&installation);
+        for share in &installation.shares[..3] {
             running.server.give_share(share).unwrap();
         }
-        let node = running.node(&place, "a");
+        let node = running.node(&installation, "a");
         assert_eq!(
             running
                 .client(Some(&node))
@@ -47,7 +48,7 @@ fn fewer_shares_than_needed_serve_nothing() {
         node
     };
     // Started again: sealed again.
-    let running = Running::sealed(&place);
+    let running = Running::sealed(&installation);
     let mut client = running.client(Some(&node));
     // The server closes the connection that a share came on.
     let give = |share: &str| {
@@ -59,10 +60,10 @@ fn fewer_shares_than_needed_serve_nothing() {
     served_nothing(&mut client);
     give(&other.shares[0]).refused(400, "SR-8432");
     give("").refused(400, "SR-8432");
-    assert_eq!(give(&place.shares[4]).json()["shares_given"], 1);
-    give(&place.shares[4]).refused(409, "SR-8441");
+    assert_eq!(give(&installation.shares[4]).json()["shares_given"], 1);
+    give(&installation.shares[4]).refused(409, "SR-8441");
     assert_eq!(
-        give(&place.shares[1]).json(),
+        give(&installation.shares[1]).json(),
         json!({"sealed": true, "waits_for": "shares", "threshold": 3, "shares_given": 2, "version": env!("CARGO_PKG_VERSION")})
     );
     served_nothing(&mut client);
@@ -72,9 +73,9 @@ fn fewer_shares_than_needed_serve_nothing() {
             .text()
             .contains("strongroom_keyserver_sealed 1\n")
     );
-    assert_eq!(give(&place.shares[0]).json()["sealed"], false);
+    assert_eq!(give(&installation.shares[0]).json()["sealed"], false);
     assert_eq!(client.material("k", "1").len(), 44);
-    let unwanted = give(&place.shares[2]);
+    let unwanted = give(&installation.shares[2]);
     unwanted.refused(409, "SR-8439");
     assert_eq!(
         unwanted.json()["error"]["detail"],
@@ -83,11 +84,14 @@ fn fewer_shares_than_needed_serve_nothing() {
 
     // Sealed by an administrator, on open connections too; and opened again.
     assert_eq!(
-        running.admin(&place).post("/v1/seal", &json!({})).json()["sealed"],
+        running
+            .admin(&installation)
+            .post("/v1/seal", &json!({}))
+            .json()["sealed"],
         true
     );
     served_nothing(&mut client);
-    for share in &place.shares[2..] {
+    for share in &installation.shares[2..] {
         assert_eq!(give(share).status, 200);
     }
     assert_eq!(client.material("k", "1").len(), 44);
@@ -95,27 +99,31 @@ fn fewer_shares_than_needed_serve_nothing() {
 
 #[test]
 fn another_root_key_opens_nothing() {
-    let (place, other) = (Place::with_provider(), Place::with_provider());
-    std::fs::copy(other.path("root.keyring"), place.path("root.keyring")).unwrap();
-    let running = Running::sealed(&place);
+    let (installation, other) = (Installation::with_provider(), Installation::with_provider());
+    std::fs::copy(
+        other.path("root.keyring"),
+        installation.path("root.keyring"),
+    )
+    .unwrap();
+    let running = Running::sealed(&installation);
     let error = running.server.unseal_by_provider().err().unwrap();
     assert_eq!(error.code().number, 8437);
     running.client(None).get("/v1/keys").refused(503, "SR-8428");
 
     // Nor does the check value help: the store is another's.
     let theirs = std::fs::read_to_string(other.path("server.toml")).unwrap();
-    place.edit(|_| theirs.clone());
-    let running = Running::sealed(&place);
+    installation.edit(|_| theirs.clone());
+    let running = Running::sealed(&installation);
     assert!(running.server.unseal_by_provider().is_err());
 }
 
 #[test]
 fn a_provider_that_does_not_answer_leaves_it_sealed_until_it_does() {
-    let place = Place::with_provider();
-    let (key, away) = (place.path("root.key"), place.path("away"));
+    let installation = Installation::with_provider();
+    let (key, away) = (installation.path("root.key"), installation.path("away"));
     std::fs::copy(&key, &away).unwrap();
     std::fs::remove_file(&key).unwrap();
-    let running = Running::sealed(&place);
+    let running = Running::sealed(&installation);
     assert_eq!(
         running
             .server
@@ -129,7 +137,7 @@ fn a_provider_that_does_not_answer_leaves_it_sealed_until_it_does() {
     assert!(running.server.wants_provider());
     std::fs::copy(&away, &key).unwrap();
     running.server.unseal_by_provider().unwrap();
-    let mut admin = running.admin(&place);
+    let mut admin = running.admin(&installation);
     assert_eq!(admin.get("/v1/nodes").status, 200);
     // By order: no provider opens it any more.
     admin.post("/v1/seal", &json!({}));
@@ -152,7 +160,7 @@ fn a_server_that_could_not_start_is_not_made() {
         names: vec!["localhost".to_owned()],
         address: "127.0.0.1:8443".parse().unwrap(),
         page: page.map(|page| page.parse().unwrap()),
-        root: RootWay::Shares {
+        root: RootSource::Shares {
             threshold: 2,
             shares: 3,
         },

@@ -1,6 +1,7 @@
-//! What rests in the store: an audit log that cannot be changed, records that cannot be moved. What every store promises: etcd.rs.
+//! The records in the store: nobody can change the audit log or move a record. `etcd.rs` tests what
+//! every store has to do.
 //!
-//! Method: a store that is tampered with behind the server's back by somebody who has its key.
+//! Method: somebody with the store's key changes the store.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -8,14 +9,13 @@
 
 mod common;
 
-use common::{Place, Running};
+use common::{Installation, Running};
 use rusqlite::params;
 use serde_json::json;
 use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_keyring::{KeySource, Keyring};
 use strongroom_keys_server::config::Config;
-use strongroom_keys_server::keys::{Keys, secret_hex};
-use strongroom_keys_server::server::ROOT_NAME;
+use strongroom_keys_server::keys::{Keys, ROOT_KEY_NAME, secret_hex};
 use strongroom_keys_server::store::SqliteStore;
 use strongroom_sqlite::OpenOptions;
 
@@ -35,33 +35,34 @@ fn another_key_opens_no_store() {
 }
 
 /// The server's own keys and a connection to its store, as somebody has them who has the root key.
-fn inside(place: &Place) -> (Keys, rusqlite::Connection) {
-    let config = Config::read(&place.path("server.toml")).unwrap();
+fn inside(installation: &Installation) -> (Keys, rusqlite::Connection) {
+    let config = Config::read(&installation.path("server.toml")).unwrap();
     let id = config.server_id().unwrap();
-    let root = Keyring::open(&place.path("root.keyring"))
+    let root = Keyring::open(&installation.path("root.keyring"))
         .unwrap()
-        .key(ROOT_NAME, None)
+        .key(ROOT_KEY_NAME, None)
         .unwrap();
-    let key: SecretBytes = secret_hex(Keys::of_store(&root, &id).unwrap().expose()).unwrap();
+    let key: SecretBytes =
+        secret_hex(Keys::derive_store_key(&root, &id).unwrap().expose()).unwrap();
     let options = OpenOptions {
         key: Some(KeySource::Given(key)),
         ..OpenOptions::default()
     };
-    let connection = strongroom_sqlite::open(&place.path("keys.db"), &options).unwrap();
-    (Keys::of(&root, id).unwrap(), connection)
+    let connection = strongroom_sqlite::open(&installation.path("keys.db"), &options).unwrap();
+    (Keys::derive(&root, id).unwrap(), connection)
 }
 
 #[test]
 fn the_audit_log_refuses_changes_and_shows_those_that_were_forced() {
-    let place = Place::with_provider();
+    let installation = Installation::with_provider();
     {
-        let running = Running::open(&place);
-        let node = running.node(&place, "a");
+        let running = Running::open(&installation);
+        let node = running.node(&installation, "a");
         let mut node = running.client(Some(&node));
         node.post("/v1/keys", &json!({"name": "k"}));
         node.material("k", "1");
     }
-    let (_, connection) = inside(&place);
+    let (_, connection) = inside(&installation);
     for refused in [
         "UPDATE audit SET row = x'00' WHERE n = 3",
         "DELETE FROM audit WHERE n = 3",
@@ -74,17 +75,20 @@ fn the_audit_log_refuses_changes_and_shows_those_that_were_forced() {
     // Without the triggers it works, and is found.
     connection.execute_batch("DROP TRIGGER audit_stays; UPDATE audit SET row = (SELECT row FROM audit WHERE n = 4) WHERE n = 3;").unwrap();
     drop(connection);
-    let running = Running::open(&place);
-    let answer = running.admin(&place).get("/v1/audit");
+    let running = Running::open(&installation);
+    let answer = running.admin(&installation).get("/v1/audit");
     answer.refused(500, "SR-8436");
 }
 
 #[test]
 fn a_record_at_another_place_is_refused() {
-    let place = Place::with_provider();
+    let installation = Installation::with_provider();
     let (a, b) = {
-        let running = Running::open(&place);
-        let (a, b) = (running.node(&place, "a"), running.node(&place, "b"));
+        let running = Running::open(&installation);
+        let (a, b) = (
+            running.node(&installation, "a"),
+            running.node(&installation, "b"),
+        );
         running
             .client(Some(&a))
             .post("/v1/keys", &json!({"name": "mine"}));
@@ -93,14 +97,16 @@ fn a_record_at_another_place_is_refused() {
             .post("/v1/keys", &json!({"name": "theirs"}));
         (a, b)
     };
-    let (keys, connection) = inside(&place);
-    // Whoever can write to the store, but not seal: the key of one node under the name of another's.
+    let (keys, connection) = inside(&installation);
+    // Whoever can write to the store, but not seal: the key of one node under the name of
+    // another's.
     let copied = connection.execute(
         "UPDATE record SET value = (SELECT value FROM record WHERE path = 'keys/theirs') WHERE path = 'keys/mine'",
         [],
     );
     assert_eq!(copied.unwrap(), 1);
-    // Whoever can seal records, but does not have the wrapping key: the wrapped key under another name.
+    // Whoever can seal records, but does not have the wrapping key: the wrapped key under another
+    // name.
     let sealed: Vec<u8> = connection
         .query_row(
             "SELECT value FROM record WHERE path = 'keys/theirs'",
@@ -122,7 +128,7 @@ fn a_record_at_another_place_is_refused() {
             .unwrap();
     }
     drop(connection);
-    let running = Running::open(&place);
+    let running = Running::open(&installation);
     let mut a = running.client(Some(&a));
     a.get("/v1/keys/mine/versions/1/material")
         .refused(503, "SR-8435");

@@ -1,8 +1,9 @@
 //! Where two administrators have to agree on a key's destruction: they agree on one time, one of
-//! them alone brings nothing forward, and a request that waits is seen, taken back, and ends.
+//! them alone cannot bring it forward, and a request that waits is shown, can be withdrawn, and
+//! expires.
 //!
-//! Method: a real server in this process, real TLS; for two servers on one store, two services, the
-//! store of one of which lets the other act just before a commit.
+//! Method: a real server in this process, real TLS. For two servers on one store: two services,
+//! where the store of one lets the other act just before a commit.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -14,12 +15,12 @@ use std::sync::Arc;
 
 use common::service::{enrolled, opened, peer};
 use common::store::Hooked;
-use common::{Client, Identity, Place, Running, request};
+use common::{Client, Identity, Installation, Running, request};
 use serde_json::{Value, json};
 use strongroom_keyring::Error;
 use strongroom_keys_server::config::Config;
 use strongroom_keys_server::now;
-use strongroom_keys_server::records::{self, Found, Key, Role, State};
+use strongroom_keys_server::records::{self, Guarded, Key, Role, State};
 use strongroom_keys_server::service::{Peer, Service};
 use strongroom_keys_server::store::{Append, Store};
 
@@ -27,22 +28,23 @@ const DAY_S: u64 = 86_400;
 const DESTROY: &str = "/v1/keys/k/destroy";
 
 /// A place whose server wants two administrators.
-fn place() -> Place {
-    let place = Place::with_provider();
-    place.edit(|text| text.replace("destroy_administrators = 1", "destroy_administrators = 2"));
-    place
+fn installation() -> Installation {
+    let installation = Installation::with_provider();
+    installation
+        .edit(|text| text.replace("destroy_administrators = 1", "destroy_administrators = 2"));
+    installation
 }
 
 /// A further administrator, or a viewer.
-fn enrol(running: &Running, place: &Place, name: &str, role: &str) -> Identity {
+fn enrol(running: &Running, installation: &Installation, name: &str, role: &str) -> Identity {
     let token = json!({"node": name, "role": role, "expires_seconds": 600});
-    running.enrol(place, &token)
+    running.enrol(installation, &token)
 }
 
 /// Two administrators at a running server that has the key `k`.
-fn two(running: &Running, place: &Place) -> (Client, Client) {
-    let mut admin = running.admin(place);
-    let second = enrol(running, place, "boss", "admin");
+fn two(running: &Running, installation: &Installation) -> (Client, Client) {
+    let mut admin = running.admin(installation);
+    let second = enrol(running, installation, "boss", "admin");
     assert_eq!(admin.post("/v1/keys", &json!({"name": "k"})).status, 201);
     (admin, running.client(Some(&second)))
 }
@@ -74,9 +76,9 @@ fn last_detail(client: &mut Client, action: &str) -> String {
 
 #[test]
 fn one_administrator_alone_brings_no_destruction_forward() {
-    let place = place();
-    let running = Running::open(&place);
-    let (mut admin, mut second) = two(&running, &place);
+    let installation = installation();
+    let running = Running::open(&installation);
+    let (mut admin, mut second) = two(&running, &installation);
     assert_eq!(destroy(&mut admin, &days(30))["state"], "active");
     let detail = last_detail(&mut admin, "destroy");
     let waits = "after_seconds 2592000, waits for another administrator until ";
@@ -124,10 +126,10 @@ fn one_administrator_alone_brings_no_destruction_forward() {
 
 #[test]
 fn a_request_that_waits_is_shown_and_taken_back() {
-    let place = place();
-    let running = Running::open(&place);
-    let (mut admin, mut second) = two(&running, &place);
-    let viewer = enrol(&running, &place, "looks", "viewer");
+    let installation = installation();
+    let running = Running::open(&installation);
+    let (mut admin, mut second) = two(&running, &installation);
+    let viewer = enrol(&running, &installation, "looks", "viewer");
     let mut viewer = running.client(Some(&viewer));
     let began = now();
     destroy(&mut admin, &days(9));
@@ -175,9 +177,9 @@ fn a_request_that_waits_is_shown_and_taken_back() {
 
 #[test]
 fn the_request_of_who_is_no_administrator_any_more_does_not_count() {
-    let place = place();
-    let running = Running::open(&place);
-    let (mut admin, mut second) = two(&running, &place);
+    let installation = installation();
+    let running = Running::open(&installation);
+    let (mut admin, mut second) = two(&running, &installation);
     let waits = |client: &mut Client| {
         let key = client.get("/v1/keys/k").json();
         key.get("destroy_asked_by").cloned()
@@ -190,18 +192,18 @@ fn the_request_of_who_is_no_administrator_any_more_does_not_count() {
     assert_eq!(destroy(&mut admin, &days(9))["destroy_asked_by"], "admin");
     assert_eq!(admin.delete(DESTROY).status, 200);
     // Enrolled again under the name: that is somebody else, as is who only lost the certificate.
-    let mut second = running.client(Some(&enrol(&running, &place, "boss", "admin")));
+    let mut second = running.client(Some(&enrol(&running, &installation, "boss", "admin")));
     destroy(&mut second, &days(9));
-    let mut third = running.client(Some(&enrol(&running, &place, "boss", "admin")));
+    let mut third = running.client(Some(&enrol(&running, &installation, "boss", "admin")));
     assert_eq!(waits(&mut admin), None);
     assert_eq!(destroy(&mut third, &days(9))["state"], "active");
     // Of another role.
-    enrol(&running, &place, "boss", "viewer");
+    enrol(&running, &installation, "boss", "viewer");
     assert_eq!(waits(&mut admin), None);
     assert_eq!(destroy(&mut admin, &days(9))["state"], "active");
     assert_eq!(admin.delete(DESTROY).status, 200);
     // A renewed certificate is the same administrator's.
-    let mut second = running.client(Some(&enrol(&running, &place, "boss", "admin")));
+    let mut second = running.client(Some(&enrol(&running, &installation, "boss", "admin")));
     destroy(&mut second, &days(9));
     let (key, csr) = request("boss");
     let renewed = second.post("/v1/renew", &json!({"csr": csr})).json();
@@ -213,9 +215,9 @@ fn the_request_of_who_is_no_administrator_any_more_does_not_count() {
 }
 
 /// Changes the request for the destruction of `k` in the store of a server that does not run.
-fn with_request(place: &Place, change: impl FnOnce(&mut records::Asked)) {
-    let (store, keys, _) = opened(place);
-    let found: Found<Key> = records::read(&*store, &keys(), "keys/k").unwrap();
+fn with_request(installation: &Installation, change: impl FnOnce(&mut records::DestroyRequest)) {
+    let (store, keys, _) = opened(installation);
+    let found: Guarded<Key> = records::read(&*store, &keys(), "keys/k").unwrap();
     let mut key = found.record.unwrap();
     change(key.destroy_asked.as_mut().unwrap());
     let changed = records::put(&keys(), "keys/k", &key).unwrap();
@@ -224,15 +226,15 @@ fn with_request(place: &Place, change: impl FnOnce(&mut records::Asked)) {
 
 #[test]
 fn a_request_outlives_the_server_and_ends_after_seven_days() {
-    let place = place();
-    let running = Running::open(&place);
-    let second = enrol(&running, &place, "boss", "admin");
-    let mut admin = running.admin(&place);
+    let installation = installation();
+    let running = Running::open(&installation);
+    let second = enrol(&running, &installation, "boss", "admin");
+    let mut admin = running.admin(&installation);
     assert_eq!(admin.post("/v1/keys", &json!({"name": "k"})).status, 201);
-    let again = |running: Running, change: &dyn Fn(&mut records::Asked)| {
+    let again = |running: Running, change: &dyn Fn(&mut records::DestroyRequest)| {
         drop(running);
-        with_request(&place, |asked| change(asked));
-        Running::open(&place)
+        with_request(&installation, |asked| change(asked));
+        Running::open(&installation)
     };
     destroy(&mut admin, &days(30));
     let running = again(running, &|asked| asked.at -= 7 * DAY_S - 60);
@@ -240,7 +242,7 @@ fn a_request_outlives_the_server_and_ends_after_seven_days() {
     assert_eq!(days_left(&destroy(&mut boss, &json!({}))), 30, "restarted");
     assert_eq!(boss.post("/v1/keys/k/restore", &json!({})).status, 200);
 
-    destroy(&mut running.admin(&place), &days(30));
+    destroy(&mut running.admin(&installation), &days(30));
     let running = again(running, &|asked| asked.at -= 7 * DAY_S);
     let mut boss = running.client(Some(&second));
     let key = boss.get("/v1/keys/k").json();
@@ -252,7 +254,7 @@ fn a_request_outlives_the_server_and_ends_after_seven_days() {
 
     // An older build put down no time: nobody can agree with it.
     let running = again(running, &|asked| asked.after_seconds = None);
-    let mut admin = running.admin(&place);
+    let mut admin = running.admin(&installation);
     assert_eq!(admin.get("/v1/keys/k").json().get("destroy_asked_by"), None);
     let asked = destroy(&mut admin, &days(7));
     let shown = (&asked["state"], &asked["destroy_asked_by"]);
@@ -263,13 +265,13 @@ fn a_request_outlives_the_server_and_ends_after_seven_days() {
 /// second administrator where one is enough by now.
 #[test]
 fn the_policy_of_the_moment_counts() {
-    let place = place();
-    let running = Running::open(&place);
-    let (mut admin, mut second) = two(&running, &place);
+    let installation = installation();
+    let running = Running::open(&installation);
+    let (mut admin, mut second) = two(&running, &installation);
     destroy(&mut admin, &days(7));
     let with = |from: &str, to: &str| {
-        place.edit(|text| text.replace(from, to));
-        let config = Config::read(&place.path("server.toml")).unwrap();
+        installation.edit(|text| text.replace(from, to));
+        let config = Config::read(&installation.path("server.toml")).unwrap();
         running.server.reconfigure(config);
     };
     with("destroy_least_days = 7", "destroy_least_days = 8");
@@ -292,13 +294,13 @@ fn number<T>(outcome: Result<T, Error>) -> u16 {
 
 #[test]
 fn of_two_requests_at_once_one_is_the_first() {
-    let place = place();
-    let (shared, keys, rules) = opened(&place);
+    let installation = installation();
+    let (shared, keys, rules) = opened(&installation);
     let hooked = Hooked::new(Arc::clone(&shared));
     let one: Arc<dyn Store> = Arc::<Hooked>::clone(&hooked);
     let one = Service::open(one, keys(), rules).unwrap();
     let other = Arc::new(Service::open(shared, keys(), rules).unwrap());
-    let admin = peer(&std::fs::read_to_string(place.path("admin.pem")).unwrap());
+    let admin = peer(&std::fs::read_to_string(installation.path("admin.pem")).unwrap());
     let boss = enrolled(&other, &admin, "boss", Role::Admin);
     other.create_key(&admin, "k", None).unwrap();
     // What the other server does just before the first one commits.
@@ -314,14 +316,14 @@ fn of_two_requests_at_once_one_is_the_first() {
     assert_eq!(number(asked), 8458);
     let key = one.key(&admin, "k").unwrap();
     assert_eq!(key.state, State::Active);
-    assert_eq!(key.destroy_asked.unwrap().destroy_asked_by, "boss");
+    assert_eq!(key.destroy_request.unwrap().destroy_asked_by, "boss");
     // Taken back before the second one agrees: that is a request, and no agreement.
     meanwhile(|other, boss| {
         other.withdraw_destroy(boss, "k").unwrap();
     });
     let asked = one.destroy_key(&admin, "k", Some(30 * DAY_S)).unwrap();
     assert_eq!(asked.state, State::Active);
-    assert_eq!(asked.destroy_asked.unwrap().destroy_asked_by, "admin");
+    assert_eq!(asked.destroy_request.unwrap().destroy_asked_by, "admin");
     one.withdraw_destroy(&admin, "k").unwrap();
     // Both ask for the same time: one of them is the second.
     meanwhile(|other, boss| {
@@ -336,5 +338,5 @@ fn of_two_requests_at_once_one_is_the_first() {
     hooked.before("keys/", move || service.revoke(&by, "boss").unwrap());
     let asked = one.destroy_key(&admin, "k", Some(7 * DAY_S)).unwrap();
     assert_eq!(asked.state, State::Disabled);
-    assert_eq!(asked.destroy_asked.unwrap().destroy_asked_by, "admin");
+    assert_eq!(asked.destroy_request.unwrap().destroy_asked_by, "admin");
 }

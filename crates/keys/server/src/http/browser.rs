@@ -1,17 +1,18 @@
-//! What a browser sends because some page told it to, though the certificate that it shows is a
-//! person's.
+//! Protection against requests that a web page makes a browser send (cross-site request forgery).
 //!
-//! A browser shows an imported certificate to the server for whatever page asks it to connect. It
-//! says so, with `Origin` and `Sec-Fetch-Site`, which a page cannot change; and a page of another
-//! origin cannot send `application/json`, nor another method than GET, HEAD and POST, before the
-//! server has agreed (Fetch, "CORS-preflight fetch"), which it never does.
+//! A browser uses an imported client certificate for the requests of every page. It reveals the
+//! page with `Origin` and `Sec-Fetch-Site`, which a page cannot change. A page of another origin
+//! cannot send `application/json`, or a method other than GET, HEAD and POST, before the server has
+//! agreed (Fetch, "CORS-preflight fetch"), and this server never agrees.
 //!
-//! Invariants: B1, a request that changes something and comes from any page is refused, whatever
-//! certificate was shown; B2, it says that its body is of a type that no form and no simple request
-//! can have; B3, where pages are shown nothing can be changed.
+//! Invariants:
+//! - B1: A request that changes something is refused if it comes from a page, with any certificate.
+//! - B2: A request that changes something has a content type that no form and no simple request can
+//!   have.
+//! - B3: No request to the listener of the fleet page changes anything.
 //!
-//! Must not: trust what a browser leaves out. Programs send neither header, so B2 holds for them
-//! too.
+//! Must not: draw a conclusion from a missing header. Programs send neither header, and B2 holds
+//! for them too.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
@@ -21,42 +22,41 @@ use axum::routing::MethodRouter;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use super::Refusal;
-use super::answer::METHOD;
+use super::response::{ErrorResponse, METHOD};
 
-/// Where a browser says from what page a request comes.
+/// The header in which a browser says from which site a request comes.
 const SITE: &str = "sec-fetch-site";
 
-/// Refuses what a page had a browser send. There are no pages of this origin: whatever says where
-/// it comes from comes from elsewhere. An address that a person typed, or a bookmark, may be read.
+/// Refuses requests that a page makes a browser send. This origin has no pages, so that every page
+/// is of another one. A person may still open a typed address or a bookmark.
 ///
 /// # Errors
 /// SR-8450.
-pub(super) fn must_not_be_steered(request: &Request) -> Result<(), Refusal> {
+pub(super) fn refuse_from_page(request: &Request) -> Result<(), ErrorResponse> {
     let headers = request.headers();
     let is_typed = |value: &axum::http::HeaderValue| {
         is_reading(request.method()) && value.as_bytes() == b"none"
     };
-    let is_steered = headers.contains_key(header::ORIGIN)
+    let is_from_page = headers.contains_key(header::ORIGIN)
         || headers.get_all(SITE).iter().any(|site| !is_typed(site));
-    match is_steered {
+    match is_from_page {
         true => Err(Error::new(&code::SERVER_FOREIGN, "").into()),
         false => Ok(()),
     }
 }
 
-/// Refuses every method but those that read.
+/// Refuses all methods except those that only read.
 ///
 /// # Errors
 /// SR-8433.
-pub(super) fn must_only_read(request: &Request) -> Result<(), Refusal> {
+pub(super) fn refuse_changing(request: &Request) -> Result<(), ErrorResponse> {
     match is_reading(request.method()) {
         true => Ok(()),
         false => Err(Error::new(&code::SERVER_NO_ADDRESS, METHOD).into()),
     }
 }
 
-/// Whether a page of another site asks for it.
+/// Whether a request comes from a page of another site.
 pub(crate) fn is_from_another_site(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all(SITE).iter();
     sites.any(|site| ![b"none".as_slice(), b"same-origin"].contains(&site.as_bytes()))
@@ -66,15 +66,16 @@ fn is_reading(method: &Method) -> bool {
     [Method::GET, Method::HEAD].contains(method)
 }
 
-/// Methods that change something: their requests are of this type, also where nothing is in the
-/// body.
+/// Marks methods that change something. Their requests must have the type `application/json`, even
+/// if the body is empty.
 pub(super) fn changing<S: Clone + Send + Sync + 'static>(
     methods: MethodRouter<S>,
 ) -> MethodRouter<S> {
     methods.route_layer(axum::middleware::from_fn(json_only))
 }
 
-/// The same, of a body that is bytes. No form and no simple request has this type either.
+/// Marks methods that change something with a binary body. No form and no simple request can have
+/// its type either.
 pub(super) fn changing_bytes<S: Clone + Send + Sync + 'static>(
     methods: MethodRouter<S>,
 ) -> MethodRouter<S> {
@@ -82,24 +83,25 @@ pub(super) fn changing_bytes<S: Clone + Send + Sync + 'static>(
 }
 
 async fn json_only(request: Request, next: Next) -> Response {
-    typed("application/json", request, next).await
+    require_type("application/json", request, next).await
 }
 
 async fn bytes_only(request: Request, next: Next) -> Response {
-    typed("application/octet-stream", request, next).await
+    require_type("application/octet-stream", request, next).await
 }
 
-async fn typed(wanted: &'static str, request: Request, next: Next) -> Response {
-    if is_of(request.headers(), wanted) {
+async fn require_type(wanted: &'static str, request: Request, next: Next) -> Response {
+    if has_type(request.headers(), wanted) {
         return next.run(request).await;
     }
-    Refusal::from(Error::new(&code::SERVER_MEDIA_TYPE, wanted)).response()
+    ErrorResponse::from(Error::new(&code::SERVER_MEDIA_TYPE, wanted)).response()
 }
 
-/// Whether the one type that is told is this one; what follows it, as `charset`, does not matter.
-fn is_of(headers: &HeaderMap, wanted: &str) -> bool {
-    let mut told = headers.get_all(header::CONTENT_TYPE).iter();
-    let (Some(first), None) = (told.next(), told.next()) else {
+/// Whether there is one content type and it is `wanted`. Parameters such as `charset` do not
+/// matter.
+fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(first), None) = (types.next(), types.next()) else {
         return false;
     };
     let first = first.to_str().unwrap_or_default();

@@ -1,19 +1,24 @@
-//! The API: addresses, methods, bodies. Specified in docs/spec/keyserver.md; described for programs in `openapi.json`.
+//! The API over HTTP: paths, methods, bodies. Specified in docs/spec/keyserver.md; `openapi.json`
+//! describes it for programs.
 //!
-//! Invariants: Q1, nothing is decided here: who may do what is the service's; Q2, every answer that is not one of the page's is JSON,
-//! errors included, and is not to be stored; Q3, a request has a bounded size and a bounded time;
-//! Q4, nothing that a browser sends for a page of any site changes anything (`browser.rs`).
+//! Invariants:
+//! - Q1: Only the service decides what a client may do.
+//! - Q2: Every response is JSON, including errors, and must not be stored by a cache. The responses
+//!   of the fleet page are HTML.
+//! - Q3: The size and the time of a request are bounded.
+//! - Q4: No request that a browser sends for a page of any site changes anything (`browser.rs`).
 //!
-//! Must not: log what a request holds; leave key material in memory that is not wiped here.
+//! Must not: log the contents of a request; leave key material in memory without wiping it.
 
-mod answer;
-mod ask;
+mod audit_routes;
 mod browser;
-mod log;
+mod escrow_routes;
+mod handler;
+mod request;
+mod response;
 mod routes;
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -27,64 +32,55 @@ use axum::response::Response;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-pub use answer::{Refusal, json};
-pub use ask::blocking;
 pub(crate) use browser::is_from_another_site;
+pub use handler::ConnectionInfo;
+pub(crate) use handler::{Connection, PathParameter, SharedServer};
+pub use response::ErrorResponse;
 
 use crate::server::Server;
-use crate::service::Peer;
 
-/// What a connection knows of its other end.
-#[derive(Clone, Debug)]
-pub struct Other {
-    /// For the service.
-    pub peer: Peer,
-    /// Its address.
-    pub address: IpAddr,
-}
-
-/// What is spoken to on a listener: each has one of its own, so that no page is ever of the origin
-/// where something can be changed.
+/// What a listener serves. Each has a listener of its own, so that pages never have the origin of
+/// the API, where requests change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Face {
+pub enum Interface {
     /// The API, for programs.
-    Programs,
-    /// The fleet page, for browsers: it can only be read.
+    Api,
+    /// The fleet page, for browsers. Its requests only read.
     Page,
 }
 
-/// The router of a face with everything round it.
-pub fn router(server: Arc<Server>, face: Face) -> Router {
-    let state = (Arc::clone(&server), face);
-    let counted = axum::middleware::from_fn_with_state(state, guarded);
-    let routes = match face {
-        Face::Programs => routes::routes(),
-        Face::Page => crate::page::serve::routes(),
+/// The router of an interface, with the checks for every request.
+pub fn router(server: Arc<Server>, interface: Interface) -> Router {
+    let state = (Arc::clone(&server), interface);
+    let checks = axum::middleware::from_fn_with_state(state, with_checks);
+    let routes = match interface {
+        Interface::Api => routes::routes(),
+        Interface::Page => crate::page::serve::routes(),
     };
-    routes.layer(counted).with_state(server)
+    routes.layer(checks).with_state(server)
 }
 
-/// Limits, time, counting and headers round every request.
-async fn guarded(
-    State((server, face)): State<(Arc<Server>, Face)>,
+/// Applies limits, timeout, metrics and response headers to every request.
+async fn with_checks(
+    State((server, interface)): State<(Arc<Server>, Interface)>,
     request: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
     let ambiguous = is_ambiguous(request.headers());
-    let mut response = match admitted(&server, face, &request) {
+    let mut response = match check_request(&server, interface, &request) {
         Ok(()) => {
             let config = server.config();
             let seconds = config
                 .limits
                 .request_seconds
                 .saturating_add(config.limits.body_seconds);
-            let answered = tokio::time::timeout(Duration::from_secs(seconds), next.run(request));
-            answered
-                .await
-                .unwrap_or_else(|_| Refusal::from(Error::new(&code::SERVER_TIMEOUT, "")).response())
+            let response = tokio::time::timeout(Duration::from_secs(seconds), next.run(request));
+            response.await.unwrap_or_else(|_| {
+                ErrorResponse::from(Error::new(&code::SERVER_TIMEOUT, "")).response()
+            })
         }
-        Err(refusal) => refusal.response(),
+        Err(error) => error.response(),
     };
     let headers = response.headers_mut();
     headers
@@ -94,59 +90,64 @@ async fn guarded(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    // No page of another site gets hold of an answer, not even as an image that does not load.
+    // A page of another site cannot read a response, not even as an image that fails to load.
     headers.insert(
         HeaderName::from_static("cross-origin-resource-policy"),
         HeaderValue::from_static("same-origin"),
     );
     if ambiguous {
-        // What follows on this connection may be the rest of it.
+        // The next bytes on this connection may belong to this request.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     server
         .metrics
-        .answered(response.status().as_u16(), began.elapsed());
+        .count_request(response.status().as_u16(), began.elapsed());
     response
 }
 
-/// Whether others could see another length in this request. A length beside a transfer encoding is not seen here any more: the
-/// HTTP library drops it. So no encoding is taken at all.
+/// Whether another program could read another length from this request (request smuggling). The
+/// HTTP library drops a length beside a transfer encoding, so that every transfer encoding is
+/// refused.
 fn is_ambiguous(headers: &HeaderMap) -> bool {
     let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
     lengths > 1 || headers.contains_key(header::TRANSFER_ENCODING)
 }
 
-/// Whether the request is well formed as far as its head tells, and within the limits.
-fn admitted(server: &Server, face: Face, request: &Request) -> Result<(), Refusal> {
+/// Checks the head of a request and the rate limits.
+fn check_request(
+    server: &Server,
+    interface: Interface,
+    request: &Request,
+) -> Result<(), ErrorResponse> {
     let headers = request.headers();
     if is_ambiguous(headers) {
         let detail = "one Content-Length and no Transfer-Encoding is taken";
         return Err(Error::new(&code::SERVER_REQUEST, detail).into());
     }
-    let Some(other) = request.extensions().get::<Other>() else {
+    let Some(connection) = request.extensions().get::<ConnectionInfo>() else {
         return Err(Error::new(&code::BUG, "a request without a connection").into());
     };
-    match face {
-        Face::Programs => browser::must_not_be_steered(request)?,
-        Face::Page => browser::must_only_read(request)?,
+    match interface {
+        Interface::Api => browser::refuse_from_page(request)?,
+        Interface::Page => browser::refuse_changing(request)?,
     }
-    let waited = match &other.peer.shown {
-        Some(shown) => server.limiter.client(&shown.spki),
-        None => server.limiter.address(other.address),
+    let taken = match &connection.peer.certificate {
+        Some(certificate) => server.limiter.take_for_client(&certificate.spki),
+        None => server.limiter.take_for_address(connection.address),
     };
-    waited.map_err(|wait| {
+    taken.map_err(|wait| {
         server.metrics.limited.fetch_add(1, Relaxed);
-        Refusal::too_many(wait)
+        ErrorResponse::too_many(wait)
     })
 }
 
-/// One request of a connection.
+/// Serves one request of a connection.
 ///
 /// # Errors
-/// None: every failure is an answer.
+/// None: every failure becomes a response.
 pub async fn call<B>(
     router: Router,
-    other: Other,
+    connection: ConnectionInfo,
     request: axum::http::Request<B>,
 ) -> Result<Response, Infallible>
 where
@@ -155,7 +156,7 @@ where
 {
     use tower::Service as _;
     let mut request = request.map(Body::new);
-    request.extensions_mut().insert(other);
+    request.extensions_mut().insert(connection);
     let mut router = router;
     router.call(request).await
 }

@@ -1,6 +1,6 @@
-//! Every address of the API.
+//! The routes of the API and their handlers.
 //!
-//! Must not: decide who may do what.
+//! Must not: decide what a client may do.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,25 +20,23 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use zeroize::Zeroizing;
 
-use super::answer::{METHOD, json, json_bytes};
-use super::ask::{blocking, body_of, json_of, query, waiting};
+use super::audit_routes;
 use super::browser::{changing, changing_bytes};
-use super::{Other, Refusal};
-use crate::large::Turn;
+use super::escrow_routes;
+use super::handler::{Connection, HandlerResult, PathParameter, SharedServer, path_parameter};
+use super::request::{
+    JSON_MAX, ListQuery, parse_list_query, read_body, read_json, run_blocking, with_service,
+};
+use super::response::{ErrorResponse, METHOD, json, json_bytes, no_content, ok_json};
 use crate::records::{Report, Role};
 use crate::server::Server;
-use crate::service::{Delivered, HEADER_MAX, KeyInfo, NewToken};
+use crate::service::{Delivered, KeyInfo, NewToken};
 
-pub(super) type Shared = State<Arc<Server>>;
-pub(super) type From = Extension<Other>;
-pub(super) type Answer = Result<Response, Refusal>;
-type Name = Result<Path<String>, PathRejection>;
-
-/// The addresses.
+/// The routes.
 pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/healthz", get(health))
-        .route("/metrics", get(super::log::metrics))
+        .route("/metrics", get(audit_routes::metrics))
         .route("/openapi.json", get(openapi))
         .route("/v1/status", get(status))
         .route("/v1/unseal", changing(post(unseal)))
@@ -59,9 +57,9 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v1/keys/{name}/restore", changing(post(restore)))
         .route(
             "/v1/escrow/{id}",
-            get(escrow_get)
-                .merge(changing_bytes(put(escrow_put)))
-                .merge(changing(delete(escrow_delete))),
+            get(escrow_routes::get)
+                .merge(changing_bytes(put(escrow_routes::put)))
+                .merge(changing(delete(escrow_routes::delete))),
         )
         .route("/v1/objects", get(objects))
         .route("/v1/objects/{id}", changing(put(report).delete(forget)))
@@ -73,30 +71,15 @@ pub(super) fn routes() -> Router<Arc<Server>> {
             "/v1/grants",
             get(grants).merge(changing(post(grant).delete(ungrant))),
         )
-        .route("/v1/audit", get(super::log::audit))
-        .route("/v1/audit/archive", changing(post(super::log::archive)))
-        .fallback(async || Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, "")))
+        .route("/v1/audit", get(audit_routes::audit))
+        .route("/v1/audit/archive", changing(post(audit_routes::archive)))
+        .fallback(async || ErrorResponse::from(Error::new(&code::SERVER_NO_ADDRESS, "")))
         .method_not_allowed_fallback(async || {
-            Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, METHOD))
+            ErrorResponse::from(Error::new(&code::SERVER_NO_ADDRESS, METHOD))
         })
 }
 
-pub(super) fn fine(value: &impl Serialize) -> Answer {
-    Ok(json(StatusCode::OK, value))
-}
-
-fn empty() -> Answer {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
-}
-
-fn named(name: Name) -> Result<String, Refusal> {
-    let malformed = |_| Error::new(&code::SERVER_REQUEST, "the address");
-    Ok(name.map_err(malformed)?.0)
-}
-
-async fn health(State(server): Shared) -> Response {
+async fn health(State(server): SharedServer) -> Response {
     match server.service() {
         Ok(_) => json(StatusCode::OK, &value!({"status": "ok"})),
         Err(_) => json(
@@ -113,153 +96,160 @@ async fn openapi() -> Response {
     )
 }
 
-async fn status(State(server): Shared, Extension(other): From) -> Answer {
-    // Whoever gives the last share has the lock until the store is open.
-    fine(&waiting(move || Ok(server.status_for(&other.peer))).await?)
+async fn status(State(server): SharedServer, Extension(connection): Connection) -> HandlerResult {
+    // While the last share is being added, the status is locked until the store is open.
+    ok_json(&run_blocking(move || Ok(server.status_for(&connection.peer))).await?)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Share {
+struct ShareRequest {
     share: String,
 }
 
 async fn unseal(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
-    // Shares are the authority. Who is enrolled is not known before they are given.
-    if server.config().policy.unseal_certificate && other.peer.shown.is_none() {
+) -> HandlerResult {
+    // The certificate only has to be one of the authority: a sealed server cannot look up clients.
+    if server.config().policy.unseal_certificate && connection.peer.certificate.is_none() {
         return Err(Error::new(&code::SERVER_CERTIFICATE_NEEDED, "unseal_certificate").into());
     }
-    let asked: Share = json_of(&server, &headers, body).await?;
+    let body: ShareRequest = read_json(&server, &headers, body).await?;
     let shared = Arc::clone(&server);
-    let share = Zeroizing::new(asked.share);
-    let given = waiting(move || shared.give_share(&share)).await;
+    let share = Zeroizing::new(body.share);
+    let given = run_blocking(move || shared.give_share(&share)).await;
     let status = |()| json(StatusCode::OK, &server.status());
-    let mut answer = given.map_or_else(|refusal| refusal.response(), status);
-    // The buffers that held the share are freed, and so wiped, with the connection.
+    let mut response = given.map_or_else(|error| error.response(), status);
+    // Closing the connection frees, and so wipes, the buffers that held the share.
     let close = HeaderValue::from_static("close");
-    answer.headers_mut().insert(header::CONNECTION, close);
-    Ok(answer)
+    response.headers_mut().insert(header::CONNECTION, close);
+    Ok(response)
 }
 
-async fn seal(State(server): Shared, Extension(other): From) -> Answer {
-    blocking(&server, move |service| {
-        service.authorised(&other.peer, "seal", &[Role::Admin])
+async fn seal(State(server): SharedServer, Extension(connection): Connection) -> HandlerResult {
+    with_service(&server, move |service| {
+        service.record_action(&connection.peer, "seal", &[Role::Admin])
     })
     .await?;
     server.seal();
-    fine(&server.status())
+    ok_json(&server.status())
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Enrolment {
+struct EnrolmentRequest {
     token: String,
     csr: String,
 }
 
 async fn enroll(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
+) -> HandlerResult {
     server.service()?;
-    let asked: Enrolment = json_of(&server, &headers, body).await?;
-    let token = Zeroizing::new(asked.token);
-    let enrolled = blocking(&server, move |service| {
-        service.enroll(&other.peer.address, &token, &asked.csr)
+    let body: EnrolmentRequest = read_json(&server, &headers, body).await?;
+    let token = Zeroizing::new(body.token);
+    let enrolled = with_service(&server, move |service| {
+        service.enroll(&connection.peer.address, &token, &body.csr)
     });
     Ok(json(StatusCode::CREATED, &enrolled.await?))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Renewal {
+struct RenewalRequest {
     csr: String,
 }
 
 async fn renew(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
-    let asked: Renewal = json_of(&server, &headers, body).await?;
-    let renewed = blocking(&server, move |service| {
-        service.renew(&other.peer, &asked.csr)
+) -> HandlerResult {
+    let body: RenewalRequest = read_json(&server, &headers, body).await?;
+    let renewed = with_service(&server, move |service| {
+        service.renew(&connection.peer, &body.csr)
     });
     Ok(json(StatusCode::CREATED, &renewed.await?))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NewKey {
+struct NewKeyRequest {
     name: String,
     object: Option<std::collections::BTreeMap<String, String>>,
 }
 
 async fn create(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
-    let asked: NewKey = json_of(&server, &headers, body).await?;
-    let made = blocking(&server, move |service| {
-        service.create_key(&other.peer, &asked.name, asked.object.as_ref())
+) -> HandlerResult {
+    let body: NewKeyRequest = read_json(&server, &headers, body).await?;
+    let made = with_service(&server, move |service| {
+        service.create_key(&connection.peer, &body.name, body.object.as_ref())
     });
     let made = made.await?;
-    let answer = value!({"name": made.name, "version": 1, "state": made.state.name()});
-    Ok(json(StatusCode::CREATED, &answer))
+    let created = value!({"name": made.name, "version": 1, "state": made.state.name()});
+    Ok(json(StatusCode::CREATED, &created))
 }
 
-/// A list, and whether there may be more after it.
-fn page_of<T: Serialize>(name: &str, items: &[T], limit: usize) -> Answer {
-    let mut answer = serde_json::Map::new();
+/// A response with a list, and whether there may be more items after it.
+fn list_response<T: Serialize>(name: &str, items: &[T], limit: usize) -> HandlerResult {
+    let mut body = serde_json::Map::new();
     let items = serde_json::to_value(items).unwrap_or_default();
     let more = items.as_array().is_some_and(|items| items.len() >= limit);
-    answer.insert(name.to_owned(), items);
-    answer.insert("more".to_owned(), Value::Bool(more));
-    fine(&answer)
+    body.insert(name.to_owned(), items);
+    body.insert("more".to_owned(), Value::Bool(more));
+    ok_json(&body)
 }
 
-async fn keys(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
-    let page = query(text.as_deref())?;
-    let limit = page.limit;
-    let found = blocking(&server, move |service| {
-        service.key_list(&other.peer, &page.after, limit)
+async fn keys(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    RawQuery(text): RawQuery,
+) -> HandlerResult {
+    let ListQuery { after, limit } = parse_list_query(text.as_deref())?;
+    let found = with_service(&server, move |service| {
+        service.key_list(&connection.peer, &after, limit)
     });
-    page_of("keys", &found.await?, limit)
+    list_response("keys", &found.await?, limit)
 }
 
-async fn key(State(server): Shared, Extension(other): From, name: Name) -> Answer {
-    let name = named(name)?;
-    fine(&blocking(&server, move |service| service.key(&other.peer, &name)).await?)
+async fn key(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
+) -> HandlerResult {
+    let name = path_parameter(name)?;
+    ok_json(&with_service(&server, move |service| service.key(&connection.peer, &name)).await?)
 }
 
 async fn material(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     path: Result<Path<(String, String)>, PathRejection>,
-) -> Answer {
+) -> HandlerResult {
     let malformed = || Error::new(&code::SERVER_REQUEST, "the address");
     let (name, version) = path.map_err(|_| malformed())?.0;
     let version = match version.as_str() {
         "latest" => None,
-        // One spelling of each number.
+        // Each number has one spelling only.
         text => match text.parse::<u32>() {
             Ok(number) if number > 0 && number.to_string() == text => Some(number),
             _ => return Err(malformed().into()),
         },
     };
-    let asked = name.clone();
-    let delivered = blocking(&server, move |service| {
-        service.deliver(&other.peer, &asked, version)
+    let wanted = name.clone();
+    let delivered = with_service(&server, move |service| {
+        service.deliver(&connection.peer, &wanted, version)
     });
     let delivered = delivered.await?;
     server.metrics.delivered.fetch_add(1, Relaxed);
@@ -269,7 +259,7 @@ async fn material(
     ))
 }
 
-/// The body with the key, in memory that is wiped when it has been sent.
+/// The body with a key, in memory that is wiped after it was sent.
 fn material_body(name: &str, delivered: &Delivered) -> bytes::Bytes {
     let mut encoded = Zeroizing::new([0_u8; 44]);
     let written = STANDARD.encode_slice(delivered.key.expose(), encoded.as_mut_slice());
@@ -282,66 +272,94 @@ fn material_body(name: &str, delivered: &Delivered) -> bytes::Bytes {
     body.extend_from_slice(head.as_bytes());
     body.extend_from_slice(encoded.as_slice());
     body.extend_from_slice(b"\"}");
-    bytes::Bytes::from_owner(Wiped(body))
+    bytes::Bytes::from_owner(WipedBytes(body))
 }
 
-struct Wiped(Zeroizing<Vec<u8>>);
+/// The bytes of a body, wiped when they are dropped.
+struct WipedBytes(Zeroizing<Vec<u8>>);
 
-impl AsRef<[u8]> for Wiped {
+impl AsRef<[u8]> for WipedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-async fn rotate(State(server): Shared, Extension(other): From, name: Name) -> Answer {
-    let name = named(name)?;
-    let info = blocking(&server, move |service| {
-        service.rotate_key(&other.peer, &name)
+async fn rotate(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
+) -> HandlerResult {
+    let name = path_parameter(name)?;
+    let info = with_service(&server, move |service| {
+        service.rotate_key(&connection.peer, &name)
     })
     .await?;
     let version = info.versions.last().map_or(0, |last| last.version);
-    fine(&value!({"name": info.name, "version": version}))
+    ok_json(&value!({"name": info.name, "version": version}))
 }
 
-fn state_of(info: &KeyInfo) -> Answer {
-    let mut told =
+/// A response with the state of a key, and the request for its destruction if there is one.
+fn key_state_response(info: &KeyInfo) -> HandlerResult {
+    let mut body =
         value!({"name": info.name, "state": info.state.name(), "destroy_at": info.destroy_at});
-    if let (Value::Object(asked), Value::Object(told)) = (value!(info.destroy_asked), &mut told) {
-        told.extend(asked);
+    if let (Value::Object(request), Value::Object(body)) = (value!(info.destroy_request), &mut body)
+    {
+        body.extend(request);
     }
-    fine(&told)
+    ok_json(&body)
 }
 
-async fn needs(State(server): Shared, Extension(other): From, name: Name) -> Answer {
-    let name = named(name)?;
-    fine(&blocking(&server, move |service| service.needs(&other.peer, &name)).await?)
-}
-
-async fn disable(State(server): Shared, Extension(other): From, name: Name) -> Answer {
-    let name = named(name)?;
-    state_of(
-        &blocking(&server, move |service| {
-            service.disable_key(&other.peer, &name)
+async fn needs(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
+) -> HandlerResult {
+    let name = path_parameter(name)?;
+    ok_json(
+        &with_service(&server, move |service| {
+            service.needs(&connection.peer, &name)
         })
         .await?,
     )
 }
 
-async fn enable(State(server): Shared, Extension(other): From, name: Name) -> Answer {
-    let name = named(name)?;
-    state_of(
-        &blocking(&server, move |service| {
-            service.enable_key(&other.peer, &name)
+async fn disable(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
+) -> HandlerResult {
+    let name = path_parameter(name)?;
+    key_state_response(
+        &with_service(&server, move |service| {
+            service.disable_key(&connection.peer, &name)
         })
         .await?,
     )
 }
 
-async fn restore(State(server): Shared, Extension(other): From, name: Name) -> Answer {
-    let name = named(name)?;
-    state_of(
-        &blocking(&server, move |service| {
-            service.restore_key(&other.peer, &name)
+async fn enable(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
+) -> HandlerResult {
+    let name = path_parameter(name)?;
+    key_state_response(
+        &with_service(&server, move |service| {
+            service.enable_key(&connection.peer, &name)
+        })
+        .await?,
+    )
+}
+
+async fn restore(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
+) -> HandlerResult {
+    let name = path_parameter(name)?;
+    key_state_response(
+        &with_service(&server, move |service| {
+            service.restore_key(&connection.peer, &name)
         })
         .await?,
     )
@@ -349,144 +367,86 @@ async fn restore(State(server): Shared, Extension(other): From, name: Name) -> A
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Destruction {
+struct DestroyRequestBody {
     after_seconds: Option<u64>,
 }
 
 async fn destroy(
-    State(server): Shared,
-    Extension(other): From,
-    name: Name,
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
-    let name = named(name)?;
-    let bytes = body_of(&server, &headers, body, super::ask::JSON_MAX).await?;
-    let asked: Destruction = match bytes.is_empty() {
-        true => Destruction::default(),
+) -> HandlerResult {
+    let name = path_parameter(name)?;
+    let bytes = read_body(&server, &headers, body, JSON_MAX).await?;
+    let body: DestroyRequestBody = match bytes.is_empty() {
+        true => DestroyRequestBody::default(),
         false => serde_json::from_slice(&bytes)
             .map_err(|_| Error::new(&code::SERVER_REQUEST, "the body"))?,
     };
-    let info = blocking(&server, move |service| {
-        service.destroy_key(&other.peer, &name, asked.after_seconds)
+    let info = with_service(&server, move |service| {
+        service.destroy_key(&connection.peer, &name, body.after_seconds)
     });
-    state_of(&info.await?)
+    key_state_response(&info.await?)
 }
 
-async fn destroy_withdraw(State(server): Shared, Extension(other): From, name: Name) -> Answer {
-    let name = named(name)?;
-    let info = blocking(&server, move |service| {
-        service.withdraw_destroy(&other.peer, &name)
+async fn destroy_withdraw(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
+) -> HandlerResult {
+    let name = path_parameter(name)?;
+    let info = with_service(&server, move |service| {
+        service.withdraw_destroy(&connection.peer, &name)
     });
-    state_of(&info.await?)
-}
-
-async fn escrow_put(
-    State(server): Shared,
-    Extension(other): From,
-    id: Name,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    let id = named(id)?;
-    // Before 32 MiB are read of whoever it is.
-    let turn = turn(&server, &other, "escrow-put").await?;
-    let bytes = body_of(&server, &headers, body, HEADER_MAX).await?;
-    let kept = blocking(&server, move |service| {
-        let kept = service.keep_header(&other.peer, &id, &bytes);
-        // The bytes are there until here, whether somebody still waits for the answer or not.
-        drop((bytes, turn));
-        kept
-    });
-    fine(&kept.await?)
-}
-
-/// Waits until there is room for a header of the client, if it is one that may have headers here.
-async fn turn(server: &Arc<Server>, other: &Other, action: &'static str) -> Result<Turn, Refusal> {
-    let asking = other.clone();
-    let roles = [Role::Admin, Role::Node];
-    let allowed = blocking(server, move |service| {
-        service.allowed(&asking.peer, action, &roles)
-    });
-    Ok(server.large.turn(&allowed.await?.name).await)
-}
-
-/// A header on its way to a client.
-struct Sent {
-    bytes: Vec<u8>,
-    _turn: Turn,
-}
-
-impl AsRef<[u8]> for Sent {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-async fn escrow_get(State(server): Shared, Extension(other): From, id: Name) -> Answer {
-    let id = named(id)?;
-    let turn = turn(&server, &other, "escrow-get").await?;
-    let sent = blocking(&server, move |service| {
-        let bytes = service.header(&other.peer, &id)?;
-        Ok(Sent { bytes, _turn: turn })
-    });
-    let sent = bytes::Bytes::from_owner(sent.await?);
-    let mut response = Response::new(Body::from(sent));
-    let kind = HeaderValue::from_static("application/octet-stream");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    Ok(response)
-}
-
-async fn escrow_delete(State(server): Shared, Extension(other): From, id: Name) -> Answer {
-    let id = named(id)?;
-    blocking(&server, move |service| {
-        service.remove_header(&other.peer, &id)
-    })
-    .await?;
-    empty()
+    key_state_response(&info.await?)
 }
 
 async fn report(
-    State(server): Shared,
-    Extension(other): From,
-    id: Name,
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    id: PathParameter,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
-    let id = named(id)?;
-    let asked: Report = json_of(&server, &headers, body).await?;
-    blocking(&server, move |service| {
-        service.report(&other.peer, &id, &asked)
+) -> HandlerResult {
+    let id = path_parameter(id)?;
+    let body: Report = read_json(&server, &headers, body).await?;
+    with_service(&server, move |service| {
+        service.report(&connection.peer, &id, &body)
     })
     .await?;
-    empty()
+    no_content()
 }
 
 async fn objects(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     RawQuery(text): RawQuery,
-) -> Answer {
-    let page = query(text.as_deref())?;
-    let limit = page.limit;
-    let found = blocking(&server, move |service| {
-        service.objects(&other.peer, &page.after, limit)
+) -> HandlerResult {
+    let ListQuery { after, limit } = parse_list_query(text.as_deref())?;
+    let found = with_service(&server, move |service| {
+        service.objects(&connection.peer, &after, limit)
     });
-    page_of("objects", &found.await?, limit)
+    list_response("objects", &found.await?, limit)
 }
 
-async fn forget(State(server): Shared, Extension(other): From, id: Name) -> Answer {
-    let id = named(id)?;
-    blocking(&server, move |service| {
-        service.forget_object(&other.peer, &id)
+async fn forget(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    id: PathParameter,
+) -> HandlerResult {
+    let id = path_parameter(id)?;
+    with_service(&server, move |service| {
+        service.forget_object(&connection.peer, &id)
     })
     .await?;
-    empty()
+    no_content()
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TokenFor {
+struct TokenRequest {
     node: String,
     role: Role,
     #[serde(default)]
@@ -497,68 +457,85 @@ struct TokenFor {
 }
 
 async fn token(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
-    let asked: TokenFor = json_of(&server, &headers, body).await?;
+) -> HandlerResult {
+    let body: TokenRequest = read_json(&server, &headers, body).await?;
     let new = NewToken {
-        node: asked.node,
-        role: asked.role,
-        keys: asked.keys,
-        keeps_rights: asked.may_create.is_none() && asked.may_destroy.is_none(),
-        may_create: asked.may_create.unwrap_or(false),
-        may_destroy: asked.may_destroy.unwrap_or(false),
-        expires_s: asked.expires_seconds,
+        node: body.node,
+        role: body.role,
+        keys: body.keys,
+        keeps_rights: body.may_create.is_none() && body.may_destroy.is_none(),
+        may_create: body.may_create.unwrap_or(false),
+        may_destroy: body.may_destroy.unwrap_or(false),
+        expires_s: body.expires_seconds,
     };
-    let token = blocking(&server, move |service| {
-        service.create_token(&other.peer, &new)
+    let token = with_service(&server, move |service| {
+        service.create_token(&connection.peer, &new)
     })
     .await?;
     let body = Zeroizing::new(format!("{{\"token\":\"{}\"}}", &*token).into_bytes());
     Ok(json_bytes(
         StatusCode::CREATED,
-        Body::from(bytes::Bytes::from_owner(Wiped(body))),
+        Body::from(bytes::Bytes::from_owner(WipedBytes(body))),
     ))
 }
 
-async fn tokens(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
-    let page = query(text.as_deref())?;
-    let limit = page.limit;
-    let found = blocking(&server, move |service| {
-        service.tokens(&other.peer, &page.after, limit)
+async fn tokens(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    RawQuery(text): RawQuery,
+) -> HandlerResult {
+    let ListQuery { after, limit } = parse_list_query(text.as_deref())?;
+    let found = with_service(&server, move |service| {
+        service.tokens(&connection.peer, &after, limit)
     });
-    page_of("tokens", &found.await?, limit)
+    list_response("tokens", &found.await?, limit)
 }
 
-async fn withdraw(State(server): Shared, Extension(other): From, id: Name) -> Answer {
-    let id = named(id)?;
-    blocking(&server, move |service| {
-        service.withdraw_token(&other.peer, &id)
+async fn withdraw(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    id: PathParameter,
+) -> HandlerResult {
+    let id = path_parameter(id)?;
+    with_service(&server, move |service| {
+        service.withdraw_token(&connection.peer, &id)
     })
     .await?;
-    empty()
+    no_content()
 }
 
-async fn nodes(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
-    let page = query(text.as_deref())?;
-    let limit = page.limit;
-    let found = blocking(&server, move |service| {
-        service.nodes(&other.peer, &page.after, limit)
+async fn nodes(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    RawQuery(text): RawQuery,
+) -> HandlerResult {
+    let ListQuery { after, limit } = parse_list_query(text.as_deref())?;
+    let found = with_service(&server, move |service| {
+        service.nodes(&connection.peer, &after, limit)
     });
-    page_of("nodes", &found.await?, limit)
+    list_response("nodes", &found.await?, limit)
 }
 
-async fn revoke(State(server): Shared, Extension(other): From, name: Name) -> Answer {
-    let name = named(name)?;
-    blocking(&server, move |service| service.revoke(&other.peer, &name)).await?;
-    empty()
+async fn revoke(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
+) -> HandlerResult {
+    let name = path_parameter(name)?;
+    with_service(&server, move |service| {
+        service.revoke(&connection.peer, &name)
+    })
+    .await?;
+    no_content()
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Granted {
+struct GrantRequest {
     node: String,
     key: String,
     #[serde(default)]
@@ -566,38 +543,41 @@ struct Granted {
 }
 
 async fn grant(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
-    let asked: Granted = json_of(&server, &headers, body).await?;
-    let done = blocking(&server, move |service| {
-        service.grant(&other.peer, &asked.node, &asked.key, asked.may_destroy)
+) -> HandlerResult {
+    let body: GrantRequest = read_json(&server, &headers, body).await?;
+    let done = with_service(&server, move |service| {
+        service.grant(&connection.peer, &body.node, &body.key, body.may_destroy)
     });
     done.await?;
-    empty()
+    no_content()
 }
 
 async fn ungrant(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     headers: HeaderMap,
     body: Body,
-) -> Answer {
-    let asked: Granted = json_of(&server, &headers, body).await?;
-    blocking(&server, move |service| {
-        service.ungrant(&other.peer, &asked.node, &asked.key)
+) -> HandlerResult {
+    let body: GrantRequest = read_json(&server, &headers, body).await?;
+    with_service(&server, move |service| {
+        service.ungrant(&connection.peer, &body.node, &body.key)
     })
     .await?;
-    empty()
+    no_content()
 }
 
-async fn grants(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
-    let page = query(text.as_deref())?;
-    let limit = page.limit;
-    let found = blocking(&server, move |service| {
-        service.grants(&other.peer, &page.after, limit)
+async fn grants(
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    RawQuery(text): RawQuery,
+) -> HandlerResult {
+    let ListQuery { after, limit } = parse_list_query(text.as_deref())?;
+    let found = with_service(&server, move |service| {
+        service.grants(&connection.peer, &after, limit)
     });
-    page_of("grants", &found.await?, limit)
+    list_response("grants", &found.await?, limit)
 }

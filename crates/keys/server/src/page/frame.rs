@@ -1,24 +1,26 @@
-//! What every page has round its content: head, banner, navigation, the choice of light or dark, foot.
+//! The frame of every page: head, banner, navigation, choice of a theme, footer.
 //!
 //! Invariants:
-//! 1. No element carries a style or a script, and nothing is loaded but the style sheet and the icon of this server.
-//! 2. The page can be read in order without its style: one heading of the first level, landmarks, a link past the banner.
+//! 1. No element has a style or a script, and the browser loads nothing but the style sheet and the
+//!    icon of this server.
+//! 2. The page is readable without its style: it has one heading of the first level, landmarks, and
+//!    a link that skips the banner.
 //!
 //! Must not: show anything of the fleet.
 
 use maud::{DOCTYPE, Markup, html};
 
-use super::words;
+use super::text;
 
-/// The style sheet, served as a file of its own.
+/// The style sheet, a file of its own.
 pub const STYLE: &str = include_str!("style.css");
-/// The icon of the browser's tab, served as a file of its own.
+/// The icon of the browser's tab, a file of its own.
 pub const ICON: &str = include_str!("icon.svg");
 
-/// Light or dark, if the reader chose.
+/// The colours that the reader chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Theme {
-    /// As the reader's system has it.
+    /// The setting of the reader's system.
     #[default]
     System,
     /// Light.
@@ -31,7 +33,7 @@ impl Theme {
     /// Every choice.
     pub const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
 
-    /// The word in the cookie.
+    /// The value of the cookie.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -41,7 +43,7 @@ impl Theme {
         }
     }
 
-    /// The choice of a word.
+    /// The theme with this value of the cookie.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|theme| theme.word() == word)
@@ -64,35 +66,41 @@ impl Theme {
     }
 }
 
-/// Where a page belongs.
+/// The section of the navigation that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Section {
     /// The list of objects, and an object.
     Fleet,
     /// The list of keys, and a key.
     Keys,
     /// The list of nodes, and a node.
     Nodes,
-    /// None of them.
-    Elsewhere,
+    /// No section.
+    None,
 }
 
-/// Who reads, and how.
+/// The reader of a page.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
-    /// Name of the client, if it is known.
+    /// The name of the client; `None` when it is not known.
     pub name: Option<String>,
-    /// Its role.
+    /// The client's role.
     pub role: String,
-    /// Light or dark.
+    /// The chosen theme.
     pub theme: Theme,
-    /// Path and query of this page, for the way back from the choice of a theme.
+    /// The path and the query of this page, to return to it after the choice of a theme.
     pub path: String,
 }
 
-/// A whole page.
+/// Renders a whole page.
 #[must_use]
-pub fn page(reader: &Reader, place: Place, title: &str, now: Option<u64>, main: &Markup) -> Markup {
+pub fn page(
+    reader: &Reader,
+    section: Section,
+    title: &str,
+    now: Option<u64>,
+    main: &Markup,
+) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" data-theme=[reader.theme.attribute()] {
@@ -100,47 +108,48 @@ pub fn page(reader: &Reader, place: Place, title: &str, now: Option<u64>, main: 
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (words::name(title)) " · Strongroom" }
+                title { (text::displayed_name(title)) " · Strongroom" }
                 link rel="icon" href="/fleet/icon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="/fleet/style.css";
             }
             body {
                 a.skip href="#main" { "Skip to content" }
-                (banner(reader, place))
+                (banner(reader, section))
                 main #main { (main) }
-                (foot(now))
+                (footer(now))
             }
         }
     }
 }
 
-fn banner(reader: &Reader, place: Place) -> Markup {
-    let places = [
-        (Place::Fleet, "/", "Fleet"),
-        (Place::Keys, "/fleet/keys", "Keys"),
-        (Place::Nodes, "/fleet/nodes", "Nodes"),
+fn banner(reader: &Reader, section: Section) -> Markup {
+    let sections = [
+        (Section::Fleet, "/", "Fleet"),
+        (Section::Keys, "/fleet/keys", "Keys"),
+        (Section::Nodes, "/fleet/nodes", "Nodes"),
     ];
     html! {
         header.banner {
             a.brand href="/" { "Strongroom" }
-            @if place != Place::Elsewhere {
+            @if section != Section::None {
                 nav aria-label="Main" {
-                    @for (one, link, label) in places {
-                        a href=(link) aria-current=[(one == place).then_some("true")] { (label) }
+                    @for (one, link, label) in sections {
+                        a href=(link) aria-current=[(one == section).then_some("true")] { (label) }
                     }
                 }
             }
             div.who {
                 @if let Some(name) = &reader.name {
-                    span { bdi { (words::name(name)) } " · " (reader.role) }
+                    span { bdi { (text::displayed_name(name)) } " · " (reader.role) }
                 }
-                (themes(reader))
+                (theme_form(reader))
             }
         }
     }
 }
 
-fn themes(reader: &Reader) -> Markup {
+/// The form for choosing a theme.
+fn theme_form(reader: &Reader) -> Markup {
     html! {
         form.themes method="get" action="/fleet/theme" aria-label="Colours" {
             input type="hidden" name="back" value=(reader.path);
@@ -152,11 +161,11 @@ fn themes(reader: &Reader) -> Markup {
     }
 }
 
-fn foot(now: Option<u64>) -> Markup {
+fn footer(now: Option<u64>) -> Markup {
     html! {
         footer {
             @if let Some(now) = now {
-                "As of " time datetime=(words::machine_date(now)) { (words::date(now)) } ". "
+                "As of " time datetime=(text::machine_date(now)) { (text::date(now)) } ". "
                 "Times of objects are those that their nodes report."
             }
         }

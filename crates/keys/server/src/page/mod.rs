@@ -1,24 +1,27 @@
-//! The fleet page: what a viewer's browser is shown of objects, keys and nodes.
+//! The fleet page: objects, keys and nodes, for the browsers of viewers and administrators.
 //!
-//! A page is made in three steps, of which only the last knows HTTP: records are judged against the operator's intervals
-//! ([`model::Fleet`]), a query selects from them ([`query::Query`]), templates write HTML ([`overview`], [`detail`], [`lists`]).
+//! A page is made in three steps. Records are judged by the operator's intervals
+//! ([`model::Fleet`]), a query selects objects ([`query::Query`]), and templates write HTML
+//! ([`overview`], [`detail`], [`lists`]). Only `serve` knows HTTP.
 //!
-//! Must not: show anything while the server is sealed, load anything from elsewhere, run a script in the browser.
+//! Must not: show anything while the server is sealed; load anything from another server; run a
+//! script in the browser.
 
 pub mod detail;
+pub mod elements;
+pub mod findings;
 pub mod frame;
-pub mod judge;
 pub mod lists;
 pub mod model;
 pub mod overview;
-pub mod parts;
 pub mod query;
 pub mod records;
 pub(crate) mod serve;
-pub mod states;
-pub mod words;
+pub mod text;
+pub mod unavailable;
 
-/// The headers of every page: nothing is loaded but from here, nothing runs, nobody frames it, nothing is kept.
+/// The security headers of every response: the browser loads only from this server, runs no script,
+/// and shows the page in no frame.
 pub const HEADERS: [(&str, &str); 9] = [
     (
         "content-security-policy",

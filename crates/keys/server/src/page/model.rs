@@ -1,67 +1,71 @@
-//! What the page shows: every object, key and node with how it stands, and the sums over them.
+//! The model of the page: every object, key and node with its findings, and tallies of them.
 //!
-//! Pure: made from records, intervals and one time. Invariants:
-//! 1. An object is as bad as the worst that is found of it; the page shows every finding, not only the worst.
-//! 2. What a kind cannot have is not asked for: a new key of a backup medium, the verification of a volume that never reported one.
-//!    The last backup of a backup medium is its newest set; that of a volume is a copy of its header.
+//! The model is a pure function of records, intervals and one time.
 //!
-//! Must not: read a clock or a store, make HTML.
+//! Invariants:
+//! 1. The severity of an object is that of its worst finding. The page shows every finding.
+//! 2. A concern that a kind of object cannot have has no interval: the rotation of a backup medium,
+//!    the verification of a volume that never reported one. The last backup of a backup medium is
+//!    its newest set; that of a volume is a copy of its header.
+//!
+//! Must not: read a clock or a store; make HTML.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::judge::{Concern, Finding, Measure, Severity};
+use super::findings::{Concern, Finding, Measure, Severity};
 use super::records::{
-    DAY_S, DestroyAsked, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records,
+    DAY_S, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, PendingDestroyRequest, Policy,
+    Records,
 };
-use super::words;
+use super::text;
 
-/// Days before a certificate expires from which on it is worth a look.
+/// How many days before a certificate expires there is a finding.
 const CERTIFICATE_DAYS: u64 = 30;
 
-/// One object with how it stands.
+/// An object with its findings.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// What the node reported.
+    /// The node's report.
     pub record: ObjectRecord,
     /// The measures, in the order of [`Concern::MEASURED`].
     pub measures: [Measure; 4],
-    /// When the version of its key was made, if the server keeps that key.
-    pub key_made: Option<u64>,
-    /// All that is to be said, the worst first.
+    /// When the version of its key was created, if the server has that key.
+    pub key_created: Option<u64>,
+    /// All findings, the worst first.
     pub findings: Vec<Finding>,
 }
 
-/// One key with how it stands.
+/// A key with its findings.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// As the store has it.
+    /// The record of the store.
     pub record: KeyRecord,
-    /// Age of its newest version.
+    /// When its newest version was created.
     pub rotation: Measure,
-    /// Objects that name it.
+    /// How many objects name it.
     pub objects: usize,
-    /// All that is to be said, the worst first.
+    /// All findings, the worst first.
     pub findings: Vec<Finding>,
 }
 
-/// One node with how it stands.
+/// A node with its findings.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// As the store has it; `None` for one that reported objects and is no longer enrolled.
+    /// The record of the store; `None` for a node that reported objects and is no longer enrolled.
     pub record: Option<NodeRecord>,
     /// Its name.
     pub name: String,
-    /// Objects that it reports.
+    /// How many objects it reports.
     pub objects: usize,
-    /// Those of them that are overdue.
+    /// How many of them are overdue.
     pub overdue: usize,
-    /// Its newest report.
+    /// When its newest report came, in seconds since the Unix epoch.
     pub reported: Option<u64>,
-    /// All that is to be said, the worst first.
+    /// All findings, the worst first.
     pub findings: Vec<Finding>,
 }
 
-/// How many stand how.
+/// Counts by severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// In order.
@@ -70,8 +74,8 @@ pub struct Tally {
     pub soon: usize,
     /// Overdue.
     pub overdue: usize,
-    /// Not asked for.
-    pub not_asked: usize,
+    /// Without an interval.
+    pub no_interval: usize,
 }
 
 impl Tally {
@@ -83,13 +87,13 @@ impl Tally {
         }
     }
 
-    /// All of them.
+    /// The sum of all counts.
     #[must_use]
     pub const fn all(&self) -> usize {
-        self.fine + self.soon + self.overdue + self.not_asked
+        self.fine + self.soon + self.overdue + self.no_interval
     }
 
-    /// How many stand so.
+    /// The count of one severity.
     #[must_use]
     pub const fn of(&self, severity: Severity) -> usize {
         match severity {
@@ -103,26 +107,26 @@ impl Tally {
 /// The fleet at one time.
 #[derive(Clone, Debug)]
 pub struct Fleet {
-    /// When.
+    /// The time, in seconds since the Unix epoch.
     pub now: u64,
     /// The operator's intervals.
     pub policy: Policy,
-    /// Every object that is there, in order of its id.
+    /// Every object that exists, in order of its id.
     pub objects: Vec<Object>,
-    /// Objects that their nodes destroyed, the newest first. Nothing is asked of them any more.
+    /// Objects that their nodes destroyed, the latest first. They have no intervals.
     pub shredded: Vec<Object>,
     /// Every key, in order of its name.
     pub keys: Vec<Key>,
     /// Every node, in order of its name.
     pub nodes: Vec<Node>,
-    /// Whether there are more of something than is shown.
+    /// Whether there are more records than were read.
     pub cut: bool,
-    /// What is wrong with the key server itself, in words.
+    /// The alarms of the key server itself, as text.
     pub alarms: Vec<String>,
 }
 
 impl Fleet {
-    /// Judges records.
+    /// Judges records by the intervals of `policy` at the time `now`.
     #[must_use]
     pub fn new(records: Records, policy: Policy, now: u64) -> Self {
         let keys: BTreeMap<String, KeyRecord> = records
@@ -136,7 +140,7 @@ impl Fleet {
             .into_iter()
             .map(|record| {
                 let revoked = !enrolled.contains(record.node.as_str());
-                object(record, &keys, policy, now, revoked)
+                judge_object(record, &keys, policy, now, revoked)
             })
             .collect();
         objects.sort_by(|a, b| a.record.id.cmp(&b.record.id));
@@ -144,8 +148,8 @@ impl Fleet {
             .into_iter()
             .partition(|object| object.record.shredded.is_some());
         shredded.sort_by_key(|object| std::cmp::Reverse(object.record.shredded));
-        let nodes = nodes(records.nodes, &objects, now);
-        let keys = judged_keys(keys, &objects, policy, now);
+        let nodes = judge_nodes(records.nodes, &objects, now);
+        let keys = judge_keys(keys, &objects, policy, now);
         Self {
             now,
             policy,
@@ -158,7 +162,7 @@ impl Fleet {
         }
     }
 
-    /// How the objects of a kind stand.
+    /// The tally of the objects of a kind.
     #[must_use]
     pub fn tally(&self, kind: Kind) -> Tally {
         let mut tally = Tally::default();
@@ -168,7 +172,7 @@ impl Fleet {
         tally
     }
 
-    /// How the keys stand.
+    /// The tally of the keys.
     #[must_use]
     pub fn key_tally(&self) -> Tally {
         let mut tally = Tally::default();
@@ -176,7 +180,7 @@ impl Fleet {
         tally
     }
 
-    /// How the nodes stand.
+    /// The tally of the nodes.
     #[must_use]
     pub fn node_tally(&self) -> Tally {
         let mut tally = Tally::default();
@@ -186,14 +190,14 @@ impl Fleet {
         tally
     }
 
-    /// How all objects stand in one respect.
+    /// The tally of all objects for one concern.
     #[must_use]
-    pub fn measured(&self, concern: Concern) -> Tally {
+    pub fn concern_tally(&self, concern: Concern) -> Tally {
         let mut tally = Tally::default();
         for object in &self.objects {
             match object.measure(concern) {
                 Some(measure) if measure.interval_s.is_some() => tally.add(measure.severity),
-                _ => tally.not_asked += 1,
+                _ => tally.no_interval += 1,
             }
         }
         tally
@@ -223,13 +227,13 @@ impl Fleet {
 }
 
 impl Object {
-    /// The worst that is found.
+    /// The severity of the worst finding.
     #[must_use]
     pub fn severity(&self) -> Severity {
-        worst(&self.findings)
+        worst_severity(&self.findings)
     }
 
-    /// One of the measures; `None` for what has no interval.
+    /// The measure of a concern; `None` for a concern that has no measure.
     #[must_use]
     pub fn measure(&self, concern: Concern) -> Option<&Measure> {
         let at = Concern::MEASURED.iter().position(|one| *one == concern)?;
@@ -238,38 +242,38 @@ impl Object {
 }
 
 impl Key {
-    /// The worst that is found.
+    /// The severity of the worst finding.
     #[must_use]
     pub fn severity(&self) -> Severity {
-        worst(&self.findings)
+        worst_severity(&self.findings)
     }
 }
 
 impl Node {
-    /// The worst that is found.
+    /// The severity of the worst finding.
     #[must_use]
     pub fn severity(&self) -> Severity {
-        worst(&self.findings)
+        worst_severity(&self.findings)
     }
 }
 
-fn worst(findings: &[Finding]) -> Severity {
+fn worst_severity(findings: &[Finding]) -> Severity {
     let all = findings.iter().map(|finding| finding.severity);
     all.max().unwrap_or(Severity::Fine)
 }
 
-fn object(
+fn judge_object(
     record: ObjectRecord,
     keys: &BTreeMap<String, KeyRecord>,
     policy: Policy,
     now: u64,
     revoked: bool,
 ) -> Object {
-    let measures = measures(&record, policy, now);
+    let measures = measures_of(&record, policy, now);
     let key = keys.get(&record.key_id);
     let mut findings = Vec::new();
     for (concern, measure) in Concern::MEASURED.into_iter().zip(&measures) {
-        findings.extend(late(concern, measure, now));
+        findings.extend(overdue_finding(concern, measure, now));
     }
     if let Some(key) = key {
         findings.extend(key_findings(key, record.key_version, now));
@@ -282,22 +286,22 @@ fn object(
             "its node is no longer enrolled",
         ));
     }
-    sort(&mut findings);
+    sort_findings(&mut findings);
     Object {
-        key_made: key.and_then(|key| key.made(record.key_version)),
+        key_created: key.and_then(|key| key.created(record.key_version)),
         record,
         measures,
         findings,
     }
 }
 
-fn measures(record: &ObjectRecord, policy: Policy, now: u64) -> [Measure; 4] {
+fn measures_of(record: &ObjectRecord, policy: Policy, now: u64) -> [Measure; 4] {
     let made = record.created;
-    let measure = |at: Option<u64>, days: u32, asked: bool| {
-        if asked {
+    let measure = |at: Option<u64>, days: u32, has_interval: bool| {
+        if has_interval {
             Measure::new(at, made, days, now)
         } else {
-            Measure::not_asked(at, made)
+            Measure::without_interval(at, made)
         }
     };
     let is_backup = record.kind == Kind::Backup;
@@ -318,7 +322,7 @@ fn finding(concern: Concern, severity: Severity, text: impl Into<String>) -> Fin
     }
 }
 
-fn late(concern: Concern, measure: &Measure, now: u64) -> Option<Finding> {
+fn overdue_finding(concern: Concern, measure: &Measure, now: u64) -> Option<Finding> {
     let what = match concern {
         Concern::Rotation => "rotation",
         Concern::Backup => "backup",
@@ -329,7 +333,7 @@ fn late(concern: Concern, measure: &Measure, now: u64) -> Option<Finding> {
     let text = match (measure.severity, measure.late_s(now)) {
         (Severity::Fine, _) => return None,
         (Severity::Soon, _) => format!("{what} due soon"),
-        (Severity::Overdue, Some(late)) => format!("{what} overdue by {}", words::length(late)),
+        (Severity::Overdue, Some(late)) => format!("{what} overdue by {}", text::duration(late)),
         (Severity::Overdue, None) => format!("time of {what} lies in the future"),
     };
     Some(finding(concern, measure.severity, text))
@@ -338,7 +342,7 @@ fn late(concern: Concern, measure: &Measure, now: u64) -> Option<Finding> {
 fn key_findings(key: &KeyRecord, version: u32, now: u64) -> Vec<Finding> {
     let mut findings: Vec<Finding> = state_finding(key.state, now).into_iter().collect();
     let latest = key.latest().map_or(0, |(number, _)| number);
-    if key.made(version).is_none() && key.state != KeyState::Destroyed {
+    if key.created(version).is_none() && key.state != KeyState::Destroyed {
         let text = format!("version {version} of its key is not known");
         findings.push(finding(Concern::Key, Severity::Overdue, text));
     } else if version < latest {
@@ -353,7 +357,7 @@ fn state_finding(state: KeyState, now: u64) -> Option<Finding> {
         KeyState::Active => return None,
         KeyState::Disabled => "key disabled".to_owned(),
         KeyState::Pending { at } if at > now => {
-            format!("key is destroyed in {}", words::length(at - now))
+            format!("key is destroyed in {}", text::duration(at - now))
         }
         KeyState::Pending { .. } => "key is about to be destroyed".to_owned(),
         KeyState::Destroyed => "key destroyed".to_owned(),
@@ -361,18 +365,19 @@ fn state_finding(state: KeyState, now: u64) -> Option<Finding> {
     Some(finding(Concern::Key, Severity::Overdue, text))
 }
 
-/// A second administrator has to look at it: soon, because the request ends.
-fn asked_finding(asked: &DestroyAsked) -> Finding {
+/// The finding about a request for destruction. A second administrator has to look at it before it
+/// expires.
+fn destroy_request_finding(request: &PendingDestroyRequest) -> Finding {
     let text = format!(
         "{} asked for its destruction {} after a second administrator agrees, until {}",
-        words::name(&asked.by),
-        words::length(asked.after_s),
-        words::date(asked.until)
+        text::displayed_name(&request.by),
+        text::duration(request.after_s),
+        text::date(request.until)
     );
     finding(Concern::Key, Severity::Soon, text)
 }
 
-/// What is not sealed at all, and what only hides.
+/// The finding about an object that is not encrypted, or whose cipher is obsolete.
 fn cipher_finding(cipher: &str) -> Option<Finding> {
     let lower = cipher.to_ascii_lowercase();
     if matches!(lower.as_str(), "" | "none" | "plain" | "cipher_null-ecb") {
@@ -385,11 +390,11 @@ fn cipher_finding(cipher: &str) -> Option<Finding> {
         .then(|| finding(Concern::Cipher, Severity::Soon, "cipher is obsolete"))
 }
 
-fn sort(findings: &mut [Finding]) {
+fn sort_findings(findings: &mut [Finding]) {
     findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), rank(finding.concern)));
 }
 
-/// What is said first of things that are equally urgent.
+/// The order of findings of the same severity.
 const fn rank(concern: Concern) -> u8 {
     match concern {
         Concern::Cipher => 0,
@@ -401,7 +406,7 @@ const fn rank(concern: Concern) -> u8 {
     }
 }
 
-fn judged_keys(
+fn judge_keys(
     keys: BTreeMap<String, KeyRecord>,
     objects: &[Object],
     policy: Policy,
@@ -417,17 +422,17 @@ fn judged_keys(
         let rotation = if alive {
             Measure::new(Some(made), made, policy.rotation_days, now)
         } else {
-            Measure::not_asked(Some(made), made)
+            Measure::without_interval(Some(made), made)
         };
-        let mut findings: Vec<Finding> = late(Concern::Rotation, &rotation, now)
+        let mut findings: Vec<Finding> = overdue_finding(Concern::Rotation, &rotation, now)
             .into_iter()
             .collect();
         let objects = users.get(name.as_str()).copied().unwrap_or(0);
-        // A destroyed key is what its owner wanted, unless something still needs it.
+        // A destroyed key is a finding only if an object still needs it.
         let wanted = record.state == KeyState::Destroyed && objects == 0;
         findings.extend(state_finding(record.state, now).filter(|_| !wanted));
-        findings.extend(record.destroy_asked.as_ref().map(asked_finding));
-        sort(&mut findings);
+        findings.extend(record.destroy_request.as_ref().map(destroy_request_finding));
+        sort_findings(&mut findings);
         Key {
             record,
             rotation,
@@ -438,9 +443,9 @@ fn judged_keys(
     keys.into_iter().map(judged).collect()
 }
 
-fn nodes(records: Vec<NodeRecord>, objects: &[Object], now: u64) -> Vec<Node> {
+fn judge_nodes(records: Vec<NodeRecord>, objects: &[Object], now: u64) -> Vec<Node> {
     let mut all: BTreeMap<String, Node> = BTreeMap::new();
-    let fresh = |name: &str, record: Option<NodeRecord>| Node {
+    let new_node = |name: &str, record: Option<NodeRecord>| Node {
         record,
         name: name.to_owned(),
         objects: 0,
@@ -450,19 +455,21 @@ fn nodes(records: Vec<NodeRecord>, objects: &[Object], now: u64) -> Vec<Node> {
     };
     for record in records {
         let name = record.name.clone();
-        let node = fresh(&name, Some(record));
+        let node = new_node(&name, Some(record));
         all.insert(name, node);
     }
     for object in objects {
         let name = &object.record.node;
-        let node = all.entry(name.clone()).or_insert_with(|| fresh(name, None));
+        let node = all
+            .entry(name.clone())
+            .or_insert_with(|| new_node(name, None));
         node.objects += 1;
         node.overdue += usize::from(object.severity() == Severity::Overdue);
         node.reported = node.reported.max(Some(object.record.reported));
     }
     let judged = |mut node: Node| {
         node.findings = node_findings(&node, now);
-        sort(&mut node.findings);
+        sort_findings(&mut node.findings);
         node
     };
     all.into_values().map(judged).collect()
@@ -484,7 +491,7 @@ fn node_findings(node: &Node, now: u64) -> Vec<Finding> {
             "certificate expired",
         )]
     } else if left < CERTIFICATE_DAYS * DAY_S {
-        let text = format!("certificate expires in {}", words::length(left));
+        let text = format!("certificate expires in {}", text::duration(left));
         vec![finding(Concern::Key, Severity::Soon, text)]
     } else {
         Vec::new()

@@ -1,20 +1,20 @@
-//! The first page: the fleet at a glance, and the list of its objects.
+//! The first page: an overview of the fleet, and the list of its objects.
 //!
 //! Must not: show more than [`PER_PAGE`] objects at once.
 
 use maud::{Markup, html};
 
-use super::judge::{Concern, Finding, Severity};
+use super::elements;
+use super::findings::{Concern, Finding, Severity};
 use super::model::{Fleet, Object, Tally};
-use super::parts;
 use super::query::{PER_PAGE, Query, Sort};
 use super::records::{KeyState, Kind};
-use super::words;
+use super::text;
 
-/// Keys and nodes that are named beside the objects.
-const NOTICES: usize = 6;
-/// Shredded objects that are listed.
-const SHREDDED: usize = 100;
+/// The most keys and nodes that are listed beside the objects.
+const NOTICES_MAX: usize = 6;
+/// The most shredded objects that are listed.
+const SHREDDED_MAX: usize = 100;
 
 /// The content of the first page.
 #[must_use]
@@ -22,12 +22,12 @@ pub fn overview(fleet: &Fleet, query: &Query) -> Markup {
     html! {
         div.head {
             h1 { "Fleet" }
-            p.lead { (lead(fleet)) }
+            p.lead { (summary(fleet)) }
         }
         @if !fleet.alarms.is_empty() {
             section.state role="alert" {
                 h2 { "The key server needs room" }
-                ul.findings { @for alarm in &fleet.alarms { li { (parts::badge(Severity::Overdue, alarm)) } } }
+                ul.findings { @for alarm in &fleet.alarms { li { (elements::badge(Severity::Overdue, alarm)) } } }
                 p { "Without room it delivers no key. What to do is in the guide keyserver-audit.md, " q { "When there is no room" } "." }
             }
         }
@@ -49,9 +49,9 @@ pub fn overview(fleet: &Fleet, query: &Query) -> Markup {
     }
 }
 
-/// Objects that their nodes destroyed, with what became of their keys.
+/// Objects that their nodes destroyed, with the states of their keys.
 fn shredded(fleet: &Fleet) -> Markup {
-    let more = fleet.shredded.len().saturating_sub(SHREDDED);
+    let more = fleet.shredded.len().saturating_sub(SHREDDED_MAX);
     html! {
         section.panel aria-labelledby="shredded" {
             h2 #shredded { "Shredded" }
@@ -59,43 +59,44 @@ fn shredded(fleet: &Fleet) -> Markup {
             div.scroll tabindex="0" role="region" aria-label="Table of shredded objects" {
                 table.objects {
                     thead { tr { @for head in ["Name", "Node", "Shredded", "Key", "State of the key", "Id"] { th scope="col" { (head) } } } }
-                    tbody { @for object in fleet.shredded.iter().take(SHREDDED) { (shredded_row(fleet, object)) } }
+                    tbody { @for object in fleet.shredded.iter().take(SHREDDED_MAX) { (shredded_row(fleet, object)) } }
                 }
             }
-            @if more > 0 { p.quiet { "and " (words::grouped(more)) " more" } }
+            @if more > 0 { p.quiet { "and " (text::grouped(more)) " more" } }
         }
     }
 }
 
 fn shredded_row(fleet: &Fleet, object: &Object) -> Markup {
     let record = &object.record;
-    let kept = fleet.key(&record.key_id);
+    let server_key = fleet.key(&record.key_id);
     html! {
         tr {
-            th scope="row" { (parts::object_link(&record.id, &record.name)) }
-            td data-label="Node" { (parts::node_link(&record.node)) }
-            td data-label="Shredded" { (parts::age(record.shredded.unwrap_or(0), fleet.now)) }
-            td data-label="Key" { (key(fleet, object)) }
-            td data-label="State of the key" { (kept.map_or_else(|| html! { span.quiet { "not kept here" } }, |key| key_state(key.record.state, fleet.now))) }
-            td.code data-label="Id" { (parts::name(&record.id)) }
+            th scope="row" { (elements::object_link(&record.id, &record.name)) }
+            td data-label="Node" { (elements::node_link(&record.node)) }
+            td data-label="Shredded" { (elements::age(record.shredded.unwrap_or(0), fleet.now)) }
+            td data-label="Key" { (object_key(fleet, object)) }
+            td data-label="State of the key" { (server_key.map_or_else(|| html! { span.quiet { "not kept here" } }, |key| shredded_key_state(key.record.state, fleet.now))) }
+            td.code data-label="Id" { (elements::name(&record.id)) }
         }
     }
 }
 
-/// Whether the key of a shredded object is destroyed, or still waits for that.
-fn key_state(state: KeyState, now: u64) -> Markup {
+/// Whether the key of a shredded object is destroyed, or will be.
+fn shredded_key_state(state: KeyState, now: u64) -> Markup {
     html! {
         @match state {
             KeyState::Destroyed => "destroyed",
-            KeyState::Pending { at } => { "not destroyed yet: at " (words::date(at)) ", in " (words::length(at.saturating_sub(now))) },
+            KeyState::Pending { at } => { "not destroyed yet: at " (text::date(at)) ", in " (text::duration(at.saturating_sub(now))) },
             KeyState::Active | KeyState::Disabled => "kept",
         }
     }
 }
 
-fn lead(fleet: &Fleet) -> String {
-    let objects = words::count(fleet.objects.len(), "object", "objects");
-    let nodes = words::count(fleet.nodes.len(), "node", "nodes");
+/// The sentence under the heading.
+fn summary(fleet: &Fleet) -> String {
+    let objects = text::count(fleet.objects.len(), "object", "objects");
+    let nodes = text::count(fleet.nodes.len(), "node", "nodes");
     let bad = fleet
         .objects
         .iter()
@@ -105,7 +106,7 @@ fn lead(fleet: &Fleet) -> String {
         0 if fleet.objects.is_empty() => String::new(),
         0 => " Nothing is overdue.".to_owned(),
         1 => " 1 needs attention.".to_owned(),
-        _ => format!(" {} need attention.", words::grouped(bad)),
+        _ => format!(" {} need attention.", text::grouped(bad)),
     };
     format!("{objects}, {nodes}.{tail}")
 }
@@ -145,15 +146,15 @@ fn tile(label: &str, link: &str, tally: &Tally) -> Markup {
         li {
             a.tile href=(link) {
                 span.label { (label) }
-                span.number { (words::grouped(tally.all())) }
-                (parts::bar(tally))
+                span.number { (text::grouped(tally.all())) }
+                (elements::bar(tally))
                 span.sub {
                     @if tally.all() == 0 { "none" }
                     @else if tally.overdue + tally.soon == 0 { "in order" }
                     @else {
-                        @if tally.overdue > 0 { span.overdue { (words::grouped(tally.overdue)) " overdue" } }
+                        @if tally.overdue > 0 { span.overdue { (text::grouped(tally.overdue)) " overdue" } }
                         @if tally.overdue > 0 && tally.soon > 0 { " · " }
-                        @if tally.soon > 0 { span.soon { (words::grouped(tally.soon)) " soon" } }
+                        @if tally.soon > 0 { span.soon { (text::grouped(tally.soon)) " soon" } }
                     }
                 }
             }
@@ -161,7 +162,7 @@ fn tile(label: &str, link: &str, tally: &Tally) -> Markup {
     }
 }
 
-/// How current the fleet is in each respect.
+/// How many objects are overdue, due soon and in order for each concern.
 fn currency(fleet: &Fleet) -> Markup {
     html! {
         section.panel aria-labelledby="currency" {
@@ -174,13 +175,13 @@ fn currency(fleet: &Fleet) -> Markup {
                 } }
                 tbody {
                     @for concern in Concern::MEASURED {
-                        @let tally = fleet.measured(concern);
+                        @let tally = fleet.concern_tally(concern);
                         tr {
                             th scope="row" { (concern.label()) }
                             td { (interval(fleet, concern)) }
-                            td.share { (parts::bar(&tally)) }
+                            td.share { (elements::bar(&tally)) }
                             @for severity in [Severity::Overdue, Severity::Soon, Severity::Fine] {
-                                td.n { (counted(concern, severity, tally.of(severity))) }
+                                td.n { (count_link(concern, severity, tally.of(severity))) }
                             }
                         }
                     }
@@ -190,6 +191,7 @@ fn currency(fleet: &Fleet) -> Markup {
     }
 }
 
+/// The operator's interval for a concern.
 fn interval(fleet: &Fleet, concern: Concern) -> Markup {
     let policy = &fleet.policy;
     let days = match concern {
@@ -201,7 +203,8 @@ fn interval(fleet: &Fleet, concern: Concern) -> Markup {
     html! { @if days == 0 { span.quiet { "not asked for" } } @else { (days) " d" } }
 }
 
-fn counted(concern: Concern, severity: Severity, number: usize) -> Markup {
+/// A count, as a link to the objects that it counts.
+fn count_link(concern: Concern, severity: Severity, number: usize) -> Markup {
     let query = Query {
         concern: Some(concern),
         state: Some(severity),
@@ -210,18 +213,18 @@ fn counted(concern: Concern, severity: Severity, number: usize) -> Markup {
     };
     html! {
         @if number == 0 { span.quiet { "0" } }
-        @else { a class=(severity.word()) href=(query.link()) { (words::grouped(number)) } }
+        @else { a class=(severity.word()) href=(query.link()) { (text::grouped(number)) } }
     }
 }
 
-/// Keys and nodes that something is found of.
+/// Keys and nodes with findings.
 fn notices(fleet: &Fleet) -> Markup {
     let keys = fleet.keys.iter().map(|key| {
         let name = &key.record.name;
-        ("Key", parts::key_link(name), key.findings.as_slice())
+        ("Key", elements::key_link(name), key.findings.as_slice())
     });
     let nodes = fleet.nodes.iter().map(|node| {
-        let link = parts::node_link(&node.name);
+        let link = elements::node_link(&node.name);
         ("Node", link, node.findings.as_slice())
     });
     let mut found: Vec<(&str, Markup, &[Finding])> = keys
@@ -229,27 +232,27 @@ fn notices(fleet: &Fleet) -> Markup {
         .filter(|(_, _, findings)| !findings.is_empty())
         .collect();
     found.sort_by_key(|(_, _, findings)| findings.first().map(|f| std::cmp::Reverse(f.severity)));
-    let more = found.len().saturating_sub(NOTICES);
+    let more = found.len().saturating_sub(NOTICES_MAX);
     html! {
         section.panel aria-labelledby="notices" {
             h2 #notices { "Keys and nodes" }
             @if found.is_empty() {
-                p.allwell { (parts::badge(Severity::Fine, "all in order")) }
+                p.allwell { (elements::badge(Severity::Fine, "all in order")) }
             } @else {
                 ul.notices {
-                    @for (what, link, findings) in found.iter().take(NOTICES) {
-                        li { span.quiet { (what) " " } (link) " " (parts::worst(findings)) }
+                    @for (what, link, findings) in found.iter().take(NOTICES_MAX) {
+                        li { span.quiet { (what) " " } (link) " " (elements::worst_finding(findings)) }
                     }
                 }
                 @if more > 0 {
-                    p.quiet { "and " (words::grouped(more)) " more: " a href="/fleet/keys" { "keys" } ", " a href="/fleet/nodes" { "nodes" } }
+                    p.quiet { "and " (text::grouped(more)) " more: " a href="/fleet/keys" { "keys" } ", " a href="/fleet/nodes" { "nodes" } }
                 }
             }
         }
     }
 }
 
-/// The list of objects that a query asks for.
+/// The list of the objects that a query selects.
 #[must_use]
 pub fn objects(fleet: &Fleet, query: &Query) -> Markup {
     let found = query.select(fleet);
@@ -276,16 +279,16 @@ pub fn objects(fleet: &Fleet, query: &Query) -> Markup {
 }
 
 fn extent(found: usize, all: usize, first: usize, shown: usize) -> String {
-    let total = words::grouped(found);
+    let total = text::grouped(found);
     let of_all = if found == all {
         String::new()
     } else {
-        format!(", filtered from {}", words::grouped(all))
+        format!(", filtered from {}", text::grouped(all))
     };
     if shown == found {
         return format!("{total}{of_all}");
     }
-    let (from, to) = (words::grouped(first + 1), words::grouped(first + shown));
+    let (from, to) = (text::grouped(first + 1), text::grouped(first + shown));
     format!("{from}–{to} of {total}{of_all}")
 }
 
@@ -305,13 +308,13 @@ fn filters(fleet: &Fleet, query: &Query) -> Markup {
             }
             button type="submit" { "Show" }
             @if query.is_filtered() { a.clear href="/" { "Clear" } }
-            (chosen(fleet, query))
+            (link_filters(fleet, query))
         }
     }
 }
 
-/// Filters that came by a link and have no field in the form.
-fn chosen(fleet: &Fleet, query: &Query) -> Markup {
+/// Filters that a link set and that have no field in the form.
+fn link_filters(fleet: &Fleet, query: &Query) -> Markup {
     let without_node = Query {
         node: None,
         ..query.on_page(1)
@@ -322,11 +325,11 @@ fn chosen(fleet: &Fleet, query: &Query) -> Markup {
     };
     html! {
         @if let Some(node) = &query.node {
-            span.chosen { "Node " @if fleet.node(node).is_some() { (parts::node_link(node)) } @else { (parts::name(node)) }
+            span.chosen { "Node " @if fleet.node(node).is_some() { (elements::node_link(node)) } @else { (elements::name(node)) }
                 " " a href=(without_node.link()) aria-label="All nodes" { "×" } }
         }
         @if let Some(key) = &query.key {
-            span.chosen { "Key " @if fleet.key(key).is_some() { (parts::key_link(key)) } @else { (parts::name(key)) }
+            span.chosen { "Key " @if fleet.key(key).is_some() { (elements::key_link(key)) } @else { (elements::name(key)) }
                 " " a href=(without_key.link()) aria-label="All keys" { "×" } }
         }
     }
@@ -388,33 +391,33 @@ fn row(fleet: &Fleet, object: &Object) -> Markup {
     let now = fleet.now;
     html! {
         tr {
-            th scope="row" { (parts::object_link(&record.id, &record.name)) }
+            th scope="row" { (elements::object_link(&record.id, &record.name)) }
             td data-label="Kind" { (record.kind.name()) }
-            td data-label="Node" { (parts::node_link(&record.node)) }
-            td.code data-label="Cipher" { (parts::name(&record.cipher)) }
-            td data-label="Key" { (key(fleet, object)) }
+            td data-label="Node" { (elements::node_link(&record.node)) }
+            td.code data-label="Cipher" { (elements::name(&record.cipher)) }
+            td data-label="Key" { (object_key(fleet, object)) }
             td data-label="Key age" {
-                @if let Some(made) = object.key_made { (parts::since(made, now)) }
+                @if let Some(made) = object.key_created { (elements::since(made, now)) }
                 @else { span.quiet title="this key is not kept here" { "–" } }
             }
             @for (concern, measure) in Concern::MEASURED.iter().zip(&object.measures).take(3) {
-                td data-label=(concern.label()) { (parts::cell(measure, now)) }
+                td data-label=(concern.label()) { (elements::measure_cell(measure, now)) }
             }
-            td data-label="State" { (parts::worst(&object.findings)) }
+            td data-label="State" { (elements::worst_finding(&object.findings)) }
         }
     }
 }
 
-/// The key of an object, as a link where the server keeps it.
+/// The key of an object, as a link if the server has it.
 #[must_use]
-pub fn key(fleet: &Fleet, object: &Object) -> Markup {
+pub fn object_key(fleet: &Fleet, object: &Object) -> Markup {
     let record = &object.record;
     html! {
         @if record.key_id.is_empty() { span.quiet { "–" } }
         @else if fleet.key(&record.key_id).is_some() {
-            (parts::key_link(&record.key_id)) span.quiet { " v" (record.key_version) }
+            (elements::key_link(&record.key_id)) span.quiet { " v" (record.key_version) }
         } @else {
-            (parts::name(&record.key_id)) span.quiet { " v" (record.key_version) " (elsewhere)" }
+            (elements::name(&record.key_id)) span.quiet { " v" (record.key_version) " (elsewhere)" }
         }
     }
 }
@@ -427,7 +430,7 @@ fn pager(query: &Query, page: usize, pages: usize) -> Markup {
                 @if page > 1 {
                     a href=(link(1)) { "First" } a rel="prev" href=(link(page - 1)) { "Previous" }
                 }
-                span aria-current="page" { "Page " (words::grouped(page)) " of " (words::grouped(pages)) }
+                span aria-current="page" { "Page " (text::grouped(page)) " of " (text::grouped(pages)) }
                 @if page < pages {
                     a rel="next" href=(link(page + 1)) { "Next" } a href=(link(pages)) { "Last" }
                 }

@@ -1,26 +1,28 @@
-//! What a reader asked to see: filters, order and page of the list of objects, read from a query and written into links.
+//! The query of the list of objects: filters, order and page. It is parsed from a URL and written
+//! into links.
 //!
 //! Invariants:
-//! 1. A parameter with a value that means nothing is refused: a misspelt filter must not show more, or less, than was asked.
-//! 2. What is written into a link reads back as the same query.
+//! 1. A parameter with an invalid value is refused, so that a misspelt filter does not show other
+//!    objects than the reader wanted.
+//! 2. A query that is written into a link is parsed as the same query.
 //!
 //! Must not: make HTML.
 
 use std::cmp::Ordering;
 
-use super::judge::{Concern, Severity};
+use super::findings::{Concern, Severity};
 use super::model::{Fleet, Object};
 use super::records::Kind;
 
-/// Objects on one page.
+/// The objects on one page.
 pub const PER_PAGE: usize = 100;
-/// Characters of a filter.
-const LONGEST: usize = 256;
+/// The longest filter, in characters.
+const FILTER_MAX: usize = 256;
 
-/// What the list is in order of.
+/// The order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Sort {
-    /// The worst first.
+    /// By severity, the worst first.
     #[default]
     Attention,
     /// Name.
@@ -33,9 +35,9 @@ pub enum Sort {
     Cipher,
     /// Key and version.
     Key,
-    /// Age of the version of the key.
+    /// The time when the version of the key was created.
     KeyAge,
-    /// One of the measures.
+    /// The time of a measure.
     Measure(Concern),
 }
 
@@ -65,42 +67,45 @@ impl Sort {
     }
 }
 
-/// A parameter that means nothing.
+/// A parameter with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadQuery {
     /// Its name.
     pub parameter: &'static str,
 }
 
-/// What is asked for.
+/// A query. An object has to fit every filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// Of this kind.
+    /// The kind of the objects.
     pub kind: Option<Kind>,
-    /// Of this node.
+    /// The node that reports them.
     pub node: Option<String>,
-    /// Opened by this key.
+    /// The key that opens them.
     pub key: Option<String>,
-    /// That stand so; with a concern: in its respect.
+    /// Their severity; with a concern, that of its findings.
     pub state: Option<Severity>,
-    /// With something found in this respect.
+    /// A concern of which they have a finding.
     pub concern: Option<Concern>,
-    /// With this in name, node, key, cipher or id.
+    /// A part of their name, node, key, cipher or id.
     pub text: String,
-    /// In this order.
+    /// The order.
     pub sort: Sort,
-    /// The other way round.
+    /// Whether the order is reversed.
     pub reversed: bool,
-    /// Which page, from 1.
+    /// The page, from 1.
     pub page: usize,
 }
 
 impl Query {
-    /// Reads the parameters of a query. Unknown names are passed over, empty values are those of a form that was not filled in.
+    /// Parses the parameters of a query. Unknown names are ignored, and so are empty values, which
+    /// come from a form that was not filled in.
     ///
     /// # Errors
-    /// The first parameter whose value means nothing.
-    pub fn read<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, BadQuery> {
+    /// The first parameter with an invalid value.
+    pub fn parse<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, BadQuery> {
         let mut query = Self {
             page: 1,
             ..Self::default()
@@ -117,7 +122,7 @@ impl Query {
     fn set(&mut self, name: &str, value: &str) -> Result<(), BadQuery> {
         let bad = |parameter| BadQuery { parameter };
         let text = |parameter| {
-            if value.chars().count() <= LONGEST {
+            if value.chars().count() <= FILTER_MAX {
                 Ok(value.to_owned())
             } else {
                 Err(bad(parameter))
@@ -131,8 +136,8 @@ impl Query {
             "concern" => self.concern = Some(Concern::of(value).ok_or_else(|| bad("concern"))?),
             "q" => self.text = text("q")?,
             "sort" => self.sort = Sort::of(value).ok_or_else(|| bad("sort"))?,
-            "order" => self.reversed = order(value).ok_or_else(|| bad("order"))?,
-            "page" => self.page = page(value).ok_or_else(|| bad("page"))?,
+            "order" => self.reversed = parse_order(value).ok_or_else(|| bad("order"))?,
+            "page" => self.page = parse_page(value).ok_or_else(|| bad("page"))?,
             _ => {}
         }
         Ok(())
@@ -177,7 +182,7 @@ impl Query {
         pairs
     }
 
-    /// Whether anything is left out.
+    /// Whether the query has a filter.
     #[must_use]
     pub fn is_filtered(&self) -> bool {
         self.kind.is_some()
@@ -188,7 +193,7 @@ impl Query {
             || !self.text.is_empty()
     }
 
-    /// The same from its first page, in this order; the other way round if it is in this order already.
+    /// The same query from its first page, in this order; reversed if it has this order already.
     #[must_use]
     pub fn sorted(&self, sort: Sort) -> Self {
         Self {
@@ -199,7 +204,7 @@ impl Query {
         }
     }
 
-    /// The same, another page.
+    /// The same query, another page.
     #[must_use]
     pub fn on_page(&self, page: usize) -> Self {
         Self {
@@ -208,14 +213,14 @@ impl Query {
         }
     }
 
-    /// The objects that are asked for, on all pages, in order.
+    /// The objects that fit the query, of all pages, in order.
     #[must_use]
     pub fn select<'a>(&self, fleet: &'a Fleet) -> Vec<&'a Object> {
         let needle = self.text.to_lowercase();
         let mut found: Vec<&Object> = fleet
             .objects
             .iter()
-            .filter(|object| self.wants(object, &needle))
+            .filter(|object| self.matches(object, &needle))
             .collect();
         found.sort_by(|a, b| {
             let order = compare(a, b, self.sort);
@@ -224,21 +229,22 @@ impl Query {
             } else {
                 order
             };
-            order.then_with(|| tie(a, b))
+            order.then_with(|| compare_names(a, b))
         });
         found
     }
 
-    fn wants(&self, object: &Object, needle: &str) -> bool {
+    fn matches(&self, object: &Object, needle: &str) -> bool {
         let record = &object.record;
         self.kind.is_none_or(|kind| record.kind == kind)
             && self.node.as_ref().is_none_or(|node| record.node == *node)
             && self.key.as_ref().is_none_or(|key| record.key_id == *key)
-            && self.stands(object)
-            && (needle.is_empty() || mentions(object, needle))
+            && self.matches_severity(object)
+            && (needle.is_empty() || contains_text(object, needle))
     }
 
-    fn stands(&self, object: &Object) -> bool {
+    /// Whether the object has the wanted severity, and a finding of the wanted concern.
+    fn matches_severity(&self, object: &Object) -> bool {
         let Some(concern) = self.concern else {
             return self.state.is_none_or(|state| object.severity() == state);
         };
@@ -254,7 +260,7 @@ impl Query {
     }
 }
 
-fn order(value: &str) -> Option<bool> {
+fn parse_order(value: &str) -> Option<bool> {
     match value {
         "asc" => Some(false),
         "desc" => Some(true),
@@ -262,12 +268,12 @@ fn order(value: &str) -> Option<bool> {
     }
 }
 
-fn page(value: &str) -> Option<usize> {
+fn parse_page(value: &str) -> Option<usize> {
     let number: usize = value.parse().ok()?;
     (1..=1_000_000).contains(&number).then_some(number)
 }
 
-fn mentions(object: &Object, needle: &str) -> bool {
+fn contains_text(object: &Object, needle: &str) -> bool {
     let record = &object.record;
     [
         &record.name,
@@ -286,7 +292,7 @@ fn compare(a: &Object, b: &Object, sort: Sort) -> Ordering {
         Sort::Attention => b
             .severity()
             .cmp(&a.severity())
-            .then_with(|| bad(b).cmp(&bad(a))),
+            .then_with(|| overdue_count(b).cmp(&overdue_count(a))),
         Sort::Name => x.name.cmp(&y.name),
         Sort::Kind => x.kind.cmp(&y.kind),
         Sort::Node => x.node.cmp(&y.node),
@@ -300,18 +306,18 @@ fn compare(a: &Object, b: &Object, sort: Sort) -> Ordering {
     }
 }
 
-/// How many things are overdue.
-fn bad(object: &Object) -> usize {
+/// How many findings are overdue.
+fn overdue_count(object: &Object) -> usize {
     let findings = object.findings.iter();
     findings.filter(|f| f.severity == Severity::Overdue).count()
 }
 
-/// Unknown last.
+/// When the version of the key was created. Unknown times come last.
 fn key_time(object: &Object) -> u64 {
-    object.key_made.unwrap_or(u64::MAX)
+    object.key_created.unwrap_or(u64::MAX)
 }
 
-fn tie(a: &Object, b: &Object) -> Ordering {
+fn compare_names(a: &Object, b: &Object) -> Ordering {
     let (a, b) = (&a.record, &b.record);
     (&a.name, &a.id).cmp(&(&b.name, &b.id))
 }

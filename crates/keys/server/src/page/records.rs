@@ -1,11 +1,12 @@
-//! What the page is made from: objects, keys and nodes as the store has them, and the operator's intervals.
+//! The input of the page: objects, keys and nodes of the store, and the operator's intervals.
 //!
-//! Must not: hold key material, or believe what a node reports: every text in here may be hostile.
+//! Must not: contain the bytes of a key. A node chose many of the texts, so that each may be
+//! hostile.
 
 /// A day in seconds.
 pub const DAY_S: u64 = 86_400;
 
-/// What kind of thing a node reports.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A SQLite database.
@@ -14,7 +15,7 @@ pub enum Kind {
     Instance,
     /// A LUKS2 volume.
     Volume,
-    /// A backup medium, seen by its newest set.
+    /// A backup medium, described by its newest set.
     Backup,
 }
 
@@ -39,7 +40,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// For people, in the singular.
+    /// The name for people, in the singular.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// For people, in the plural.
+    /// The name for people, in the plural.
     #[must_use]
     pub const fn plural(self) -> &'static str {
         match self {
@@ -62,91 +63,93 @@ impl Kind {
     }
 }
 
-/// A node's last report on one object. Times are seconds since 1970, by the node's clock but for `reported`.
+/// A node's last report of an object. Times are seconds since the Unix epoch, by the node's clock
+/// except for `reported`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectRecord {
-    /// Object id, 32 hexadecimal digits.
+    /// The object id, 32 hexadecimal digits.
     pub id: String,
     /// The node that reports it.
     pub node: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The node's name for it, such as a path.
     pub name: String,
-    /// Cipher suite; `none` for what is not sealed.
+    /// The cipher; `none` for an object that is not sealed.
     pub cipher: String,
-    /// Key that opens it; empty if the node named none.
+    /// The key that opens it; empty if the node named none.
     pub key_id: String,
-    /// Version of that key.
+    /// The version of that key.
     pub key_version: u32,
     /// When it was made.
     pub created: u64,
     /// When it last got a new data key.
     pub rotated: Option<u64>,
-    /// When its last backup ended; of a volume, that of its header; of a backup medium, its newest set.
+    /// When its last backup ended: for a volume, that of its header; for a backup medium, its
+    /// newest set.
     pub backed_up: Option<u64>,
-    /// When it was last read to its end and found authentic.
+    /// When it was last verified: read to its end and found authentic.
     pub verified: Option<u64>,
     /// When this report came, by the server's clock.
     pub reported: u64,
-    /// When its node destroyed it; none for one that is there.
+    /// When its node destroyed it; `None` while it exists.
     pub shredded: Option<u64>,
 }
 
-/// State of a key.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// Delivered to those who are granted it.
+    /// It is delivered to the nodes to which it is granted.
     Active,
-    /// Not delivered until it is enabled again.
+    /// It is not delivered until it is enabled again.
     Disabled,
-    /// To be destroyed at a time; until then it can be restored.
+    /// It will be destroyed, and can be restored until then.
     Pending {
-        /// When.
+        /// When, in seconds since the Unix epoch.
         at: u64,
     },
-    /// Material erased.
+    /// Its bytes were erased.
     Destroyed,
 }
 
-/// A key of the server, without its material.
+/// A key of the server, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
     /// Its name.
     pub name: String,
     /// Its state.
     pub state: KeyState,
-    /// Number and time of every version, the oldest first.
+    /// The number of every version and when it was created, the oldest first.
     pub versions: Vec<(u32, u64)>,
-    /// Nodes that are granted it.
+    /// The nodes to which it is granted.
     pub nodes: Vec<String>,
     /// The request for its destruction that waits for a second administrator.
-    pub destroy_asked: Option<DestroyAsked>,
+    pub destroy_request: Option<PendingDestroyRequest>,
 }
 
-/// That an administrator asked for a key's destruction, and a second one has to agree.
+/// A request for a key's destruction to which a second administrator has to agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DestroyAsked {
-    /// Who asked.
+pub struct PendingDestroyRequest {
+    /// The administrator who made the request.
     pub by: String,
     /// How many seconds after the second one's request the key is to be destroyed.
     pub after_s: u64,
-    /// When the request ends, in seconds since the Unix epoch.
+    /// When the request expires, in seconds since the Unix epoch.
     pub until: u64,
 }
 
 impl KeyRecord {
-    /// Number and time of the newest version.
+    /// The number of the newest version and when it was created.
     #[must_use]
     pub fn latest(&self) -> Option<(u32, u64)> {
         self.versions.iter().copied().max()
     }
 
-    /// When a version was made.
+    /// When a version was created, in seconds since the Unix epoch.
     #[must_use]
-    pub fn made(&self, version: u32) -> Option<u64> {
+    pub fn created(&self, version: u32) -> Option<u64> {
         let found = self.versions.iter().find(|(number, _)| *number == version);
-        found.map(|(_, made)| *made)
+        found.map(|(_, created)| *created)
     }
 }
 
@@ -163,16 +166,16 @@ pub struct NodeRecord {
     pub expires: Option<u64>,
 }
 
-/// How often things are to be done, in days. 0: not asked for.
+/// The operator's intervals, in days. 0: no interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// A new data key of an object, a new version of a key.
+    /// For a new data key of an object, and for a new version of a key.
     pub rotation_days: u32,
-    /// A backup of an object.
+    /// For a backup of an object.
     pub backup_days: u32,
-    /// An object read to its end.
+    /// For the verification of an object.
     pub verification_days: u32,
-    /// A report by the node that has the object.
+    /// For a report of an object.
     pub report_days: u32,
 }
 
@@ -187,15 +190,15 @@ impl Default for Policy {
     }
 }
 
-/// All that the page is made from.
+/// All input of the page.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     /// Objects that nodes report.
     pub objects: Vec<ObjectRecord>,
     /// Keys that the server keeps.
     pub keys: Vec<KeyRecord>,
-    /// Clients that are enrolled.
+    /// Enrolled clients.
     pub nodes: Vec<NodeRecord>,
-    /// Whether there are more than were read.
+    /// Whether there are more records than were read.
     pub cut: bool,
 }

@@ -1,16 +1,16 @@
-//! The page over HTTP: addresses, the reader's certificate and role, the choice of a theme, headers.
+//! The fleet page over HTTP: its routes, the reader's certificate and role, the theme, the headers.
 //!
 //! Invariants:
-//! 1. Every page is made for the one who asks, after its role was looked up: what needs no certificate holds nothing of the fleet.
-//! 2. Every answer has the headers of [`HEADERS`].
-//! 3. The only thing that a request changes is a cookie of its own browser.
+//! 1. Every page is made for one reader after the service has looked up the reader's role. A
+//!    response that needs no certificate contains nothing of the fleet.
+//! 2. Every response has the headers of [`HEADERS`].
+//! 3. A request changes nothing but a cookie of its own browser.
 //!
-//! Must not: decide who may see the fleet; that is the service's.
+//! Must not: decide who may see the fleet; the service does.
 
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
@@ -20,26 +20,24 @@ use maud::Markup;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use super::frame::{self, Place, Reader, Theme};
+use super::frame::{self, Reader, Section, Theme};
 use super::model::Fleet;
 use super::query::Query;
 use super::records::Policy;
-use super::states::Why;
+use super::unavailable::Unavailable;
 use super::{HEADERS, detail, lists, overview};
-use crate::http::{Other, Refusal, is_from_another_site};
+use crate::http::{
+    Connection, ConnectionInfo, ErrorResponse, PathParameter, SharedServer, is_from_another_site,
+};
 use crate::log::log_failure;
 use crate::server::{Server, WaitsFor};
 
-type Shared = State<Arc<Server>>;
-type From = Extension<Other>;
-type Name = Result<Path<String>, PathRejection>;
-
-/// The reader's choice of light or dark.
+/// The cookie with the reader's theme.
 const COOKIE: &str = "__Host-theme";
-/// Longest query of that choice, with the way back in it.
-const CHOICE_MAX: usize = 4096;
+/// The longest query of a choice of theme, in bytes; it contains the page to return to.
+const THEME_QUERY_MAX: usize = 4096;
 
-/// The addresses of the page.
+/// The routes of the page.
 pub(crate) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/", get(front))
@@ -58,24 +56,24 @@ pub(crate) fn routes() -> Router<Arc<Server>> {
             "/fleet/icon.svg",
             get(async || file("image/svg+xml", frame::ICON)),
         )
-        .route("/fleet/{*rest}", get(nothing))
-        .fallback(async || Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, "")))
+        .route("/fleet/{*rest}", get(unknown_path))
+        .fallback(async || ErrorResponse::from(Error::new(&code::SERVER_NO_ADDRESS, "")))
 }
 
-/// What is shown of a fleet: where it belongs, its title, its content.
-type Shown = Result<(Place, String, Markup), Why>;
+/// The content of a page: its section, its title and its body; or why it is not available.
+type PageContent = Result<(Section, String, Markup), Unavailable>;
 
 async fn front(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     RawQuery(text): RawQuery,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    shown(server, other, &uri, &headers, move |fleet| {
-        let query = query(text.as_deref())?;
+    render_page(server, connection, &uri, &headers, move |fleet| {
+        let query = parse_query(text.as_deref())?;
         Ok((
-            Place::Fleet,
+            Section::Fleet,
             "Fleet".to_owned(),
             overview::overview(fleet, &query),
         ))
@@ -84,16 +82,16 @@ async fn front(
 }
 
 async fn keys(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     RawQuery(text): RawQuery,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    shown(server, other, &uri, &headers, move |fleet| {
-        let query = query(text.as_deref())?;
+    render_page(server, connection, &uri, &headers, move |fleet| {
+        let query = parse_query(text.as_deref())?;
         Ok((
-            Place::Keys,
+            Section::Keys,
             "Keys".to_owned(),
             lists::keys(fleet, query.page),
         ))
@@ -102,16 +100,16 @@ async fn keys(
 }
 
 async fn nodes(
-    State(server): Shared,
-    Extension(other): From,
+    State(server): SharedServer,
+    Extension(connection): Connection,
     RawQuery(text): RawQuery,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    shown(server, other, &uri, &headers, move |fleet| {
-        let query = query(text.as_deref())?;
+    render_page(server, connection, &uri, &headers, move |fleet| {
+        let query = parse_query(text.as_deref())?;
         Ok((
-            Place::Nodes,
+            Section::Nodes,
             "Nodes".to_owned(),
             lists::nodes(fleet, query.page),
         ))
@@ -120,16 +118,18 @@ async fn nodes(
 }
 
 async fn object(
-    State(server): Shared,
-    Extension(other): From,
-    name: Name,
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    shown(server, other, &uri, &headers, move |fleet| {
-        let object = fleet.object(&named(name)?).ok_or(Why::NotThere)?;
+    render_page(server, connection, &uri, &headers, move |fleet| {
+        let object = fleet
+            .object(&object_name(name)?)
+            .ok_or(Unavailable::NotFound)?;
         Ok((
-            Place::Fleet,
+            Section::Fleet,
             object.record.name.clone(),
             detail::object(fleet, object),
         ))
@@ -138,16 +138,18 @@ async fn object(
 }
 
 async fn key(
-    State(server): Shared,
-    Extension(other): From,
-    name: Name,
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    shown(server, other, &uri, &headers, move |fleet| {
-        let key = fleet.key(&named(name)?).ok_or(Why::NotThere)?;
+    render_page(server, connection, &uri, &headers, move |fleet| {
+        let key = fleet
+            .key(&object_name(name)?)
+            .ok_or(Unavailable::NotFound)?;
         Ok((
-            Place::Keys,
+            Section::Keys,
             key.record.name.clone(),
             detail::key(fleet, key),
         ))
@@ -156,35 +158,40 @@ async fn key(
 }
 
 async fn node(
-    State(server): Shared,
-    Extension(other): From,
-    name: Name,
+    State(server): SharedServer,
+    Extension(connection): Connection,
+    name: PathParameter,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    shown(server, other, &uri, &headers, move |fleet| {
-        let node = fleet.node(&named(name)?).ok_or(Why::NotThere)?;
-        Ok((Place::Nodes, node.name.clone(), detail::node(fleet, node)))
+    render_page(server, connection, &uri, &headers, move |fleet| {
+        let node = fleet
+            .node(&object_name(name)?)
+            .ok_or(Unavailable::NotFound)?;
+        Ok((Section::Nodes, node.name.clone(), detail::node(fleet, node)))
     })
     .await
 }
 
-async fn nothing(
-    State(server): Shared,
-    Extension(other): From,
+async fn unknown_path(
+    State(server): SharedServer,
+    Extension(connection): Connection,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    shown(server, other, &uri, &headers, |_| Err(Why::NotThere)).await
+    render_page(server, connection, &uri, &headers, |_| {
+        Err(Unavailable::NotFound)
+    })
+    .await
 }
 
-/// Looks up who asks, makes the page, answers.
-async fn shown(
+/// Looks up the reader and the fleet, and renders a page.
+async fn render_page(
     server: Arc<Server>,
-    other: Other,
+    connection: ConnectionInfo,
     uri: &Uri,
     headers: &HeaderMap,
-    show: impl FnOnce(&Fleet) -> Shown + Send + 'static,
+    content: impl FnOnce(&Fleet) -> PageContent + Send + 'static,
 ) -> Response {
     let mut reader = Reader {
         name: None,
@@ -195,34 +202,42 @@ async fn shown(
             .map_or("/", |path| path.as_str())
             .to_owned(),
     };
-    let policy = policy(&server);
-    let asked = Arc::clone(&server);
+    let policy = policy_of(&server);
+    let shared = Arc::clone(&server);
     let made = tokio::task::spawn_blocking(move || {
-        let service = asked.service()?;
-        let (identity, fleet) = service.fleet(&other.peer, policy, &asked.config())?;
-        Ok::<_, Error>((identity, fleet.now, show(&fleet)))
+        let service = shared.service()?;
+        let (identity, fleet) = service.fleet(&connection.peer, policy, &shared.config())?;
+        Ok::<_, Error>((identity, fleet.now, content(&fleet)))
     });
-    let why = match made.await {
-        Ok(Ok((identity, now, shown))) => {
+    let unavailable = match made.await {
+        Ok(Ok((identity, now, content))) => {
             reader.name = Some(identity.name);
             identity.role.name().clone_into(&mut reader.role);
-            match shown {
-                Ok((place, title, content)) => {
-                    let page = frame::page(&reader, place, &title, Some(now), &content);
+            match content {
+                Ok((section, title, content)) => {
+                    let page = frame::page(&reader, section, &title, Some(now), &content);
                     return html(StatusCode::OK, page);
                 }
-                Err(why) => why,
+                Err(unavailable) => unavailable,
             }
         }
-        Ok(Err(error)) => why_of(&server, &error),
-        Err(_) => Why::Failed,
+        Ok(Err(error)) => unavailable_because(&server, &error),
+        Err(_) => Unavailable::Failed,
     };
-    let status = StatusCode::from_u16(why.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let page = frame::page(&reader, Place::Elsewhere, why.title(), None, &why.content());
+    let status =
+        StatusCode::from_u16(unavailable.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let page = frame::page(
+        &reader,
+        Section::None,
+        unavailable.title(),
+        None,
+        &unavailable.content(),
+    );
     html(status, page)
 }
 
-fn policy(server: &Server) -> Policy {
+/// The operator's intervals.
+fn policy_of(server: &Server) -> Policy {
     let policy = &server.config().policy;
     Policy {
         rotation_days: policy.rotation_days,
@@ -232,34 +247,37 @@ fn policy(server: &Server) -> Policy {
     }
 }
 
-fn query(text: Option<&str>) -> Result<Query, Why> {
+fn parse_query(text: Option<&str>) -> Result<Query, Unavailable> {
     let pairs: Vec<_> = form_urlencoded::parse(text.unwrap_or_default().as_bytes()).collect();
     let pairs = pairs.iter().map(|(name, value)| (&**name, &**value));
-    Query::read(pairs).map_err(|bad| Why::BadQuery(bad.parameter))
+    Query::parse(pairs).map_err(|bad| Unavailable::BadQuery(bad.parameter))
 }
 
-fn named(name: Name) -> Result<String, Why> {
-    name.map(|Path(name)| name).map_err(|_| Why::NotThere)
+/// The name or the id in the path of a request.
+fn object_name(name: PathParameter) -> Result<String, Unavailable> {
+    name.map(|Path(name)| name)
+        .map_err(|_| Unavailable::NotFound)
 }
 
-fn why_of(server: &Server, error: &Error) -> Why {
+/// What the page shows instead of the fleet after this error.
+fn unavailable_because(server: &Server, error: &Error) -> Unavailable {
     let number = error.code().number;
     if number == code::SERVER_SEALED.number {
         let status = server.status();
-        return Why::Sealed {
+        return Unavailable::Sealed {
             threshold: u32::from(status.threshold),
             given: u32::try_from(status.shares_given).unwrap_or(u32::MAX),
             without_store: status.waits_for == Some(WaitsFor::Store),
         };
     }
     if number == code::SERVER_CERTIFICATE_NEEDED.number {
-        return Why::NoCertificate;
+        return Unavailable::NoCertificate;
     }
     if number == code::SERVER_NOT_ENROLLED.number || number == code::SERVER_ROLE.number {
-        return Why::Forbidden;
+        return Unavailable::Forbidden;
     }
     log_failure("failed", error);
-    Why::Failed
+    Unavailable::Failed
 }
 
 fn theme_of(headers: &HeaderMap) -> Theme {
@@ -273,28 +291,28 @@ fn theme_of(headers: &HeaderMap) -> Theme {
         .unwrap_or_default()
 }
 
-/// Takes the reader's choice and sends it back to where it was made.
-async fn theme(RawQuery(text): RawQuery, headers: HeaderMap) -> Result<Response, Refusal> {
+/// Sets the cookie with the reader's theme, and redirects to the page where it was chosen.
+async fn theme(RawQuery(text): RawQuery, headers: HeaderMap) -> Result<Response, ErrorResponse> {
     let text = text.unwrap_or_default();
-    if text.len() > CHOICE_MAX {
+    if text.len() > THEME_QUERY_MAX {
         return Err(Error::new(&code::SERVER_TOO_LARGE, "the way back").into());
     }
     let (mut theme, mut back) = (None, "/".to_owned());
     for (name, value) in form_urlencoded::parse(text.as_bytes()) {
         match &*name {
             "theme" => theme = Theme::of(&value),
-            "back" if is_here(&value) => back = value.into_owned(),
+            "back" if is_local_path(&value) => back = value.into_owned(),
             _ => {}
         }
     }
     let theme = theme.ok_or_else(|| Error::new(&code::SERVER_REQUEST, "theme"))?;
-    // Another site does not choose for the reader.
+    // A page of another site must not set the theme.
     let chosen = (!is_from_another_site(&headers)).then_some(theme);
     Ok(redirect(&back, chosen))
 }
 
-/// Whether this is a path of this server, and nothing that a browser takes for another one.
-fn is_here(path: &str) -> bool {
+/// Whether this is a path of this server, and not what a browser reads as a URL of another one.
+fn is_local_path(path: &str) -> bool {
     let printable = path
         .bytes()
         .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
@@ -302,7 +320,7 @@ fn is_here(path: &str) -> bool {
 }
 
 fn redirect(to: &str, theme: Option<Theme>) -> Response {
-    let mut response = answer(StatusCode::SEE_OTHER, Body::empty());
+    let mut response = response_with_headers(StatusCode::SEE_OTHER, Body::empty());
     let headers = response.headers_mut();
     let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/"));
     headers.insert(header::LOCATION, to);
@@ -319,22 +337,23 @@ fn redirect(to: &str, theme: Option<Theme>) -> Response {
 }
 
 fn html(status: StatusCode, page: Markup) -> Response {
-    let mut response = answer(status, Body::from(page.into_string()));
+    let mut response = response_with_headers(status, Body::from(page.into_string()));
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
 }
 
 fn file(kind: &'static str, text: &'static str) -> Response {
-    let mut response = answer(StatusCode::OK, Body::from(text));
+    let mut response = response_with_headers(StatusCode::OK, Body::from(text));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    let kept = HeaderValue::from_static("private, max-age=300");
-    headers.insert(header::CACHE_CONTROL, kept);
+    let cached = HeaderValue::from_static("private, max-age=300");
+    headers.insert(header::CACHE_CONTROL, cached);
     response
 }
 
-fn answer(status: StatusCode, body: Body) -> Response {
+/// A response with the headers of [`HEADERS`].
+fn response_with_headers(status: StatusCode, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     for (name, value) in HEADERS {

@@ -1,16 +1,19 @@
-//! Rows of the audit log go from the store into archives: which ones, in which order of writes.
+//! Moving rows of the audit log from the store into archives: which rows, and the order of writes.
 //!
-//! Order: the archive is durable under its name; then one commit says so, with a row of its own;
-//! then the rows are removed, some at a time. Who is killed after the first write finds the archive
-//! again and goes on with it, and after the second one removes the rows at the next run.
+//! Order: First, the archive is durable under its name. Second, a commit with a row of its own
+//! records the archive. Third, the rows are removed in batches. A server that was killed after the
+//! first step finds the archive and continues with it; after the second step, it removes the rows
+//! in its next run.
 //!
-//! Invariants: AR3, a row is removed only when a commit names an archive that holds it and is
-//! durable; AR4, the rows that stay contain the row that names the last archive, so that the chain
-//! itself says where the store's part of it begins; AR5, once there was an archive, further ones are
-//! only written into the directory that has the last one or the file [`MARK`]: a file system that is
-//! not mounted, or a directory that was removed, is an alarm, and not a new directory in its place.
+//! Invariants:
+//! - AR3: A row is removed only when a durable commit names an archive that holds it.
+//! - AR4: The rows that stay in the store contain the row that names the last archive. The hash
+//!   chain itself therefore says where the store's part of the log begins.
+//! - AR5: After the first archive, archives are written only into the directory that holds the last
+//!   archive or the file [`MARK`]. A file system that is not mounted, or a directory that was
+//!   removed, raises an alarm; it is not replaced by a new directory.
 //!
-//! Must not: remove or replace an archive, whoever made it.
+//! Must not: remove or replace an archive.
 
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -22,32 +25,35 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::{Error, durable};
 
-use super::{Client, Peer, Service};
-use crate::archive::{self, Head};
-use crate::audit::{Chain, Event, GENESIS, Row};
+use super::operation::Plan;
+use super::peer::Peer;
+use super::state::Service;
+use crate::archive::{self, ArchiveHeader};
+use crate::audit::{Chain, Event, Row};
 use crate::config::Config;
 use crate::config_audit::Audit;
-use crate::ledger::opened;
+use crate::ledger::open_row;
 use crate::now;
-use crate::records::{AUDIT_CUT, AUTHORITY, AuditCut, Authority, Found, Role};
+use crate::paths::{AUDIT_CUT, AUTHORITY};
+use crate::records::{AuditCut, Authority, Role};
 use crate::store::Guard;
 
-/// Most rows of one archive: they are in memory while it is written.
+/// The most rows of one archive. They are in memory while it is written.
 const ROWS_MAX: usize = 50_000;
-/// Rows that are read at once.
-const AT_ONCE: usize = 2000;
-/// Rows that are removed at once.
-const REMOVED_AT_ONCE: u64 = 5000;
-/// Most archives that one call makes.
+/// Rows that are read from the store at once.
+const PAGE: usize = 2000;
+/// Rows that are removed from the store at once.
+const REMOVAL_BATCH: u64 = 5000;
+/// The most archives that one call makes.
 const ARCHIVES_MAX: usize = 20;
-/// Of its own accord the server archives rows when the oldest is late by so much, in seconds, so
-/// that there is an archive a day and not one a minute.
-const LATE_S: u64 = 86_400;
+/// The server archives rows by itself when the oldest row is overdue by so many seconds, so that it
+/// makes one archive a day and not one a minute.
+const OVERDUE_S: u64 = 86_400;
 
-/// An empty file that the server makes in its directory of archives, and knows the directory by.
+/// An empty file in the directory of archives, by which the server recognizes the directory.
 const MARK: &str = ".strongroom-archives";
 
-/// An archive that was made, or that was found and taken.
+/// An archive that was written, or was found complete after an interrupted run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Archived {
     /// Its name, without a directory.
@@ -60,36 +66,38 @@ pub struct Archived {
     pub head: String,
 }
 
-/// Rows that go into one archive, and where the store's part of the log began before.
-struct Due {
+/// The rows for one archive.
+struct DueRows {
+    /// Guard on the record of the last archive.
     guard: Guard,
+    /// The hash of the row before the first one.
     before: String,
     rows: Vec<Row>,
 }
 
 impl Service {
-    /// Archives all rows that are older than the configuration keeps, because an administrator says
-    /// so.
+    /// Archives all rows that are older than the configuration keeps, on request of an
+    /// administrator.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8456 when no directory is configured, or what is in it is
-    /// in the way; SR-8436 when the rows are not whole; what the store reports.
+    /// SR-8422 unless administrator; SR-8456 when no directory is configured, or a file in it is
+    /// in the way; SR-8436 when the hash chain is broken; what the store reports.
     pub fn archive(&self, peer: &Peer, config: &Config) -> Result<Vec<Archived>, Error> {
-        let client = self.run(peer, "archive", "", |client: &Client| {
+        let event = self.run(peer, "archive", "", |client| {
             client.must_be(&[Role::Admin])?;
-            Ok(super::Plan::read(client.event("archive", "")))
+            Ok(Plan::read(client.event("archive", "")))
         })?;
-        self.archive_all(config, &client, false)
+        self.archive_all(config, &event, false)
     }
 
-    /// Archives rows of the server's own accord, when enough are due. An alarm tells how this
-    /// ended until the next time.
+    /// Archives rows without a request, when enough of them are due. A failure raises an alarm
+    /// until the next call succeeds.
     ///
     /// # Errors
     /// As [`Service::archive`].
     pub fn archive_when_due(&self, config: &Config) -> Result<Vec<Archived>, Error> {
         let archived = self.archive_due(config);
-        self.archive_ended(archived.as_ref().err());
+        self.set_archive_error(archived.as_ref().err());
         archived
     }
 
@@ -105,37 +113,40 @@ impl Service {
             ..Event::default()
         };
         match self.archive_all(config, &by, true) {
-            // Another server on the store archived the same rows.
+            // Another server on the same store archived the rows.
             Err(error) if error.code() == &code::SERVER_BUSY => Ok(Vec::new()),
             other => other,
         }
     }
 
+    /// Archives all rows that are due, in one or several archives. `event`: the row that records
+    /// each archive. With `when_overdue`, only if the rows are overdue.
     fn archive_all(
         &self,
         config: &Config,
-        by: &Event,
-        when_late: bool,
+        event: &Event,
+        when_overdue: bool,
     ) -> Result<Vec<Archived>, Error> {
-        // One at a time in this process. Of two servers on one store one is told to begin anew.
-        let _alone = self
+        // One run at a time in this process. Of two servers on one store, one gets a conflict.
+        let _lock = self
             .archiving
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let directory = self.directory(config)?;
+        let directory = self.archive_directory(config)?;
         let mut made = Vec::new();
         self.remove_archived()?;
         while made.len() < ARCHIVES_MAX {
-            // The first archive of a run decides whether it is time; the others go on with it.
-            let is_asked = !when_late || !made.is_empty();
-            let Some(due) = self.due(&config.audit, is_asked)? else {
+            // Only the first archive of a run depends on whether rows are overdue.
+            let only_overdue = when_overdue && made.is_empty();
+            let Some(due) = self.due_rows(&config.audit, only_overdue)? else {
                 break;
             };
-            let archived = self.kept_in(&directory, config, &due)?;
-            // The row that says so makes one too many again, which is not worth another archive.
+            let archived = self.write_or_adopt(&directory, config, &due)?;
+            // The row that records this archive may exceed the limit by one row, which is not worth
+            // another archive.
             let is_done = due.rows.len() < ROWS_MAX
                 && due.rows.last().is_none_or(|row| row.n <= archived.last);
-            self.cut(due.guard, &archived, by)?;
+            self.record_archive(due.guard, &archived, event)?;
             self.remove_archived()?;
             made.push(archived);
             if is_done {
@@ -145,9 +156,9 @@ impl Service {
         Ok(made)
     }
 
-    /// The configured directory, if archives may go there. It is made when only its own name is
-    /// missing and there was no archive before.
-    fn directory(&self, config: &Config) -> Result<PathBuf, Error> {
+    /// The configured directory, if archives may be written there (AR5). It is created if there was
+    /// no archive before and its parent exists.
+    fn archive_directory(&self, config: &Config) -> Result<PathBuf, Error> {
         let none = || {
             let detail = "no directory is configured: [audit] archive in server.toml";
             Error::new(&code::SERVER_ARCHIVE, detail)
@@ -156,20 +167,20 @@ impl Service {
         let (cut, _) = self.audit_cut()?;
         let is_first = cut.through == 0;
         if is_first {
-            let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-            match made {
+            let created = std::fs::DirBuilder::new().mode(0o700).create(&path);
+            match created {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                     return Err(unusable(&path, &error));
                 }
                 _ => {}
             }
         }
-        must_be_ours_alone(&path)?;
+        check_directory(&path)?;
         let mark = path.join(MARK);
         if mark.exists() {
             return Ok(path);
         }
-        // One that an older version of the server wrote has the last archive and no mark.
+        // An older version of the server did not write the mark.
         if is_first || path.join(&cut.file).exists() {
             return match durable::create_new(&mark, b"", 0o600) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -188,38 +199,28 @@ impl Service {
         Err(Error::new(&code::SERVER_ARCHIVE, detail))
     }
 
-    /// Where the store's part of the log begins.
-    pub(super) fn audit_cut(&self) -> Result<(AuditCut, Guard), Error> {
-        let found: Found<AuditCut> = self.read(AUDIT_CUT)?;
-        let cut = found.record.unwrap_or_else(|| AuditCut {
-            head: GENESIS.to_owned(),
-            ..AuditCut::default()
-        });
-        Ok((cut, found.guard))
-    }
-
-    /// The rows that are due, from the first one in the store on; none when it is not worth an
-    /// archive.
-    fn due(&self, audit: &Audit, is_asked: bool) -> Result<Option<Due>, Error> {
+    /// The rows that are due, from the first row in the store on. With `only_overdue`, `None`
+    /// unless they are overdue.
+    fn due_rows(&self, audit: &Audit, only_overdue: bool) -> Result<Option<DueRows>, Error> {
         let (cut, guard) = self.audit_cut()?;
         let Some((last, _)) = self.store.last_row()? else {
             return Ok(None);
         };
-        let too_many = audit.too_many_through(last);
-        let young = audit.young_since(now());
-        if !is_asked && !self.is_time(audit, &cut, too_many, young)? {
+        let excess_through = audit.excess_through(last);
+        let keep_since = audit.keep_since(now());
+        if only_overdue && !self.is_overdue(audit, &cut, excess_through, keep_since)? {
             return Ok(None);
         }
         let mut chain = Chain::after(cut.through, &cut.head);
         let mut rows: Vec<Row> = Vec::new();
         'pages: loop {
-            let (from, _) = chain.head();
-            let page = self.store.rows(from, AT_ONCE)?;
+            let (from, _) = chain.last();
+            let page = self.store.rows(from, PAGE)?;
             for (n, sealed) in &page {
-                let row = opened(&self.keys, *n, sealed)?;
-                chain.take(&row)?;
-                let is_due = row.n <= too_many || row.time < young;
-                // The last row says where the log has come to.
+                let row = open_row(&self.keys, *n, sealed)?;
+                chain.verify(&row)?;
+                let is_due = row.n <= excess_through || row.time < keep_since;
+                // The last row of the log stays in the store.
                 if !is_due || row.n >= last || rows.len() >= ROWS_MAX {
                     break 'pages;
                 }
@@ -230,45 +231,50 @@ impl Service {
             }
         }
         let before = cut.head;
-        Ok((!rows.is_empty()).then_some(Due {
+        Ok((!rows.is_empty()).then_some(DueRows {
             guard,
             before,
             rows,
         }))
     }
 
-    /// Whether there are a tenth more rows than stay, or the first one is late.
-    fn is_time(
+    /// Whether there are a tenth more rows than the store keeps, or the first one is overdue.
+    fn is_overdue(
         &self,
         audit: &Audit,
         cut: &AuditCut,
-        too_many: u64,
-        young: u64,
+        excess_through: u64,
+        keep_since: u64,
     ) -> Result<bool, Error> {
-        if too_many > cut.through.saturating_add(audit.keep_rows / 10) {
+        if excess_through > cut.through.saturating_add(audit.keep_rows / 10) {
             return Ok(true);
         }
         let first = self.store.rows(cut.through, 1)?;
         let Some((n, sealed)) = first.first() else {
             return Ok(false);
         };
-        let row = opened(&self.keys, *n, sealed)?;
-        Ok(row.time.saturating_add(LATE_S) < young)
+        let row = open_row(&self.keys, *n, sealed)?;
+        Ok(row.time.saturating_add(OVERDUE_S) < keep_since)
     }
 
-    /// An archive that is durable in the directory: a new one, or the one that a run left there
-    /// which was killed before it could say so.
-    fn kept_in(&self, directory: &Path, config: &Config, due: &Due) -> Result<Archived, Error> {
+    /// Writes an archive of the rows, durably, or adopts the one that an interrupted run left in
+    /// the directory.
+    fn write_or_adopt(
+        &self,
+        directory: &Path,
+        config: &Config,
+        due: &DueRows,
+    ) -> Result<Archived, Error> {
         let bug = || Error::new(&code::BUG, "rows that are due");
         let first = due.rows.first().ok_or_else(bug)?.n;
-        if let Some(path) = left_there(directory, first)? {
-            return self.taken(&path, config, due);
+        if let Some(path) = find_archive(directory, first)? {
+            return self.adopt(&path, config, due);
         }
         let last = due.rows.last().ok_or_else(bug)?.n;
-        let (authority, _) = self.read::<Authority>(AUTHORITY)?.there("authority")?;
+        let (authority, _) = self.read::<Authority>(AUTHORITY)?.require("authority")?;
         let id = config.server_id()?;
-        let (bytes, head) = archive::written(&id, &authority, &due.before, &due.rows, now())?;
-        let file = archive::name(first, last);
+        let (bytes, head) = archive::encode(&id, &authority, &due.before, &due.rows, now())?;
+        let file = archive::file_name(first, last);
         let path = directory.join(&file);
         durable::create_new(&path, &bytes, 0o600).map_err(|error| unusable(&path, &error))?;
         Ok(Archived {
@@ -279,26 +285,27 @@ impl Service {
         })
     }
 
-    /// An archive that is there and fits: what it says must be what the store says.
-    fn taken(&self, path: &Path, config: &Config, due: &Due) -> Result<Archived, Error> {
+    /// Adopts an archive that an interrupted run left behind. Its rows must be those of the store.
+    fn adopt(&self, path: &Path, config: &Config, due: &DueRows) -> Result<Archived, Error> {
         let in_the_way = |why: &str| {
             let detail = format!("{} is in the way: {why}", path.display());
             Error::new(&code::SERVER_ARCHIVE, detail)
         };
-        let head: Head = archive::checked(path, self.authority().as_bytes())
+        let header: ArchiveHeader = archive::verify_file(path, self.authority().as_bytes())
             .map_err(|error| in_the_way(error.detail()))?;
-        if head.server_id != hex(&config.server_id()?) || head.before != due.before {
+        if header.server_id != hex(&config.server_id()?) || header.before != due.before {
             return Err(in_the_way("it belongs to another log"));
         }
-        let ours = self.store.rows(head.last.saturating_sub(1), 2)?;
-        // The row itself, and one after it: the last row stays.
-        let [(n, sealed), _] = ours.as_slice() else {
+        let rows = self.store.rows(header.last.saturating_sub(1), 2)?;
+        // The last row of the archive, and the row after it, since the last row of the log is never
+        // archived.
+        let [(n, sealed), _] = rows.as_slice() else {
             return Err(in_the_way("it holds rows that the store does not have"));
         };
-        if *n != head.last || opened(&self.keys, *n, sealed)?.hash != head.head {
+        if *n != header.last || open_row(&self.keys, *n, sealed)?.hash != header.head {
             return Err(in_the_way("the store has other rows"));
         }
-        // Its name may not have reached the disk before the kill.
+        // The interrupted run may not have synced the file and its directory entry.
         File::open(path)
             .and_then(|file| file.sync_all())
             .and_then(|()| durable::sync_dir_of(path))
@@ -306,14 +313,19 @@ impl Service {
         let file = path.file_name().unwrap_or_default();
         Ok(Archived {
             file: file.to_string_lossy().into_owned(),
-            first: head.first,
-            last: head.last,
-            head: head.head,
+            first: header.first,
+            last: header.last,
+            head: header.head,
         })
     }
 
-    /// Says in the store, and in the log, that the log goes on after an archive.
-    fn cut(&self, guard: Guard, archived: &Archived, by: &Event) -> Result<(), Error> {
+    /// Records an archive in the store, with a row of the audit log (AR4).
+    fn record_archive(
+        &self,
+        guard: Guard,
+        archived: &Archived,
+        event: &Event,
+    ) -> Result<(), Error> {
         let cut = AuditCut {
             through: archived.last,
             head: archived.head.clone(),
@@ -323,41 +335,42 @@ impl Service {
         let event = Event {
             subject: archived.file.clone(),
             detail: naming(&archived.head, archived.last),
-            ..by.clone()
+            ..event.clone()
         };
         let changes = vec![self.put(AUDIT_CUT, &cut)?];
-        match self.commit(None, vec![guard], changes, vec![event])? {
+        match self.commit(vec![guard], changes, vec![event])? {
             true => Ok(()),
             false => Err(Error::new(&code::SERVER_BUSY, "the audit log's archive")),
         }
     }
 
-    /// Removes the rows that a commit says are archived.
+    /// Removes the rows that are recorded as archived (AR3).
     fn remove_archived(&self) -> Result<(), Error> {
         let (cut, _) = self.audit_cut()?;
         if cut.through == 0 {
             return Ok(());
         }
         let mut removed = false;
-        while self.store.forget_rows(cut.through, REMOVED_AT_ONCE)? > 0 {
+        while self.store.forget_rows(cut.through, REMOVAL_BATCH)? > 0 {
             removed = true;
         }
         match removed {
-            // In etcd they take room until its history is dropped.
+            // In etcd, the rows take space until its history is compacted.
             true => self.store.scrub(),
             false => Ok(()),
         }
     }
 }
 
-/// The detail of the row that names an archive; `audit --verify` looks for it.
+/// The detail of the row that names an archive. `audit --verify` searches for it.
 #[must_use]
 pub fn naming(head: &str, last: u64) -> String {
     format!("through {last} head {head}")
 }
 
-/// Whoever may write there could put a file in the way of each archive.
-fn must_be_ours_alone(path: &Path) -> Result<(), Error> {
+/// Checks that only the server's user may write to the directory: others could create files with
+/// the names of archives.
+fn check_directory(path: &Path) -> Result<(), Error> {
     let about = std::fs::metadata(path).map_err(|error| {
         let detail = match error.kind() {
             std::io::ErrorKind::NotFound => format!(
@@ -380,13 +393,13 @@ fn must_be_ours_alone(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The archive that begins with this row, if there is one.
-fn left_there(directory: &Path, first: u64) -> Result<Option<PathBuf>, Error> {
-    let begin = archive::begin_of_name(first);
+/// The archive in the directory that begins with this row, if there is one.
+fn find_archive(directory: &Path, first: u64) -> Result<Option<PathBuf>, Error> {
+    let prefix = archive::file_name_prefix(first);
     let failed = |error| unusable(directory, &error);
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        if name.to_string_lossy().starts_with(&begin) {
+        if name.to_string_lossy().starts_with(&prefix) {
             return Ok(Some(directory.join(name)));
         }
     }

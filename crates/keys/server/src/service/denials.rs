@@ -1,10 +1,10 @@
-//! Denials on their way into the audit log: each is written down, until somebody is denied again
-//! and again; then they are counted, and the count is written down.
+//! Which denials are recorded in the audit log: each one, until a client is denied too often in a
+//! minute; then the others are counted and the count is recorded.
 //!
-//! Whoever is denied costs nothing to ask again, and rows stay. So what one client, one certificate
-//! or one network adds to the log in a minute is bounded, whatever it asks for.
+//! A denied request costs its sender nothing, but its row stays in the log. The number of rows that
+//! one client, one certificate or one network can cause in a minute is therefore bounded.
 //!
-//! Must not: lose that there were denials, or how many.
+//! Must not: lose the fact or the number of denials.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,81 +12,82 @@ use std::time::{Duration, Instant};
 
 use crate::audit::Event;
 
-/// After how long a count is written down, and it begins anew.
+/// After how long a count is recorded and starts from zero.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Most that are told apart; the others are counted as one.
-const APART_MAX: usize = 1024;
-/// Longest subject of a denial: what was asked for is a stranger's word.
+/// The most parties that are counted separately. All others are counted together.
+const PARTIES_MAX: usize = 1024;
+/// The longest subject that is recorded, in characters: an unknown client may have chosen it.
 const SUBJECT_MAX: usize = 128;
 
-/// Who was denied of late, and how often.
+/// The parties that were denied lately, and how often.
 #[derive(Default)]
 pub(super) struct Denials {
-    seen: Mutex<BTreeMap<String, Seen>>,
+    parties: Mutex<BTreeMap<String, Party>>,
 }
 
-struct Seen {
+struct Party {
     since: Instant,
-    written: u32,
-    left_out: u64,
+    recorded: u32,
+    counted: u64,
     last: Event,
 }
 
 impl Denials {
-    /// What to write down when `who` is denied: the denial itself, of which there are `most` in a
-    /// minute, and a count that is due.
-    pub(super) fn take(&self, who: &str, most: u32, event: Event, now: Instant) -> Vec<Event> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let who = match seen.len() < APART_MAX || seen.contains_key(who) {
-            true => who,
+    /// Adds a denial of `party`. Returns the events to record: the denial itself, if it is among
+    /// the first `most` of a minute, and a count that is due.
+    pub(super) fn add(&self, party: &str, most: u32, event: Event, now: Instant) -> Vec<Event> {
+        let mut parties = self.parties.lock().unwrap_or_else(PoisonError::into_inner);
+        let party = match parties.len() < PARTIES_MAX || parties.contains_key(party) {
+            true => party,
             false => "others",
         };
         let mut rows = Vec::new();
-        if let Some(one) = seen.get(who)
+        if let Some(one) = parties.get(party)
             && now.saturating_duration_since(one.since) >= WINDOW
         {
-            rows.extend(seen.remove(who).and_then(Seen::counted));
+            rows.extend(parties.remove(party).and_then(Party::count_event));
         }
-        let one = seen.entry(who.to_owned()).or_insert_with(|| Seen {
+        let one = parties.entry(party.to_owned()).or_insert_with(|| Party {
             since: now,
-            written: 0,
-            left_out: 0,
+            recorded: 0,
+            counted: 0,
             last: event.clone(),
         });
-        if one.written < most {
-            one.written = one.written.saturating_add(1);
+        if one.recorded < most {
+            one.recorded = one.recorded.saturating_add(1);
             rows.push(event);
         } else {
-            one.left_out = one.left_out.saturating_add(1);
+            one.counted = one.counted.saturating_add(1);
             one.last = event;
         }
         rows
     }
 
-    /// The counts that are due.
-    pub(super) fn due(&self, now: Instant) -> Vec<Event> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_over = |one: &Seen| now.saturating_duration_since(one.since) >= WINDOW;
-        let over: Vec<String> = seen
+    /// Removes and returns the counts that are due.
+    pub(super) fn take_due(&self, now: Instant) -> Vec<Event> {
+        let mut parties = self.parties.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |one: &Party| now.saturating_duration_since(one.since) >= WINDOW;
+        let over: Vec<String> = parties
             .iter()
             .filter(|(_, one)| is_over(one))
-            .map(|(who, _)| who.clone())
+            .map(|(party, _)| party.clone())
             .collect();
-        let over = over.iter().filter_map(|who| seen.remove(who));
-        over.filter_map(Seen::counted).collect()
+        let over = over.iter().filter_map(|party| parties.remove(party));
+        over.filter_map(Party::count_event).collect()
     }
 }
 
-impl Seen {
-    fn counted(self) -> Option<Event> {
+impl Party {
+    /// The event that records how many denials were counted; `None` when all were recorded.
+    fn count_event(self) -> Option<Event> {
         let mut event = self.last;
-        event.detail = format!("{} more, the last: {}", self.left_out, event.detail);
-        (self.left_out > 0).then_some(event)
+        event.detail = format!("{} more, the last: {}", self.counted, event.detail);
+        (self.counted > 0).then_some(event)
     }
 }
 
-/// A subject as it is kept: printable, and not long.
-pub(super) fn kept(subject: &str) -> String {
+/// The printable characters of a text, at most [`SUBJECT_MAX`].
+pub(super) fn printable(subject: &str) -> String {
     let plain = subject.chars().filter(char::is_ascii_graphic);
     plain.take(SUBJECT_MAX).collect()
 }
@@ -104,36 +105,36 @@ mod tests {
     }
 
     #[test]
-    fn who_is_denied_again_and_again_is_counted() {
+    fn frequent_denials_are_counted() {
         let (denials, began) = (Denials::default(), Instant::now());
-        assert_eq!(denials.take("a", 2, event("1"), began).len(), 1);
-        assert_eq!(denials.take("a", 2, event("2"), began).len(), 1);
+        assert_eq!(denials.add("a", 2, event("1"), began).len(), 1);
+        assert_eq!(denials.add("a", 2, event("2"), began).len(), 1);
         for _ in 0..500 {
-            assert!(denials.take("a", 2, event("3"), began).is_empty());
+            assert!(denials.add("a", 2, event("3"), began).is_empty());
         }
-        assert_eq!(denials.take("b", 2, event("4"), began).len(), 1);
-        assert!(denials.due(began).is_empty());
+        assert_eq!(denials.add("b", 2, event("4"), began).len(), 1);
+        assert!(denials.take_due(began).is_empty());
         let later = began + WINDOW;
-        let rows = denials.take("a", 2, event("5"), later);
+        let rows = denials.add("a", 2, event("5"), later);
         assert_eq!(rows[0].detail, "500 more, the last: deliver SR-8421");
         assert_eq!((rows.len(), rows[0].subject.as_str()), (2, "3"));
-        // Nothing was left out of b's, so there is nothing to tell.
-        assert!(denials.due(later).is_empty());
+        // All denials of b were recorded.
+        assert!(denials.take_due(later).is_empty());
     }
 
     #[test]
-    fn a_crowd_is_counted_as_one_and_takes_bounded_room() {
+    fn many_parties_are_counted_together_in_bounded_memory() {
         let (denials, now) = (Denials::default(), Instant::now());
-        let rows = (0..5000).map(|n| denials.take(&n.to_string(), 1, event("x"), now).len());
-        assert_eq!(rows.sum::<usize>(), APART_MAX + 1);
-        let due = denials.due(now + WINDOW);
+        let rows = (0..5000).map(|n| denials.add(&n.to_string(), 1, event("x"), now).len());
+        assert_eq!(rows.sum::<usize>(), PARTIES_MAX + 1);
+        let due = denials.take_due(now + WINDOW);
         assert_eq!(due.len(), 1);
         assert!(due[0].detail.starts_with("3975 more"));
     }
 
     #[test]
     fn a_subject_is_short_and_printable() {
-        assert_eq!(kept("a\u{202e}b\nc d"), "abcd");
-        assert_eq!(kept(&"x".repeat(31_000)).len(), SUBJECT_MAX);
+        assert_eq!(printable("a\u{202e}b\nc d"), "abcd");
+        assert_eq!(printable(&"x".repeat(31_000)).len(), SUBJECT_MAX);
     }
 }

@@ -1,11 +1,18 @@
-//! Header backups that nodes keep here: opaque bytes, sealed by the client before they come.
+//! Escrow: backups of headers that nodes keep on the server. The bytes are opaque, sealed by the
+//! client before it sends them.
 //!
-//! Invariants: C1, a header that is there is whole, whichever servers write and remove it at the same time: pieces have a random name of
-//! their own, are written before the record that names them, and are removed after the last commit that could have named them; C2, a
-//! header takes the place of the one that was there when its writing began, and of no other: a slow writer never brings an old one
-//! back; C3, pieces that no record names have a record that says so, by which they are found after a server was killed.
+//! A header is split into pieces, which a record names. The record is written after the pieces.
 //!
-//! Must not: look into the bytes; give them to a node that did not put them here.
+//! Invariants:
+//! - C1: A header in escrow is complete, even if several servers write and remove it at the same
+//!   time. Its pieces have a random name of their own, are written before the record that names
+//!   them, and are removed after the last commit that could have named them.
+//! - C2: A header replaces only the header that was present when its writing began. A slow writer
+//!   never brings back an old header.
+//! - C3: For pieces that no escrow record names there is a record that says so, so that they are
+//!   found after a server was killed.
+//!
+//! Must not: interpret the bytes; deliver them to a node that did not store them.
 
 use serde::Serialize;
 use strongroom_crypto::{random16, sha256};
@@ -13,67 +20,60 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
 
-use super::keys::grant_path;
-use super::{Client, Peer, Plan, Service, check_object_id};
+use super::checks::check_object_id;
+use super::identify::Client;
+use super::operation::Plan;
+use super::peer::Peer;
+use super::state::Service;
 use crate::now;
-use crate::records::{
-    ESCROW, ESCROW_DATA, ESCROW_WORK, Escrow, Found, Grant, OBJECTS, Object, Role, Unnamed, Usage,
+use crate::paths::{
+    ESCROW_WORK, escrow_path, escrow_pieces_prefix, escrow_work_path, grant_path, object_path,
 };
+use crate::records::{Escrow, Grant, Guarded, Object, Role, UnnamedPieces, Usage};
 use crate::store::{Change, Guard};
 
-/// Longest header.
+/// The longest header, in bytes.
 pub const HEADER_MAX: usize = 32 * 1024 * 1024;
-/// Length of a piece: what any store takes.
-const PIECE: usize = 512 * 1024;
-/// A header whose writing takes longer is not going to be finished.
+/// The length of a piece, in bytes: less than the longest value of a store.
+const PIECE_LEN: usize = 512 * 1024;
+/// After so many seconds, a header that is still being written is given up.
 const WRITING_MAX_S: u64 = 3600;
 
-/// What was kept.
+/// A header in escrow, without its bytes.
 #[derive(Clone, Debug, Serialize)]
-pub struct Kept {
+pub struct StoredHeader {
     /// Length in bytes.
     pub size: u64,
     /// SHA-256 of the bytes.
     pub sha256: String,
-    /// When, in seconds since the Unix epoch.
+    /// When it was stored, in seconds since the Unix epoch.
     pub stored: u64,
 }
 
-/// What came of naming pieces.
-enum Named {
-    /// The record names them now, and no longer those of this name.
-    Now { replaced: Option<String> },
-    /// The same header is there already: another server was asked for the same thing.
-    Before,
+/// The result of writing the record that names the pieces.
+enum Naming {
+    /// The record names them, and no longer the pieces with the name in `replaced`.
+    Named { replaced: Option<String> },
+    /// The same header is in escrow already: the client also sent the request to another server.
+    AlreadyStored,
 }
 
-/// A header whose pieces are written, and which is not named yet.
-struct Written<'a> {
+/// A header whose pieces are being written, and which no record names yet.
+struct PendingHeader<'a> {
     id: &'a str,
+    /// The random name of its pieces.
     made: String,
     size: u64,
     sha256: String,
     pieces: u32,
-    /// What was there when its writing began.
+    /// Guard on the header that was in escrow when the writing began (C2).
     before: Guard,
-    /// That nobody has given these pieces up.
+    /// Guard on the record that says that no record names these pieces (C3).
     work: Guard,
 }
 
-fn path(id: &str) -> String {
-    format!("{ESCROW}{id}")
-}
-
-fn pieces_of(id: &str, made: &str) -> String {
-    format!("{ESCROW_DATA}{id}/{made}/")
-}
-
-fn work_path(id: &str, made: &str) -> String {
-    format!("{ESCROW_WORK}{id}/{made}")
-}
-
-fn kept(record: &Escrow) -> Kept {
-    Kept {
+fn stored_header(record: &Escrow) -> StoredHeader {
+    StoredHeader {
         size: record.size,
         sha256: record.sha256.clone(),
         stored: record.stored,
@@ -81,12 +81,12 @@ fn kept(record: &Escrow) -> Kept {
 }
 
 impl Service {
-    /// Keeps a header, in the place of the one before it.
+    /// Stores a header, in place of the former one.
     ///
-    /// # Errors
-    /// SR-8423 when another node keeps one of that id, and for a node that did not report the object, nor is granted its key; SR-8429;
-    /// SR-8430; SR-8442 when another header was put or removed meanwhile; SR-8443.
-    pub fn keep_header(&self, peer: &Peer, id: &str, bytes: &[u8]) -> Result<Kept, Error> {
+    /// # Errors SR-8423 when another node stored a header of that id, and for a node that neither
+    /// reported the object nor is granted its key; SR-8429; SR-8430; SR-8442 when another header
+    /// was stored or removed in the meantime; SR-8443.
+    pub fn store_header(&self, peer: &Peer, id: &str, bytes: &[u8]) -> Result<StoredHeader, Error> {
         check_object_id(id)?;
         if bytes.is_empty() {
             return Err(Error::new(&code::SERVER_REQUEST, "it is empty"));
@@ -98,61 +98,60 @@ impl Service {
             ));
         }
         let size = bytes.len() as u64;
-        // Who may not put it here does not get to write pieces.
+        // Before any piece is written, the client must be allowed to store the header.
         let before = self.run(peer, "escrow-put", id, |client| {
-            let found = self.own_header(client, id)?;
-            self.place_of(client, id, &found, size)?;
+            let found = self.read_own_header(client, id)?;
+            self.plan_storage(client, id, &found, size)?;
             Ok(Plan::read(found.guard))
         })?;
         let made = hex(&random16()?);
-        let work = self.begin(id, &made)?;
-        let written = Written {
+        let work = self.begin_writing(id, &made)?;
+        let pending = PendingHeader {
             id,
             made,
             size,
             sha256: hex(&sha256(&[bytes])),
-            pieces: u32::try_from(bytes.len().div_ceil(PIECE)).unwrap_or(u32::MAX),
+            pieces: u32::try_from(bytes.len().div_ceil(PIECE_LEN)).unwrap_or(u32::MAX),
             before,
             work,
         };
         let named = self
-            .write_pieces(&written, bytes)
-            .and_then(|()| self.name_pieces(peer, &written));
+            .write_pieces(&pending, bytes)
+            .and_then(|()| self.name_pieces(peer, &pending));
         match named {
-            Ok((kept, Named::Now { replaced })) => {
+            // Pieces that cannot be removed now are removed by the next sweep.
+            Ok((stored, Naming::Named { replaced })) => {
                 if let Some(replaced) = replaced {
-                    // It is kept, whatever comes of this.
-                    drop(self.clear(id, &replaced));
+                    drop(self.remove_pieces(id, &replaced));
                 }
-                Ok(kept)
+                Ok(stored)
             }
-            // What is not cleared now is, when it is swept up.
-            Ok((kept, Named::Before)) => {
-                drop(self.give_up(id, &written.made, written.work));
-                Ok(kept)
+            Ok((stored, Naming::AlreadyStored)) => {
+                drop(self.give_up(id, &pending.made, pending.work));
+                Ok(stored)
             }
             Err(error) => {
-                drop(self.give_up(id, &written.made, written.work));
+                drop(self.give_up(id, &pending.made, pending.work));
                 Err(error)
             }
         }
     }
 
-    /// Says that pieces of this name are going to be there, which no record names (C3).
-    fn begin(&self, id: &str, made: &str) -> Result<Guard, Error> {
-        let path = work_path(id, made);
-        let changes = vec![self.put(&path, &Unnamed { since: now() })?];
-        self.commit(None, Vec::new(), changes, Vec::new())?;
-        Ok(self.read::<Unnamed>(&path)?.there(id)?.1)
+    /// Records that pieces of this name will exist, which no escrow record names (C3).
+    fn begin_writing(&self, id: &str, made: &str) -> Result<Guard, Error> {
+        let path = escrow_work_path(id, made);
+        let changes = vec![self.put(&path, &UnnamedPieces { since: now() })?];
+        self.commit(Vec::new(), changes, Vec::new())?;
+        Ok(self.read::<UnnamedPieces>(&path)?.require(id)?.1)
     }
 
-    fn write_pieces(&self, written: &Written<'_>, bytes: &[u8]) -> Result<(), Error> {
-        let prefix = pieces_of(written.id, &written.made);
-        for (piece, number) in bytes.chunks(PIECE).zip(0_u32..) {
+    fn write_pieces(&self, pending: &PendingHeader<'_>, bytes: &[u8]) -> Result<(), Error> {
+        let prefix = escrow_pieces_prefix(pending.id, &pending.made);
+        for (piece, number) in bytes.chunks(PIECE_LEN).zip(0_u32..) {
             let path = format!("{prefix}{number:05}");
             let value = self.keys.seal(&path, piece)?;
-            let guards = vec![written.work.clone()];
-            if !self.commit(None, guards, vec![Change::Put { path, value }], Vec::new())? {
+            let guards = vec![pending.work.clone()];
+            if !self.commit(guards, vec![Change::Put { path, value }], Vec::new())? {
                 return Err(Error::new(&code::SERVER_BUSY, "it took too long"));
             }
         }
@@ -160,43 +159,47 @@ impl Service {
     }
 
     /// Writes the record that names the pieces.
-    fn name_pieces(&self, peer: &Peer, written: &Written<'_>) -> Result<(Kept, Named), Error> {
-        let id = written.id;
+    fn name_pieces(
+        &self,
+        peer: &Peer,
+        pending: &PendingHeader<'_>,
+    ) -> Result<(StoredHeader, Naming), Error> {
+        let id = pending.id;
         self.run(peer, "escrow-put", id, |client| {
-            let found = self.own_header(client, id)?;
-            if found.guard != written.before {
-                let same = |record: &&Escrow| record.sha256 == written.sha256;
+            let found = self.read_own_header(client, id)?;
+            if found.guard != pending.before {
+                let same = |record: &&Escrow| record.sha256 == pending.sha256;
                 return match found.record.as_ref().filter(same) {
-                    Some(record) => Ok(Plan::read((kept(record), Named::Before))),
+                    Some(record) => Ok(Plan::read((stored_header(record), Naming::AlreadyStored))),
                     None => Err(Error::new(&code::SERVER_BUSY, id)),
                 };
             }
-            let place = self.place_of(client, id, &found, written.size)?;
+            let storage = self.plan_storage(client, id, &found, pending.size)?;
             let record = Escrow {
-                node: place.owner,
-                size: written.size,
-                sha256: written.sha256.clone(),
-                made: written.made.clone(),
-                pieces: written.pieces,
+                node: storage.owner,
+                size: pending.size,
+                sha256: pending.sha256.clone(),
+                made: pending.made.clone(),
+                pieces: pending.pieces,
                 stored: now(),
             };
             let mut changes = vec![
-                self.put(&path(id), &record)?,
+                self.put(&escrow_path(id), &record)?,
                 Change::Delete {
-                    path: written.work.path.clone(),
+                    path: pending.work.path.clone(),
                 },
-                place.count,
+                storage.usage,
             ];
             let replaced = found.record.map(|before| before.made);
             if let Some(made) = &replaced {
-                changes.push(self.put(&work_path(id, made), &Unnamed { since: 0 })?);
+                changes.push(self.put(&escrow_work_path(id, made), &UnnamedPieces { since: 0 })?);
             }
-            let mut guards = vec![found.guard, written.work.clone()];
-            guards.extend(place.guards);
+            let mut guards = vec![found.guard, pending.work.clone()];
+            guards.extend(storage.guards);
             let mut event = client.event("escrow-put", id);
             event.detail.clone_from(&record.sha256);
             Ok(Plan {
-                value: (kept(&record), Named::Now { replaced }),
+                value: (stored_header(&record), Naming::Named { replaced }),
                 guards,
                 changes,
                 events: vec![event],
@@ -204,43 +207,46 @@ impl Service {
         })
     }
 
-    /// Whose header it will be, what it counts for, and what that is based upon. A new header of a node needs a report of its object, by
-    /// the node or with a key that is granted to it: so nobody takes the place of a header that is not its own.
-    fn place_of(
+    /// Decides who owns a header and how it is counted. A node may store a new header only if it
+    /// reported the object or is granted the object's key, so that no node can occupy the id of
+    /// another node's object.
+    fn plan_storage(
         &self,
         client: &Client,
         id: &str,
-        found: &Found<Escrow>,
+        found: &Guarded<Escrow>,
         size: u64,
-    ) -> Result<Location, Error> {
+    ) -> Result<Storage, Error> {
         let mut guards = Vec::new();
         let (owner, before) = match &found.record {
             Some(record) => (record.node.clone(), Some(record.size)),
             None => {
-                let (owner, based) = self.owner_of_new(client, id)?;
-                guards.extend(based);
+                let (owner, report_guards) = self.owner_of_new(client, id)?;
+                guards.extend(report_guards);
                 (owner, None)
             }
         };
-        let (guard, count) = self.counted(client, &owner, |usage| {
-            uncount(usage, before);
+        let (guard, usage_change) = self.update_usage(client, &owner, |usage| {
+            subtract_header(usage, before);
             usage.headers = usage.headers.saturating_add(1);
             usage.header_bytes = usage.header_bytes.saturating_add(size);
         })?;
         guards.push(guard);
-        Ok(Location {
+        Ok(Storage {
             owner,
             guards,
-            count,
+            usage: usage_change,
         })
     }
 
+    /// The node that will own a header that is not in escrow yet, and the guards on what decided
+    /// it.
     fn owner_of_new(&self, client: &Client, id: &str) -> Result<(String, Vec<Guard>), Error> {
         let name = &client.identity.name;
-        let object: Found<Object> = self.read(&format!("{OBJECTS}{id}"))?;
+        let object: Guarded<Object> = self.read(&object_path(id))?;
         let mut guards = vec![object.guard];
         if client.is_admin() {
-            // A node finds there what an administrator puts there for it.
+            // An administrator stores a header on behalf of the node that reported the object.
             let owner = object
                 .record
                 .map_or_else(|| name.clone(), |object| object.node);
@@ -252,17 +258,17 @@ impl Service {
         };
         let object = object.record.ok_or_else(refused)?;
         if object.node != *name {
-            let grant: Found<Grant> = self.read(&grant_path(name, &object.report.key_id))?;
+            let grant: Guarded<Grant> = self.read(&grant_path(name, &object.report.key_id))?;
             grant.record.ok_or_else(refused)?;
             guards.push(grant.guard);
         }
         Ok((name.clone(), guards))
     }
 
-    /// The record, unless another node's. An administrator sees all of them.
-    fn own_header(&self, client: &Client, id: &str) -> Result<Found<Escrow>, Error> {
+    /// The escrow record, unless another node owns it. An administrator can read all of them.
+    fn read_own_header(&self, client: &Client, id: &str) -> Result<Guarded<Escrow>, Error> {
         client.must_be(&[Role::Admin, Role::Node])?;
-        let found: Found<Escrow> = self.read(&path(id))?;
+        let found: Guarded<Escrow> = self.read(&escrow_path(id))?;
         let others = |record: &Escrow| record.node != client.identity.name;
         if !client.is_admin() && found.record.as_ref().is_some_and(others) {
             return Err(Error::new(&code::SERVER_NO_SUCH, id));
@@ -270,25 +276,26 @@ impl Service {
         Ok(found)
     }
 
-    /// The header of this id.
+    /// The bytes of the header of this id.
     ///
     /// # Errors
-    /// SR-8423 when there is none, or another node's.
+    /// SR-8423 when there is none, or another node owns it.
     pub fn header(&self, peer: &Peer, id: &str) -> Result<Vec<u8>, Error> {
         check_object_id(id)?;
         self.run(peer, "escrow-get", id, |client| {
-            let (record, guard) = self.own_header(client, id)?.there(id)?;
+            let (record, guard) = self.read_own_header(client, id)?.require(id)?;
             let mut bytes = Vec::new();
             for number in 0..record.pieces {
-                let path = format!("{}{number:05}", pieces_of(id, &record.made));
+                let path = format!("{}{number:05}", escrow_pieces_prefix(id, &record.made));
                 let stored = self.store.read(&path)?;
-                // Replaced while it was read: what is guarded has changed, and this is done again.
+                // A piece can be missing when the header is being replaced. The guard then fails,
+                // and the header is read again.
                 let piece = stored
                     .map(|stored| self.keys.open(&path, &stored.value))
                     .transpose()?;
                 bytes.extend_from_slice(piece.as_deref().map_or(&[], Vec::as_slice));
             }
-            if hex(&sha256(&[&bytes])) != record.sha256 && self.is_same(&guard)? {
+            if hex(&sha256(&[&bytes])) != record.sha256 && self.is_unchanged(&guard)? {
                 return Err(Error::new(
                     &code::SERVER_STORE,
                     format!("pieces of {id} are missing"),
@@ -304,7 +311,7 @@ impl Service {
         })
     }
 
-    fn is_same(&self, guard: &Guard) -> Result<bool, Error> {
+    fn is_unchanged(&self, guard: &Guard) -> Result<bool, Error> {
         let stored = self.store.read(&guard.path)?;
         Ok(stored.map_or(0, |stored| stored.revision) == guard.revision)
     }
@@ -312,16 +319,25 @@ impl Service {
     /// Removes a header.
     ///
     /// # Errors
-    /// SR-8423 when there is none, or another node's.
+    /// SR-8423 when there is none, or another node owns it.
     pub fn remove_header(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_object_id(id)?;
         let made = self.run(peer, "escrow-delete", id, |client| {
-            let (record, guard) = self.own_header(client, id)?.there(id)?;
-            let (usage, count) = self.counted(client, &record.node, |usage| {
-                uncount(usage, Some(record.size));
+            let (record, guard) = self.read_own_header(client, id)?.require(id)?;
+            let (usage, count) = self.update_usage(client, &record.node, |usage| {
+                subtract_header(usage, Some(record.size));
             })?;
-            let unnamed = self.put(&work_path(id, &record.made), &Unnamed { since: 0 })?;
-            let changes = vec![Change::Delete { path: path(id) }, unnamed, count];
+            let unnamed = self.put(
+                &escrow_work_path(id, &record.made),
+                &UnnamedPieces { since: 0 },
+            )?;
+            let changes = vec![
+                Change::Delete {
+                    path: escrow_path(id),
+                },
+                unnamed,
+                count,
+            ];
             let events = vec![client.event("escrow-delete", id)];
             Ok(Plan {
                 value: record.made,
@@ -330,37 +346,39 @@ impl Service {
                 events,
             })
         })?;
-        self.clear(id, &made)
+        self.remove_pieces(id, &made)
     }
 
-    /// Removes pieces that no record names, unless one does now.
+    /// Removes pieces that no escrow record names, unless a record names them by now.
     fn give_up(&self, id: &str, made: &str, work: Guard) -> Result<(), Error> {
-        // From here on, who may still be writing them neither writes nor names any more.
-        let given_up = self.put(&work.path, &Unnamed { since: 0 })?;
-        if self.commit(None, vec![work], vec![given_up], Vec::new())? {
-            self.clear(id, made)?;
+        // After this commit, a server that is still writing the header can neither write nor name
+        // pieces.
+        let given_up = self.put(&work.path, &UnnamedPieces { since: 0 })?;
+        if self.commit(vec![work], vec![given_up], Vec::new())? {
+            self.remove_pieces(id, made)?;
         }
         Ok(())
     }
 
-    /// Removes pieces that no record will ever name, and the record that says so.
-    fn clear(&self, id: &str, made: &str) -> Result<(), Error> {
-        let prefix = pieces_of(id, made);
-        // One at a time: a piece is large, and its bytes are not wanted.
+    /// Removes pieces that no escrow record will ever name, and the record that says so.
+    fn remove_pieces(&self, id: &str, made: &str) -> Result<(), Error> {
+        let prefix = escrow_pieces_prefix(id, made);
+        // One at a time, because listing also reads the bytes, and pieces are large.
         while let Some((path, _)) = self.store.list(&prefix, "", 1)?.pop() {
-            self.commit(None, Vec::new(), vec![Change::Delete { path }], Vec::new())?;
+            self.commit(Vec::new(), vec![Change::Delete { path }], Vec::new())?;
         }
-        let path = work_path(id, made);
-        self.commit(None, Vec::new(), vec![Change::Delete { path }], Vec::new())?;
+        let path = escrow_work_path(id, made);
+        self.commit(Vec::new(), vec![Change::Delete { path }], Vec::new())?;
         self.store.scrub()
     }
 
-    /// Removes what servers left that were killed while they wrote or removed a header, or had no store.
-    pub(super) fn forget_unnamed(&self) -> Result<(), Error> {
+    /// Removes the pieces that a server left behind because it was killed, or lost its store, while
+    /// it wrote or removed a header.
+    pub(super) fn remove_unnamed_pieces(&self) -> Result<(), Error> {
         const PAGE: usize = 500;
         let mut after = String::new();
         loop {
-            let page = self.list::<Unnamed>(ESCROW_WORK, &after, PAGE)?;
+            let page = self.list::<UnnamedPieces>(ESCROW_WORK, &after, PAGE)?;
             for (name, work) in &page {
                 let Some((id, made)) = name.split_once('/') else {
                     continue;
@@ -368,7 +386,7 @@ impl Service {
                 if work.since.saturating_add(WRITING_MAX_S) > now() {
                     continue;
                 }
-                let found: Found<Unnamed> = self.read(&work_path(id, made))?;
+                let found: Guarded<UnnamedPieces> = self.read(&escrow_work_path(id, made))?;
                 if found.record.is_some() {
                     self.give_up(id, made, found.guard)?;
                 }
@@ -381,15 +399,15 @@ impl Service {
     }
 }
 
-/// Where a header goes.
-struct Location {
+/// Where a header is counted, and which records decided about it.
+struct Storage {
     owner: String,
     guards: Vec<Guard>,
-    count: Change,
+    usage: Change,
 }
 
-/// Takes a header of this size, if there was one, out of what is counted.
-fn uncount(usage: &mut Usage, size: Option<u64>) {
+/// Subtracts a header of this size, if there is one, from the counts.
+fn subtract_header(usage: &mut Usage, size: Option<u64>) {
     if let Some(size) = size {
         usage.headers = usage.headers.saturating_sub(1);
         usage.header_bytes = usage.header_bytes.saturating_sub(size);

@@ -1,46 +1,37 @@
-//! What the fleet page is made from: objects, keys and clients as the store has them, judged, and kept for a moment.
+//! Reading the fleet for the fleet page: objects, keys and clients from the store, judged, and
+//! cached for a moment.
 //!
-//! Invariants: G1, who asks is looked up in the store before anything is shown, also of what is kept; G2, at most a tenth of the time
-//! goes into reading the store for pages, however many are asked for; G3, what is kept goes with the service when the server is sealed.
+//! Invariants:
+//! - G1: The client is looked up in the store before anything is shown, also when the fleet comes
+//!   from the cache.
+//! - G2: At most a tenth of the time is spent on reading the store for pages, however many are
+//!   requested.
+//! - G3: The cache is dropped with the service when the server is sealed.
 //!
 //! Must not: read the wrapped keys out of a record.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use strongroom_keyring::Error;
 
-use super::destroy::AskedInfo;
-use super::{Client, Peer, Plan, RECORDS_MAX, Service};
+use super::fleet_cache::FleetSnapshot;
+use super::key_info::DestroyRequestInfo;
+use super::peer::Peer;
+use super::state::{RECORDS_MAX, Service};
 use crate::config::Config;
 use crate::now;
 use crate::page::model::Fleet;
 use crate::page::records::{
-    DestroyAsked, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records,
+    KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, PendingDestroyRequest, Policy, Records,
 };
-use crate::records::{
-    ESCROW, Escrow, GRANTS, Grant, IDENTITIES, Identity, KEYS, Key, OBJECTS, Object, Role, State,
-};
-
-/// A fleet is kept for so many times as long as it took to make it, but not longer than [`KEPT_MAX`].
-const KEPT: u32 = 10;
-/// As told there.
-const KEPT_MAX: Duration = Duration::from_secs(60);
-
-/// The fleet that was made last.
-#[derive(Default)]
-pub(super) struct Kept(Mutex<Option<Snapshot>>);
-
-struct Snapshot {
-    fleet: Arc<Fleet>,
-    policy: Policy,
-    until: Instant,
-}
+use crate::paths::{ESCROW, GRANTS, IDENTITIES, KEYS, OBJECTS};
+use crate::records::{Escrow, Grant, Identity, Key, Object, Role, State};
 
 impl Service {
-    /// The fleet, for viewers and administrators, and who asks.
+    /// The client's identity and the fleet, for viewers and administrators.
     ///
     /// # Errors
     /// SR-8420, SR-8421; SR-8422 unless viewer or administrator; what the store reports.
@@ -50,33 +41,23 @@ impl Service {
         policy: Policy,
         config: &Config,
     ) -> Result<(Identity, Arc<Fleet>), Error> {
-        let identity = self.run(peer, "fleet", "", |client: &Client| {
-            client.must_be(&[Role::Admin, Role::Viewer])?;
-            Ok(Plan::read(client.identity.clone()))
-        })?;
-        // Held while the store is read: whoever comes meanwhile waits for this fleet, and makes none of its own.
-        let mut kept = self.fleet.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = kept
-            .as_ref()
-            .filter(|kept| kept.policy == policy && Instant::now() < kept.until);
-        if let Some(snapshot) = fresh {
-            return Ok((identity, Arc::clone(&snapshot.fleet)));
+        let identity = self.check_role(peer, "fleet", &[Role::Admin, Role::Viewer])?;
+        // Locked while the store is read, so that concurrent requests wait for this fleet.
+        let mut cache = self.fleet.lock();
+        let cached = cache.as_ref().and_then(|cached| cached.fleet_for(policy));
+        if let Some(fleet) = cached {
+            return Ok((identity, fleet));
         }
         let began = Instant::now();
-        let mut fleet = Fleet::new(self.fleet_records()?, policy, now());
-        fleet.alarms = self.room(config)?.alarms;
+        let mut fleet = Fleet::new(self.read_fleet()?, policy, now());
+        fleet.alarms = self.space(config)?.alarms;
         let fleet = Arc::new(fleet);
-        let keep = began.elapsed().saturating_mul(KEPT).min(KEPT_MAX);
-        *kept = Some(Snapshot {
-            fleet: Arc::clone(&fleet),
-            policy,
-            until: Instant::now() + keep,
-        });
+        *cache = Some(FleetSnapshot::new(&fleet, policy, began.elapsed()));
         Ok((identity, fleet))
     }
 
-    fn fleet_records(&self) -> Result<Records, Error> {
-        let (grants, cut_grants) = self.all::<Grant>(GRANTS)?;
+    fn read_fleet(&self) -> Result<Records, Error> {
+        let (grants, cut_grants) = self.list_all::<Grant>(GRANTS)?;
         let mut granted: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (path, _) in grants {
             if let Some((node, key)) = path.split_once('/') {
@@ -86,7 +67,7 @@ impl Service {
                     .push(node.to_owned());
             }
         }
-        let (mut keys, cut_keys) = self.all::<Key>(KEYS)?;
+        let (mut keys, cut_keys) = self.list_all::<Key>(KEYS)?;
         for (_, key) in &mut keys {
             self.drop_stale_request(key)?;
         }
@@ -95,30 +76,33 @@ impl Service {
             key_record(name, key, nodes)
         });
         let keys = keys.collect();
-        let (escrow, cut_escrow) = self.all::<Escrow>(ESCROW)?;
+        let (escrow, cut_escrow) = self.list_all::<Escrow>(ESCROW)?;
         let escrow: BTreeMap<String, u64> = escrow
             .into_iter()
-            .map(|(id, kept)| (id, kept.stored))
+            .map(|(id, header)| (id, header.stored))
             .collect();
-        let (objects, cut_objects) = self.all::<Object>(OBJECTS)?;
+        let (objects, cut_objects) = self.list_all::<Object>(OBJECTS)?;
         let objects = objects.into_iter().filter_map(|(id, object)| {
             let stored = escrow.get(&id).copied();
             object_record(id, object, stored)
         });
         let objects = objects.collect();
-        let (identities, cut_nodes) = self.all::<Identity>(IDENTITIES)?;
+        let (identities, cut_nodes) = self.list_all::<Identity>(IDENTITIES)?;
         Ok(Records {
             objects,
             keys,
-            nodes: nodes(identities),
+            nodes: node_records(identities),
             cut: cut_grants || cut_keys || cut_escrow || cut_objects || cut_nodes,
         })
     }
 
-    /// The records below a prefix, and whether there are more than are looked at.
-    fn all<T: DeserializeOwned>(&self, prefix: &str) -> Result<(Vec<(String, T)>, bool), Error> {
+    /// The records below a prefix, and whether there are more than [`RECORDS_MAX`].
+    fn list_all<T: DeserializeOwned>(
+        &self,
+        prefix: &str,
+    ) -> Result<(Vec<(String, T)>, bool), Error> {
         let mut all: Vec<(String, T)> = Vec::new();
-        let cut = self.each(prefix, RECORDS_MAX, |name, record| all.push((name, record)))?;
+        let cut = self.for_each(prefix, RECORDS_MAX, |name, record| all.push((name, record)))?;
         Ok((all, cut))
     }
 }
@@ -141,18 +125,19 @@ fn key_record(name: String, key: Key, nodes: Vec<String>) -> KeyRecord {
             .map(|one| (one.version, one.created))
             .collect(),
         nodes,
-        destroy_asked: key
+        destroy_request: key
             .destroy_asked
-            .and_then(AskedInfo::of)
-            .map(|asked| DestroyAsked {
-                by: asked.destroy_asked_by,
-                after_s: asked.destroy_asked_after_seconds,
-                until: asked.destroy_asked_until,
+            .and_then(DestroyRequestInfo::of)
+            .map(|request| PendingDestroyRequest {
+                by: request.destroy_asked_by,
+                after_s: request.destroy_asked_after_seconds,
+                until: request.destroy_asked_until,
             }),
     }
 }
 
-/// Of a volume, the server knows itself when its header was backed up: when it came into escrow.
+/// An object for the page. `stored`: when its header was put into escrow, which for a volume is its
+/// backup.
 fn object_record(id: String, object: Object, stored: Option<u64>) -> Option<ObjectRecord> {
     let report = object.report;
     let kind = Kind::of(&report.kind)?;
@@ -174,9 +159,9 @@ fn object_record(id: String, object: Object, stored: Option<u64>) -> Option<Obje
     })
 }
 
-/// One of each name: a client that renews its certificate has two identities until it uses the new
-/// one.
-fn nodes(identities: Vec<(String, Identity)>) -> Vec<NodeRecord> {
+/// One record for each name. A client that renews its certificate has two identities until it uses
+/// the new one.
+fn node_records(identities: Vec<(String, Identity)>) -> Vec<NodeRecord> {
     let mut nodes: BTreeMap<String, NodeRecord> = BTreeMap::new();
     for (_, identity) in identities.into_iter().filter(|(_, one)| !one.unused) {
         let record = NodeRecord {

@@ -1,59 +1,32 @@
-//! Kept keys: made, listed, delivered, rotated, disabled, destroyed.
+//! Keys: creating, listing, delivering, rotating and disabling them. `destroy.rs` destroys them.
 //!
-//! Must not: deliver a key without a grant, to whomever.
+//! Must not: deliver a key to a client without a grant, whatever its role.
 
-use serde::Serialize;
 use strongroom_crypto::{SecretKey, random16};
 use strongroom_format::code;
 use strongroom_format::hex::{from_hex, hex};
 use strongroom_keyring::Error;
 
-use super::destroy::AskedInfo;
-use super::{Client, Members, Peer, Plan, Service, check_name, check_text};
-use crate::keys::Place;
+use super::checks::{check_name, check_text};
+use super::key_access::KeyChange;
+use super::key_info::{KeyInfo, Members, effective_state};
+use super::operation::Plan;
+use super::peer::Peer;
+use super::state::Service;
+use crate::keys::WrapContext;
 use crate::now;
-use crate::records::{Found, GRANTS, Grant, KEYS, Key, PENDING, Role, State, Version};
-use crate::store::{Change, Guard};
+use crate::paths::{GRANTS, KEYS, PENDING, grant_path, key_path};
+use crate::records::{Grant, Guarded, Key, Role, State, Version};
 
-/// Most versions of a key: its record must fit into the store.
+/// The most versions of a key. Its record must fit into the store.
 const VERSIONS_MAX: usize = 2000;
-/// Of these, how many nodes can make: the rest is left to administrators, who must be able to when a node has gone bad.
-const NODES_VERSIONS_MAX: usize = 1000;
-/// Most members of what a key is said to be for.
+/// How many of these nodes can create. Administrators can create the others, so that they can
+/// rotate a key even after a compromised node has used up its share.
+const NODE_VERSIONS_MAX: usize = 1000;
+/// The most members of the description of the object for which a key is created.
 const MEMBERS_MAX: usize = 16;
 
-/// What is told of a key without its bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeyInfo {
-    /// Its name.
-    pub name: String,
-    /// Whether it is delivered.
-    pub state: State,
-    /// When it will be destroyed, or was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub destroy_at: Option<u64>,
-    /// The request for its destruction that waits for a second administrator.
-    #[serde(flatten)]
-    pub destroy_asked: Option<AskedInfo>,
-    /// Who made it.
-    pub created_by: String,
-    /// Its versions, oldest first.
-    pub versions: Vec<VersionInfo>,
-    /// What it was made for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub object: Option<Members>,
-}
-
-/// What is told of one version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct VersionInfo {
-    /// From 1.
-    pub version: u32,
-    /// When it was made, in seconds since the Unix epoch.
-    pub created: u64,
-}
-
-/// A key on its way to a client.
+/// One version of a key with its bytes.
 pub struct Delivered {
     /// Its version.
     pub version: u32,
@@ -61,47 +34,8 @@ pub struct Delivered {
     pub key: SecretKey,
 }
 
-/// What a change of a key adds to its row of the audit log.
-#[derive(Default)]
-pub(super) struct Changed {
-    /// The version that was made; 0: none was.
-    pub version: u32,
-    /// What is to be said of it.
-    pub detail: String,
-}
-
-impl KeyInfo {
-    /// Whether a request for the key's destruction still counts has to be looked up before
-    /// (`Service::drop_stale_request`).
-    fn of(name: &str, key: Key) -> Self {
-        let versions = key.versions.iter();
-        Self {
-            name: name.to_owned(),
-            state: effective(&key),
-            destroy_at: key.destroy_at,
-            destroy_asked: key.destroy_asked.and_then(AskedInfo::of),
-            versions: versions
-                .map(|one| VersionInfo {
-                    version: one.version,
-                    created: one.created,
-                })
-                .collect(),
-            created_by: key.created_by,
-            object: key.object,
-        }
-    }
-}
-
-/// The state at this time: a key whose time has come is destroyed, whether its material was erased already or not.
-pub(super) fn effective(key: &Key) -> State {
-    match (key.state, key.destroy_at) {
-        (State::DestroyPending, Some(at)) if at <= now() => State::Destroyed,
-        (state, _) => state,
-    }
-}
-
 fn must_be_active(name: &str, key: &Key) -> Result<(), Error> {
-    match effective(key) {
+    match effective_state(key) {
         State::Active => Ok(()),
         State::Destroyed => Err(Error::new(&code::SERVER_DESTROYED, name)),
         state @ (State::Disabled | State::DestroyPending) => Err(Error::new(
@@ -111,7 +45,8 @@ fn must_be_active(name: &str, key: &Key) -> Result<(), Error> {
     }
 }
 
-/// A key can be granted to several nodes. None of them uses up its versions for the others.
+/// Checks that nodes have not created too many versions of a key: several nodes can be granted it,
+/// and one of them must not use up the versions of all.
 ///
 /// # Errors
 /// SR-8443.
@@ -124,26 +59,18 @@ fn check_rotations(key: &Key, most: u32) -> Result<(), Error> {
         let detail = format!("{most} versions of a key in a day");
         return Err(Error::new(&code::SERVER_QUOTA, detail));
     }
-    if key.versions.len() >= NODES_VERSIONS_MAX {
-        let detail = format!("{NODES_VERSIONS_MAX} versions of a key, and more by administrators");
+    if key.versions.len() >= NODE_VERSIONS_MAX {
+        let detail = format!("{NODE_VERSIONS_MAX} versions of a key, and more by administrators");
         return Err(Error::new(&code::SERVER_QUOTA, detail));
     }
     Ok(())
 }
 
-pub(super) fn key_path(name: &str) -> String {
-    format!("{KEYS}{name}")
-}
-
-pub(super) fn grant_path(node: &str, key: &str) -> String {
-    format!("{GRANTS}{node}/{key}")
-}
-
 impl Service {
-    /// Makes version 1 of a new key and grants it to the client that asked.
+    /// Creates version 1 of a new key, and grants the key to the client if that is a node.
     ///
     /// # Errors
-    /// SR-8422 for a client that may not make keys; SR-8424; SR-8429; SR-8443.
+    /// SR-8422 for a client that may not create keys; SR-8424; SR-8429; SR-8443.
     pub fn create_key(
         &self,
         peer: &Peer,
@@ -163,7 +90,7 @@ impl Service {
                 return Err(Error::new(&code::SERVER_ROLE, "it may not make keys"));
             }
             let path = key_path(name);
-            let found: Found<Key> = self.read(&path)?;
+            let found: Guarded<Key> = self.read(&path)?;
             if found.record.is_some() {
                 return Err(Error::new(&code::SERVER_EXISTS, name));
             }
@@ -177,11 +104,11 @@ impl Service {
                 object: object.cloned(),
             };
             self.add_version(name, &mut key)?;
-            let (usage, count) = self.counted(client, &client.identity.name, |usage| {
+            let (usage, count) = self.update_usage(client, &client.identity.name, |usage| {
                 usage.keys = usage.keys.saturating_add(1);
             })?;
             let mut changes = vec![self.put(&path, &key)?, count];
-            // An administrator makes keys for others, and grants them when that is wanted.
+            // An administrator creates keys for nodes, and grants them in a second step.
             if client.identity.role == Role::Node {
                 let may_destroy = client.identity.may_destroy;
                 let grant = Grant {
@@ -211,12 +138,12 @@ impl Service {
         }
         let version = last.saturating_add(1);
         let material = SecretKey::generate()?;
-        let place = Place {
-            id: id_of(name, key)?,
+        let context = WrapContext {
+            id: key_id(name, key)?,
             name,
             version,
         };
-        let wrapped = hex(&self.keys.wrap(&place, &material)?);
+        let wrapped = hex(&self.keys.wrap(&context, &material)?);
         key.versions.push(Version {
             version,
             created: now(),
@@ -225,34 +152,11 @@ impl Service {
         Ok(version)
     }
 
-    /// The key, if the client may know of it: administrators and viewers know all, and are told
-    /// SR-8454 of what is not there; nodes are told SR-8423 of what is not granted to them, there
-    /// or not.
-    pub(super) fn known(
-        &self,
-        client: &Client,
-        name: &str,
-    ) -> Result<(Key, Vec<Guard>, Option<Grant>), Error> {
-        check_name(name)?;
-        let grant: Found<Grant> = self.read(&grant_path(&client.identity.name, name))?;
-        let key: Found<Key> = self.read(&key_path(name))?;
-        if client.identity.role == Role::Node && grant.record.is_none() {
-            return Err(Error::new(&code::SERVER_NO_SUCH, name));
-        }
-        let missing = match client.identity.role {
-            Role::Node => &code::SERVER_NO_SUCH,
-            // Who may know of every key may know that there is none.
-            Role::Admin | Role::Viewer => &code::SERVER_NO_KEY,
-        };
-        let (key, guard) = key.or(missing, name)?;
-        Ok((key, vec![guard, grant.guard], grant.record))
-    }
-
-    /// One version of a key, or the newest.
+    /// Delivers one version of a key, or the newest.
     ///
     /// # Errors
-    /// SR-8423 without a grant, whoever asks, and whether there is such a key or not; SR-8425,
-    /// SR-8426 by the key's state.
+    /// SR-8423 without a grant, for every role, whether the key exists or not; SR-8425, SR-8426 by
+    /// the key's state.
     pub fn deliver(
         &self,
         peer: &Peer,
@@ -264,8 +168,8 @@ impl Service {
                 code if code == &code::SERVER_NO_KEY => Error::new(&code::SERVER_NO_SUCH, name),
                 _ => error,
             };
-            let known = self.known(client, name).map_err(not_granted);
-            let (key, guards, grant) = known?;
+            let read = self.read_key(client, name).map_err(not_granted);
+            let (key, guards, grant) = read?;
             if grant.is_none() {
                 return Err(Error::new(&code::SERVER_NO_SUCH, name));
             }
@@ -275,15 +179,15 @@ impl Service {
                 Some(version) => key.versions.iter().find(|one| one.version == version),
             };
             let wanted = wanted.ok_or_else(|| Error::new(&code::SERVER_NO_SUCH, name))?;
-            let place = Place {
-                id: id_of(name, &key)?,
+            let context = WrapContext {
+                id: key_id(name, &key)?,
                 name,
                 version: wanted.version,
             };
             let wrapped = from_hex(&wanted.wrapped).unwrap_or_default();
             let value = Delivered {
                 version: wanted.version,
-                key: self.keys.unwrap(&place, &wrapped)?,
+                key: self.keys.unwrap(&context, &wrapped)?,
             };
             let mut event = client.event("deliver", name);
             event.version = wanted.version;
@@ -296,19 +200,19 @@ impl Service {
         })
     }
 
-    /// What the client may know of one key.
+    /// One key without its bytes.
     ///
     /// # Errors
     /// SR-8423.
     pub fn key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         self.run(peer, "key", name, |client| {
-            let (mut key, _, _) = self.known(client, name)?;
+            let (mut key, _, _) = self.read_key(client, name)?;
             self.drop_stale_request(&mut key)?;
             Ok(Plan::read(KeyInfo::of(name, key)))
         })
     }
 
-    /// The keys that the client may know of, after this name, in order, at most `limit`.
+    /// At most `limit` keys that the client may know of, with names greater than `after`, in order.
     ///
     /// # Errors
     /// SR-8420, SR-8421.
@@ -316,9 +220,9 @@ impl Service {
         self.run(peer, "keys", "", |client| {
             let mut keys: Vec<(String, Key)> = Vec::new();
             if client.identity.role == Role::Node {
-                let mine = format!("{GRANTS}{}/", client.identity.name);
-                for (name, _) in self.list::<Grant>(&mine, after, limit)? {
-                    let found: Found<Key> = self.read(&key_path(&name))?;
+                let own_grants = format!("{GRANTS}{}/", client.identity.name);
+                for (name, _) in self.list::<Grant>(&own_grants, after, limit)? {
+                    let found: Guarded<Key> = self.read(&key_path(&name))?;
                     keys.extend(found.record.map(|key| (name, key)));
                 }
             } else {
@@ -332,48 +236,11 @@ impl Service {
         })
     }
 
-    /// Changes a key that is known. `change` gets the key without a request for its destruction
-    /// that has ended, and tells what the row of the audit log says.
-    pub(super) fn change_key(
-        &self,
-        peer: &Peer,
-        action: &str,
-        name: &str,
-        change: impl Fn(&Client, &mut Key, Option<&Grant>) -> Result<Changed, Error>,
-    ) -> Result<KeyInfo, Error> {
-        self.run(peer, action, name, |client| {
-            client.must_be(&[Role::Admin, Role::Node])?;
-            let (mut key, mut guards, grant) = self.known(client, name)?;
-            guards.extend(self.drop_stale_request(&mut key)?);
-            let mut event = client.event(action, name);
-            let changed = change(client, &mut key, grant.as_ref())?;
-            (event.version, event.detail) = (changed.version, changed.detail);
-            let mut changes = vec![self.put(&key_path(name), &key)?];
-            changes.push(self.pending(name, &key)?);
-            let value = KeyInfo::of(name, key);
-            Ok(Plan {
-                value,
-                guards,
-                changes,
-                events: vec![event],
-            })
-        })
-    }
-
-    /// The list of keys to be destroyed, as it must be for this key.
-    pub(super) fn pending(&self, name: &str, key: &Key) -> Result<Change, Error> {
-        let path = format!("{PENDING}{name}");
-        match (key.state, key.destroy_at) {
-            (State::DestroyPending, Some(at)) => self.put(&path, &at),
-            _ => Ok(Change::Delete { path }),
-        }
-    }
-
-    /// Makes the next version. Older ones stay.
+    /// Creates the next version. Older versions stay.
     ///
     /// # Errors
-    /// SR-8423, SR-8425, SR-8426; SR-8439 when the key has all versions that it can have; SR-8443 for a node when others were made
-    /// not long ago.
+    /// SR-8423, SR-8425, SR-8426; SR-8439 when the key has the most versions that it can have;
+    /// SR-8443 for a node when too many versions were created lately.
     pub fn rotate_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
         let most = self.rules().quotas.rotations_per_day;
         self.change_key(peer, "rotate", name, |client, key, _| {
@@ -382,19 +249,19 @@ impl Service {
                 check_rotations(key, most)?;
             }
             let version = self.add_version(name, key)?;
-            Ok(Changed {
+            Ok(KeyChange {
                 version,
-                ..Changed::default()
+                ..KeyChange::default()
             })
         })
     }
 
-    /// Stops the key's delivery until it is enabled.
+    /// Stops the delivery of the key until it is enabled.
     ///
     /// # Errors
     /// SR-8422, SR-8423, SR-8425, SR-8439.
     pub fn disable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
-        self.switch(peer, "disable", name, State::Active, State::Disabled)
+        self.set_state(peer, "disable", name, State::Active, State::Disabled)
     }
 
     /// Lets a disabled key be delivered again.
@@ -402,10 +269,10 @@ impl Service {
     /// # Errors
     /// As [`Service::disable_key`].
     pub fn enable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
-        self.switch(peer, "enable", name, State::Disabled, State::Active)
+        self.set_state(peer, "enable", name, State::Disabled, State::Active)
     }
 
-    fn switch(
+    fn set_state(
         &self,
         peer: &Peer,
         action: &str,
@@ -415,35 +282,35 @@ impl Service {
     ) -> Result<KeyInfo, Error> {
         self.change_key(peer, action, name, |client, key, _| {
             client.must_be(&[Role::Admin])?;
-            let state = effective(key);
+            let state = effective_state(key);
             if state == State::Destroyed {
                 return Err(Error::new(&code::SERVER_DESTROYED, name));
             }
-            // Asked twice, because the first answer was lost.
+            // A client that did not get the first response repeats the request.
             if state != from && state != to {
                 return Err(Error::new(
                     &code::SERVER_STATE,
                     format!("{name}: {}", state.name()),
                 ));
             }
-            // A request for the key's destruction goes on waiting: a key is disabled before it is
+            // A request for the key's destruction is kept: a key is usually disabled before it is
             // destroyed.
             (key.state, key.destroy_at) = (to, None);
-            Ok(Changed::default())
+            Ok(KeyChange::default())
         })
     }
 
-    /// Erases the material of every key whose time has come; how many there were. Removes tokens that are over, and pieces of headers
-    /// that nothing names.
+    /// Erases the bytes of every key whose time of destruction has passed, and returns how many
+    /// keys that were. Removes expired tokens and pieces of headers that no record names.
     ///
     /// # Errors
     /// What the store reports.
     pub fn sweep(&self) -> Result<usize, Error> {
         const PAGE: usize = 500;
         let (mut after, mut count) = (String::new(), 0_usize);
-        self.tell_denials();
-        self.forget_tokens()?;
-        self.forget_unnamed()?;
+        self.record_due_denials();
+        self.remove_expired_tokens()?;
+        self.remove_unnamed_pieces()?;
         loop {
             let page = self.list::<u64>(PENDING, &after, PAGE)?;
             for (name, at) in &page {
@@ -459,7 +326,8 @@ impl Service {
     }
 }
 
-fn id_of(name: &str, key: &Key) -> Result<[u8; 16], Error> {
+/// The id of a key, from its record.
+fn key_id(name: &str, key: &Key) -> Result<[u8; 16], Error> {
     let id = from_hex(&key.id).and_then(|id| id.try_into().ok());
     id.ok_or_else(|| Error::new(&code::SERVER_STORE, format!("the id of {name}")))
 }

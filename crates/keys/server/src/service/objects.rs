@@ -1,58 +1,61 @@
-//! What nodes report of their objects, for the fleet page.
+//! Reports of nodes about their objects, for the fleet page.
 //!
-//! Must not: let a node write over what another one reports, unless it may open the object itself.
+//! Must not: let a node overwrite the report of another node, unless the object's key is granted to
+//! it.
 
 use serde::Serialize;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use super::keys::grant_path;
-use super::{Peer, Plan, Service, check_name, check_object_id, check_text};
+use super::checks::{check_name, check_object_id, check_text};
+use super::operation::Plan;
+use super::peer::Peer;
+use super::state::Service;
 use crate::now;
-use crate::records::{Found, Grant, OBJECTS, Object, Report, Role, Usage};
+use crate::paths::{OBJECTS, grant_path, object_path};
+use crate::records::{Grant, Guarded, Object, Report, Role, Usage};
 use crate::store::Change;
 
-/// What an object can be.
+/// The kinds of objects.
 const KINDS: [&str; 4] = ["volume", "sqlite", "instance", "backup"];
 
-/// What is told of an object.
+/// An object, as viewers and administrators see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ObjectInfo {
     /// Its id.
     pub object_id: String,
-    /// Who reported it.
+    /// The node that reported it.
     pub node: String,
     /// When it was reported last, in seconds since the Unix epoch.
     pub reported: u64,
-    /// What was reported.
+    /// The report.
     #[serde(flatten)]
     pub report: Report,
 }
 
 impl Service {
-    /// Takes a report. Written down when the object is new, is another node's now, or was shredded,
-    /// not each time.
+    /// Stores a report of an object. The audit log records it only when the object is new, moved to
+    /// this node, or was shredded.
     ///
-    /// # Errors
-    /// SR-8422 unless node or administrator; SR-8423 when another node reports the object and the key is not granted to this one;
-    /// SR-8429; SR-8443.
+    /// # Errors SR-8422 unless node or administrator; SR-8423 when another node reported the object
+    /// and its key is not granted to this one; SR-8429; SR-8443.
     pub fn report(&self, peer: &Peer, id: &str, report: &Report) -> Result<(), Error> {
         check_object_id(id)?;
         check_report(report)?;
-        let path = format!("{OBJECTS}{id}");
+        let path = object_path(id);
         self.run(peer, "report", id, |client| {
             client.must_be(&[Role::Admin, Role::Node])?;
-            let found: Found<Object> = self.read(&path)?;
+            let found: Guarded<Object> = self.read(&path)?;
             let reporter = found.record.as_ref().map(|object| &object.node);
-            // An administrator reports in the place of the node whose object it is.
+            // An administrator reports on behalf of the node that has the object.
             let node = match reporter.filter(|_| client.is_admin()) {
                 Some(node) => node.clone(),
                 None => client.identity.name.clone(),
             };
             let mut guards = vec![found.guard];
             let before = found.record.as_ref().map(|object| &object.report);
-            let report = completed(report, before);
-            let was_there = before.is_none_or(|before| before.shredded.is_none());
+            let report = with_earlier_times(report, before);
+            let existed = before.is_none_or(|before| before.shredded.is_none());
             let is_shredded = report.shredded.is_some();
             let known = found
                 .record
@@ -60,19 +63,19 @@ impl Service {
                 .is_some_and(|object| object.node == node);
             let mut changes = Vec::new();
             if !known {
-                let (guard, change) = self.counted(client, &node, |usage| {
+                let (guard, change) = self.update_usage(client, &node, |usage| {
                     usage.objects = usage.objects.saturating_add(1);
                 })?;
                 guards.push(guard);
                 changes.push(change);
             }
             if let Some(other) = found.record.filter(|object| object.node != node) {
-                let grant: Found<Grant> = self.read(&grant_path(&node, &other.report.key_id))?;
+                let grant: Guarded<Grant> = self.read(&grant_path(&node, &other.report.key_id))?;
                 guards.push(grant.guard);
                 if grant.record.is_none() {
                     return Err(Error::new(&code::SERVER_NO_SUCH, id));
                 }
-                let (guard, change) = self.counted(client, &other.node, one_less)?;
+                let (guard, change) = self.update_usage(client, &other.node, decrement_objects)?;
                 guards.push(guard);
                 changes.push(change);
             }
@@ -82,7 +85,7 @@ impl Service {
                 report,
             };
             changes.push(self.put(&path, &object)?);
-            let is_news = was_there && is_shredded;
+            let is_news = existed && is_shredded;
             let mut event = client.event("report", id);
             if is_shredded {
                 "shredded".clone_into(&mut event.detail);
@@ -100,7 +103,7 @@ impl Service {
         })
     }
 
-    /// Objects after this id, in order.
+    /// At most `limit` objects with ids greater than `after`, in order.
     ///
     /// # Errors
     /// SR-8422 unless viewer or administrator.
@@ -123,19 +126,19 @@ impl Service {
         })
     }
 
-    /// Forgets an object that is no more.
+    /// Removes the report of an object that no longer exists.
     ///
     /// # Errors
     /// SR-8422 unless administrator; SR-8429, SR-8457.
     pub fn forget_object(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_object_id(id)?;
-        let path = format!("{OBJECTS}{id}");
+        let path = object_path(id);
         self.run(peer, "forget", id, |client| {
             client.must_be(&[Role::Admin])?;
             let (object, guard) = self
                 .read::<Object>(&path)?
-                .or(&code::SERVER_NO_OBJECT, id)?;
-            let (usage, count) = self.counted(client, &object.node, one_less)?;
+                .require_or(&code::SERVER_NO_OBJECT, id)?;
+            let (usage, count) = self.update_usage(client, &object.node, decrement_objects)?;
             let changes = vec![Change::Delete { path: path.clone() }, count];
             let events = vec![client.event("forget", id)];
             Ok(Plan {
@@ -148,12 +151,13 @@ impl Service {
     }
 }
 
-fn one_less(usage: &mut Usage) {
+fn decrement_objects(usage: &mut Usage) {
     usage.objects = usage.objects.saturating_sub(1);
 }
 
-/// The report with the times that were reported before, where it has none: a node does not remember everything.
-fn completed(report: &Report, before: Option<&Report>) -> Report {
+/// The report, with the times of the former report where it has none: nodes do not remember all of
+/// them.
+fn with_earlier_times(report: &Report, before: Option<&Report>) -> Report {
     let created = match (report.created, before) {
         (0, None) => now(),
         (0, Some(before)) => before.created,
@@ -177,7 +181,7 @@ fn check_report(report: &Report) -> Result<(), Error> {
     }
     check_text(&report.name, "name")?;
     check_text(&report.cipher, "cipher")?;
-    // Of objects that open with something else than a key of this server.
+    // It is empty for an object that opens with something other than a key of this server.
     if !report.key_id.is_empty() {
         check_name(&report.key_id)?;
     }

@@ -1,46 +1,35 @@
-//! How much one node may have here: counted beside what it puts here, in the same commit.
+//! Quotas of nodes: what a node stores on the server is counted in the commit that stores it.
 //!
-//! Invariant: no commit of a node takes one of its numbers above its bound. What is above it since the bound was lowered may shrink.
+//! Invariant: no commit of a node raises one of its counts above its quota. A count that is above a
+//! quota because the quota was lowered may still go down.
 //!
-//! Must not: hold an administrator to a bound.
+//! Must not: apply a quota to an administrator.
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use super::{Client, Service};
-use crate::records::{Found, USAGE, Usage};
+use super::identify::Client;
+use super::state::Service;
+use crate::paths::usage_path;
+use crate::records::{Guarded, Usage};
 use crate::store::{Change, Guard};
 
-/// How much one node may have here.
-#[derive(Clone, Copy, Debug)]
-pub struct Quotas {
-    /// Headers.
-    pub headers: u64,
-    /// Their bytes.
-    pub header_bytes: u64,
-    /// Objects that it reports.
-    pub objects: u64,
-    /// Keys that it makes.
-    pub keys: u64,
-    /// Versions that a key may get in a day for nodes to make another one.
-    pub rotations_per_day: u32,
-}
-
 impl Service {
-    /// The change by which `count` comes into what this name has here, and what it is based upon.
+    /// Applies `update` to the counts of the client named `name`. Returns the change that writes
+    /// them, and the guard on the counts that were read. `client` makes the request.
     ///
     /// # Errors
-    /// SR-8443 when it would be more than the client may bring about.
-    pub(super) fn counted(
+    /// SR-8443 when a count would exceed its quota and the client is no administrator.
+    pub(super) fn update_usage(
         &self,
         client: &Client,
         name: &str,
-        count: impl FnOnce(&mut Usage),
+        update: impl FnOnce(&mut Usage),
     ) -> Result<(Guard, Change), Error> {
-        let found: Found<Usage> = self.read(&format!("{USAGE}{name}"))?;
+        let found: Guarded<Usage> = self.read(&usage_path(name))?;
         let before = found.record.unwrap_or_default();
         let mut after = before;
-        count(&mut after);
+        update(&mut after);
         if !client.is_admin() {
             self.check_usage(&before, &after)?;
         }

@@ -1,14 +1,19 @@
-//! The store in etcd 3.4 or newer, by its JSON gateway: several key servers over one replicated store.
+//! The store in etcd 3.4 or newer, through its JSON gateway: several key servers on one replicated
+//! store.
 //!
-//! A record is the key `strongroom/SERVER-ID/r/PATH`, a row of the audit log `.../a/NUMBER` in twenty digits, and `.../last`
-//! holds the number of the last row. A commit is one transaction: it compares the modification revision of every guarded key,
-//! that `last` is the number before the first new row, and that there is no such row; then it writes everything at once.
+//! A record is the key `strongroom/SERVER-ID/r/PATH`, and a row of the audit log is `.../a/NUMBER`
+//! with twenty digits. `.../last` holds the number of the last row. A commit is one transaction. It
+//! compares the modification revision of every guarded key, and checks that `last` is the number
+//! before the first new row and that this row does not exist. Then it writes everything at once.
 //!
-//! Invariants: as for every store. S1 and S2 by the transaction, which a majority has on disk before it is answered; S3 because
-//! every read is linearizable: a member that has lost the others answers none; S4 because a row is only ever written where
-//! none is, and rows are removed from the first one on. E1: a transaction whose answer was lost is
-//! sent again, and can happen once only, because it moves `last`; whose row stands under its number
-//! afterwards says which of them happened.
+//! Invariants: those of [`Store`].
+//! - S1 and S2 hold because of the transaction, which a majority has on disk before etcd responds.
+//! - S3 holds because every read is linearizable: a member that has lost the others does not
+//!   respond.
+//! - S4 holds because a row is only written where there is none, and rows are removed from the
+//!   first one on.
+//! - E1: A transaction whose response was lost is sent again. It takes effect at most once, because
+//!   it changes `last`. The row at its number afterwards says whether it did.
 //!
 //! Must not: use a serializable read, or a connection without TLS to another host.
 
@@ -23,38 +28,40 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
 
-use super::etcd_link::{Fault, Member, members};
-use super::{Append, Change, Guard, Outcome, Room, Store, Stored, end_of, last_stays};
+use super::etcd_client::{Member, RequestError, members};
+use super::interface::{
+    Append, Change, Guard, Outcome, Store, StoreSpace, Stored, last_row_stays, prefix_end,
+};
 use crate::config::Config;
 
-/// The longest time for a call that can be configured, in seconds.
+/// The longest configurable time for a call, in seconds.
 const TOTAL_MAX_S: u64 = 600;
-/// Time for one request to one member.
-const REQUEST: Duration = Duration::from_secs(5);
-/// Pause after every member was asked.
+/// The time for one request to one member.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after a request to each member has failed.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Records of the first request for a list; more when they are small.
+/// Keys in the first page of a range, and the most keys of a page. Pages grow while they are small.
 const PAGE: usize = 32;
 const PAGE_MAX: usize = 1000;
-/// A page with fewer bytes than this is followed by a larger one.
+/// A page with fewer bytes is followed by one with more keys.
 const PAGE_SMALL: usize = 256 * 1024;
-/// How often a list is begun anew because etcd has dropped the revision it was begun at.
+/// How often a range is read again because etcd compacted the revision at which reading began.
 const LIST_TRIES: usize = 5;
-/// What etcd says then.
+/// A part of etcd's message in that case.
 const COMPACTED: &str = "compacted";
 
 /// etcd as a store.
 pub struct EtcdStore {
     members: Vec<Member>,
-    /// What every key begins with.
+    /// The prefix of every key.
     prefix: String,
-    /// Time for one call, all members and repetitions.
+    /// The time for one call, with all members and repetitions.
     total: Duration,
-    /// The member that answered last.
-    first: AtomicUsize,
+    /// The index of the member that responded last.
+    preferred: AtomicUsize,
 }
 
-/// One range of keys and how it was answered.
+/// The response to a range request.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Range {
@@ -79,11 +86,12 @@ struct KeyValue {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Done {
+struct TransactionResponse {
     succeeded: bool,
 }
 
-/// `POST /v3/maintenance/status`: sizes in bytes, as text. The quota is told by etcd 3.6 and newer.
+/// The response of `POST /v3/maintenance/status`. Sizes in bytes, as text. etcd 3.6 and newer
+/// report the quota.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
@@ -93,24 +101,24 @@ struct Status {
     db_size_quota: String,
 }
 
-/// `POST /v3/kv/range`.
+/// The request `POST /v3/kv/range`.
 #[derive(Serialize)]
-struct Ask<'a> {
+struct RangeRequest<'a> {
     key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     range_end: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
-    /// The revision of the store that is read; the newest without it.
+    /// The revision of the store that is read; without it, the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<&'a str>,
 }
 
 impl EtcdStore {
-    /// Reaches the members: `URL,URL...`.
+    /// Connects to the members, `URL,URL...`.
     ///
     /// # Errors
-    /// SR-8434; SR-8440 for the files of TLS; SR-8435 when no majority answers.
+    /// SR-8434; SR-8440 for the TLS files; SR-8435 when no majority responds.
     pub fn open(config: &Config, urls: &str) -> Result<Self, Error> {
         let total = config.etcd.clone().unwrap_or_default().timeout_seconds;
         if !(1..=TOTAL_MAX_S).contains(&total) {
@@ -121,17 +129,17 @@ impl EtcdStore {
             total: Duration::from_secs(total),
             members: members(config, urls)?,
             prefix: format!("strongroom/{}/", hex(&config.server_id()?)),
-            first: AtomicUsize::new(0),
+            preferred: AtomicUsize::new(0),
         };
-        store.last()?;
+        store.last_number()?;
         Ok(store)
     }
 
-    fn record(&self, path: &str) -> String {
+    fn record_key(&self, path: &str) -> String {
         format!("{}r/{path}", self.prefix)
     }
 
-    fn row(&self, n: u64) -> String {
+    fn row_key(&self, n: u64) -> String {
         format!("{}a/{n:020}", self.prefix)
     }
 
@@ -139,9 +147,9 @@ impl EtcdStore {
         format!("{}last", self.prefix)
     }
 
-    /// Number of the last row; 0 when there is none.
-    fn last(&self) -> Result<u64, Error> {
-        let Some(found) = self.one(&self.last_key())? else {
+    /// The number of the last row; 0 when there is none.
+    fn last_number(&self) -> Result<u64, Error> {
+        let Some(found) = self.read_one(&self.last_key())? else {
             return Ok(0);
         };
         let text = String::from_utf8(found.value).unwrap_or_default();
@@ -149,24 +157,29 @@ impl EtcdStore {
             .map_err(|_| damaged("the number of the last row"))
     }
 
-    fn one(&self, key: &str) -> Result<Option<Stored>, Error> {
-        let ask = Ask {
-            key: encoded(key),
+    fn read_one(&self, key: &str) -> Result<Option<Stored>, Error> {
+        let request = RangeRequest {
+            key: encode(key),
             range_end: None,
             limit: None,
             revision: None,
         };
-        let range: Range = self.read_request(&ask)?;
+        let range: Range = self.range_request(&request)?;
         match range.kvs.first() {
             None => Ok(None),
-            Some(found) => stored(found).map(Some),
+            Some(found) => to_stored(found).map(Some),
         }
     }
 
-    /// At most `limit` keys from `start` to before `end`, as they were at one time.
-    fn range(&self, start: &str, end: &str, limit: usize) -> Result<Vec<(String, Stored)>, Error> {
+    /// Reads at most `limit` keys from `start` to before `end`, all at one revision.
+    fn read_range(
+        &self,
+        start: &str,
+        end: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Stored)>, Error> {
         for _ in 0..LIST_TRIES {
-            match self.range_once(start, end, limit) {
+            match self.try_read_range(start, end, limit) {
                 Err(error) if error.detail().contains(COMPACTED) => {}
                 other => return other,
             }
@@ -175,7 +188,7 @@ impl EtcdStore {
         Err(Error::new(&code::SERVER_STORE, detail))
     }
 
-    fn range_once(
+    fn try_read_range(
         &self,
         start: &str,
         end: &str,
@@ -185,19 +198,19 @@ impl EtcdStore {
         let (mut page, mut from) = (PAGE, start.to_owned());
         let mut revision: Option<String> = None;
         while found.len() < limit {
-            let ask = Ask {
-                key: encoded(&from),
-                range_end: Some(encoded(end)),
+            let request = RangeRequest {
+                key: encode(&from),
+                range_end: Some(encode(end)),
                 limit: Some(page.min(limit - found.len())),
                 revision: revision.as_deref(),
             };
-            let range: Range = self.read_request(&ask)?;
+            let range: Range = self.range_request(&request)?;
             let before = found.len();
             let mut size = 0_usize;
             for one in &range.kvs {
-                let key = String::from_utf8(decoded(&one.key)?)
+                let key = String::from_utf8(decode(&one.key)?)
                     .map_err(|_| damaged("a key that is not text"))?;
-                let value = stored(one)?;
+                let value = to_stored(one)?;
                 size = size.saturating_add(value.value.len());
                 found.push((key, value));
             }
@@ -217,43 +230,47 @@ impl EtcdStore {
         Ok(found)
     }
 
-    fn read_request<T: for<'a> Deserialize<'a>>(&self, ask: &Ask<'_>) -> Result<T, Error> {
-        let body = text(ask)?;
-        let (answer, _) = self.request("/v3/kv/range", &body)?;
-        parsed(&answer)
+    fn range_request<T: for<'a> Deserialize<'a>>(
+        &self,
+        request: &RangeRequest<'_>,
+    ) -> Result<T, Error> {
+        let body = to_json(request)?;
+        let (response, _) = self.request("/v3/kv/range", &body)?;
+        parse(&response)
     }
 
-    /// One request to the members in turn, until one answers it. Also: whether an earlier try may have come to something.
+    /// Sends a request to the members in turn, until one accepts it. Returns the response, and
+    /// whether an earlier try may have taken effect.
     fn request(&self, path: &str, body: &[u8]) -> Result<(Vec<u8>, bool), Error> {
         let deadline = Instant::now() + self.total;
         let count = self.members.len().max(1);
-        let mut at = self.first.load(Ordering::Relaxed);
-        let (mut sent, mut asked) = (false, 0_usize);
+        let mut at = self.preferred.load(Ordering::Relaxed);
+        let (mut sent, mut tries) = (false, 0_usize);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let member = self.members.get(at % count);
             let Some(member) = member else {
                 return Err(Error::new(&code::SERVER_CONFIG, "store: no member of etcd"));
             };
-            let fault = match member.post(path, body, REQUEST.min(left.max(PAUSE))) {
-                Ok(answer) => {
-                    self.first.store(at % count, Ordering::Relaxed);
-                    return Ok((answer, sent));
+            let detail = match member.post(path, body, REQUEST_TIMEOUT.min(left.max(PAUSE))) {
+                Ok(response) => {
+                    self.preferred.store(at % count, Ordering::Relaxed);
+                    return Ok((response, sent));
                 }
-                Err(Fault::Refused(detail)) => {
+                Err(RequestError::Refused(detail)) => {
                     return Err(Error::new(&code::SERVER_STORE, detail));
                 }
-                Err(Fault::Again { detail, sent: now }) => {
+                Err(RequestError::Retryable { detail, sent: now }) => {
                     sent |= now;
                     detail
                 }
             };
             at = at.wrapping_add(1);
-            asked = asked.saturating_add(1);
+            tries = tries.saturating_add(1);
             if left <= PAUSE {
-                return Err(Error::new(&code::SERVER_STORE, fault));
+                return Err(Error::new(&code::SERVER_STORE, detail));
             }
-            if asked % count == 0 {
+            if tries % count == 0 {
                 std::thread::sleep(PAUSE);
             }
         }
@@ -265,82 +282,85 @@ impl EtcdStore {
             .iter()
             .map(|guard| {
                 let revision = guard.revision.to_string();
-                let key = encoded(&self.record(&guard.path));
+                let key = encode(&self.record_key(&guard.path));
                 json!({"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": revision})
             })
             .collect();
         let mut success: Vec<Value> = changes
             .iter()
             .map(|change| match change {
-                Change::Put { path, value } => put(&self.record(path), value),
+                Change::Put { path, value } => put_request(&self.record_key(path), value),
                 Change::Delete { path } => {
-                    json!({"request_delete_range": {"key": encoded(&self.record(path))}})
+                    json!({"request_delete_range": {"key": encode(&self.record_key(path))}})
                 }
             })
             .collect();
-        if let Some(last) = last_of(append) {
-            let (key, row) = (encoded(&self.last_key()), encoded(&self.row(append.first)));
+        if let Some(last) = last_appended(append) {
+            let (key, row) = (
+                encode(&self.last_key()),
+                encode(&self.row_key(append.first)),
+            );
             compare.push(match append.first.saturating_sub(1) {
-                0 => absent(&key),
+                0 => is_absent(&key),
                 before => {
-                    let value = encoded(&before.to_string());
+                    let value = encode(&before.to_string());
                     json!({"key": key, "target": "VALUE", "result": "EQUAL", "value": value})
                 }
             });
-            compare.push(absent(&row));
+            compare.push(is_absent(&row));
             for (n, row) in (append.first..).zip(&append.rows) {
-                success.push(put(&self.row(n), row));
+                success.push(put_request(&self.row_key(n), row));
             }
-            success.push(put(&self.last_key(), last.to_string().as_bytes()));
+            success.push(put_request(&self.last_key(), last.to_string().as_bytes()));
         }
         json!({"compare": compare, "success": success, "failure": []})
     }
 
-    /// What became of a transaction that was sent more than once and was refused the last time (E1).
-    fn settled(&self, append: &Append) -> Result<Outcome, Error> {
+    /// The result of a transaction that was sent more than once and failed the last time (E1).
+    fn outcome_after_retry(&self, append: &Append) -> Result<Outcome, Error> {
         let Some(ours) = append.rows.first() else {
             let detail = "etcd: the answer to a change was lost";
             return Err(Error::new(&code::SERVER_STORE, detail));
         };
-        match self.one(&self.row(append.first))? {
-            // Rows are sealed with fresh random numbers: no two are the same.
+        match self.read_one(&self.row_key(append.first))? {
+            // Rows are sealed with random nonces, so that no two are equal.
             Some(found) if &found.value == ours => Ok(Outcome::Done),
             _ => Ok(Outcome::Conflict),
         }
     }
 }
 
-/// Number of the last of these rows.
-fn last_of(append: &Append) -> Option<u64> {
+/// The number of the last appended row; `None` when there is none.
+fn last_appended(append: &Append) -> Option<u64> {
     let more = u64::try_from(append.rows.len()).ok()?.checked_sub(1)?;
     append.first.checked_add(more)
 }
 
-fn put(key: &str, value: &[u8]) -> Value {
-    json!({"request_put": {"key": encoded(key), "value": STANDARD.encode(value)}})
+fn put_request(key: &str, value: &[u8]) -> Value {
+    json!({"request_put": {"key": encode(key), "value": STANDARD.encode(value)}})
 }
 
-/// A comparison that holds when there is no such key.
-fn absent(key: &str) -> Value {
+/// A comparison that holds when the key does not exist.
+fn is_absent(key: &str) -> Value {
     json!({"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"})
 }
 
-fn encoded(text: &str) -> String {
+fn encode(text: &str) -> String {
     STANDARD.encode(text)
 }
 
-fn decoded(text: &str) -> Result<Vec<u8>, Error> {
+fn decode(text: &str) -> Result<Vec<u8>, Error> {
     STANDARD
         .decode(text)
         .map_err(|_| damaged("an answer that is not base64"))
 }
 
-fn stored(found: &KeyValue) -> Result<Stored, Error> {
+fn to_stored(found: &KeyValue) -> Result<Stored, Error> {
     let revision = found.mod_revision.parse().unwrap_or(0);
     if revision == 0 {
         return Err(damaged("a revision"));
     }
-    let value = decoded(&found.value)?;
+    let value = decode(&found.value)?;
     Ok(Stored { value, revision })
 }
 
@@ -348,17 +368,17 @@ fn damaged(what: &str) -> Error {
     Error::new(&code::SERVER_STORE, format!("etcd: {what}"))
 }
 
-fn text(value: &impl Serialize) -> Result<Vec<u8>, Error> {
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(value).map_err(|error| Error::new(&code::BUG, error.to_string()))
 }
 
-fn parsed<T: for<'a> Deserialize<'a>>(answer: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(answer).map_err(|_| damaged("an answer that is not its own"))
+fn parse<T: for<'a> Deserialize<'a>>(response: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(response).map_err(|_| damaged("an answer that is not its own"))
 }
 
 impl Store for EtcdStore {
     fn read(&self, path: &str) -> Result<Option<Stored>, Error> {
-        self.one(&self.record(path))
+        self.read_one(&self.record_key(path))
     }
 
     fn list(
@@ -368,11 +388,11 @@ impl Store for EtcdStore {
         limit: usize,
     ) -> Result<Vec<(String, Stored)>, Error> {
         let start = match after < prefix {
-            true => self.record(prefix),
-            false => format!("{}\0", self.record(after)),
+            true => self.record_key(prefix),
+            false => format!("{}\0", self.record_key(after)),
         };
-        let all = self.record("");
-        let found = self.range(&start, &self.record(&end_of(prefix)), limit)?;
+        let all = self.record_key("");
+        let found = self.read_range(&start, &self.record_key(&prefix_end(prefix)), limit)?;
         let path = |key: String| key.strip_prefix(&all).map(str::to_owned);
         Ok(found
             .into_iter()
@@ -386,20 +406,20 @@ impl Store for EtcdStore {
         changes: &[Change],
         append: &Append,
     ) -> Result<Outcome, Error> {
-        let body = text(&self.transaction(guards, changes, append))?;
-        let (answer, sent_before) = self.request("/v3/kv/txn", &body)?;
-        let done: Done = parsed(&answer)?;
+        let body = to_json(&self.transaction(guards, changes, append))?;
+        let (response, sent_before) = self.request("/v3/kv/txn", &body)?;
+        let done: TransactionResponse = parse(&response)?;
         match (done.succeeded, sent_before) {
             (true, _) => Ok(Outcome::Done),
             (false, false) => Ok(Outcome::Conflict),
-            (false, true) => self.settled(append),
+            (false, true) => self.outcome_after_retry(append),
         }
     }
 
     fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
-        match self.last()? {
+        match self.last_number()? {
             0 => Ok(None),
-            n => match self.one(&self.row(n))? {
+            n => match self.read_one(&self.row_key(n))? {
                 Some(row) => Ok(Some((n, row.value))),
                 None => Err(damaged("the last row of the audit log is not there")),
             },
@@ -407,9 +427,9 @@ impl Store for EtcdStore {
     }
 
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
-        let start = self.row(after.saturating_add(1));
+        let start = self.row_key(after.saturating_add(1));
         let before = format!("{}a/", self.prefix);
-        let found = self.range(&start, &format!("{}a0", self.prefix), limit)?;
+        let found = self.read_range(&start, &format!("{}a0", self.prefix), limit)?;
         found
             .into_iter()
             .map(|(key, row)| {
@@ -421,46 +441,47 @@ impl Store for EtcdStore {
     }
 
     fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
-        if through >= self.last()? {
-            return Err(last_stays());
+        if through >= self.last_number()? {
+            return Err(last_row_stays());
         }
         let first = match self.rows(0, 1)?.first() {
             Some((n, _)) if *n <= through => *n,
             _ => return Ok(0),
         };
         let to = first.saturating_add(limit).saturating_sub(1).min(through);
-        let (from, end) = (self.row(first), self.row(to.saturating_add(1)));
-        let body = text(&json!({"key": encoded(&from), "range_end": encoded(&end)}))?;
-        // Removing what is removed already changes nothing, so it does not matter how often it
-        // arrives.
+        let (from, end) = (self.row_key(first), self.row_key(to.saturating_add(1)));
+        let body = to_json(&json!({"key": encode(&from), "range_end": encode(&end)}))?;
+        // Deleting rows again has no effect, so the request may be repeated.
         self.request("/v3/kv/deleterange", &body)?;
         Ok(to.saturating_sub(first).saturating_add(1))
     }
 
-    /// The size that etcd compares with its quota is that of the first member that answers.
-    fn room(&self) -> Result<Room, Error> {
-        let (answer, _) = self.request("/v3/maintenance/status", b"{}")?;
-        let status: Status = parsed(&answer)?;
-        Ok(Room {
-            used: status.db_size.parse().unwrap_or(0),
-            limit: status.db_size_quota.parse().ok().filter(|quota| *quota > 0),
-            free: None,
+    /// Each member compares its own size with the quota. The size of the first member that responds
+    /// is returned.
+    fn space(&self) -> Result<StoreSpace, Error> {
+        let (response, _) = self.request("/v3/maintenance/status", b"{}")?;
+        let status: Status = parse(&response)?;
+        Ok(StoreSpace {
+            used_bytes: status.db_size.parse().unwrap_or(0),
+            limit_bytes: status.db_size_quota.parse().ok().filter(|quota| *quota > 0),
+            free_bytes: None,
         })
     }
 
-    /// Drops the history before now. The space that it had is given back, and overwritten, only when etcd's members are
-    /// defragmented, and their logs and snapshots keep it for a while: docs/guides/keyserver-etcd.md.
+    /// Compacts the history. etcd frees and overwrites its space only when the members are
+    /// defragmented, and their logs and snapshots keep it for a while
+    /// (docs/guides/keyserver-etcd.md).
     fn scrub(&self) -> Result<(), Error> {
-        let ask = Ask {
-            key: encoded(&self.last_key()),
+        let request = RangeRequest {
+            key: encode(&self.last_key()),
             range_end: None,
             limit: None,
             revision: None,
         };
-        let range: Range = self.read_request(&ask)?;
-        let body = text(&json!({"revision": range.header.revision, "physical": true}))?;
+        let range: Range = self.range_request(&request)?;
+        let body = to_json(&json!({"revision": range.header.revision, "physical": true}))?;
         match self.request("/v3/kv/compaction", &body) {
-            // Another server was there first.
+            // Another server compacted it first.
             Err(error) if error.detail().contains(COMPACTED) => Ok(()),
             other => other.map(drop),
         }

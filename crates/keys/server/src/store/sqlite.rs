@@ -1,9 +1,11 @@
-//! The store in one sealed SQLite database, under a key derived from the root key.
+//! The store in one sealed SQLite database, whose key is derived from the root key.
 //!
-//! Invariants: as for every store; commits are durable because the log is synced before each returns (`synchronous=FULL`), and triggers
-//! refuse changes of the audit log. Replaced values are overwritten (`secure_delete`), and [`Store::scrub`] empties the write-ahead log.
+//! Invariants: those of [`Store`]. Commits are durable because SQLite syncs the write-ahead log
+//! before each of them returns (`synchronous=FULL`). Triggers refuse changes of the audit log.
+//! Replaced values are overwritten (`secure_delete`), and [`Store::scrub`] truncates the
+//! write-ahead log.
 //!
-//! Must not: keep the database's key beside the connections that were opened with it.
+//! Must not: keep a copy of the database's key after the connections were opened.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,11 +18,14 @@ use strongroom_format::code;
 use strongroom_keyring::{Error, KeySource};
 use strongroom_sqlite::{OpenOptions, explain};
 
+use crate::disk_space::free_bytes;
 use crate::keys::secret_hex;
 
-use super::{Append, Change, Guard, Outcome, Room, Store, Stored, end_of, last_stays};
+use super::interface::{
+    Append, Change, Guard, Outcome, Store, StoreSpace, Stored, last_row_stays, prefix_end,
+};
 
-/// Connections that read at the same time.
+/// Connections for concurrent readers.
 const READERS: usize = 4;
 /// How long a connection waits for another process, in milliseconds.
 const BUSY_MS: u32 = 20_000;
@@ -54,13 +59,12 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database; makes it when `create` is set and there is none.
+    /// Opens the database, and creates it if `create` is set and there is none.
     ///
-    /// # Errors
-    /// SR-1006 when there is none; SR-2002 for another key; SR-8435 when its file system does not
-    /// answer or has no room; what the SQLite extension finds damaged.
+    /// # Errors SR-1006 when there is none; SR-2002 for another key; SR-8435 when the file system
+    /// fails or is full; what the SQLite extension reports as damaged.
     pub fn open(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
-        Self::open_at(path, key, create).map_err(|error| match free(path) {
+        Self::open_at(path, key, create).map_err(|error| match free_bytes(path) {
             // SQLite says "disk I/O error" where its index finds no room.
             Ok(bytes) if bytes < ROOM_TO_OPEN && error.code() == &code::SERVER_STORE => {
                 let detail = format!(
@@ -75,13 +79,13 @@ impl SqliteStore {
     }
 
     fn open_at(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
-        let writer = connection(path, key, create)?;
-        private(path)?;
+        let writer = connect(path, key, create)?;
+        make_private(path)?;
         writer
             .execute_batch("PRAGMA journal_mode=WAL;")
             .and_then(|()| writer.execute_batch(SCHEMA))
-            .map_err(failed)?;
-        let reader = || connection(path, key, false).map(Mutex::new);
+            .map_err(store_error)?;
+        let reader = || connect(path, key, false).map(Mutex::new);
         Ok(Self {
             path: path.to_owned(),
             writer: Mutex::new(writer),
@@ -89,7 +93,7 @@ impl SqliteStore {
         })
     }
 
-    /// A connection that nobody reads with at the moment, else the first one that becomes free.
+    /// Locks a reader that is free, or else waits for the first one.
     fn reader(&self) -> MutexGuard<'_, Connection> {
         let [first, others @ ..] = &self.readers;
         for one in others {
@@ -105,9 +109,9 @@ impl SqliteStore {
     }
 }
 
-/// Nobody else reads the store, sealed as it is. SQLite makes its log and its index as private as
-/// the database.
-fn private(path: &Path) -> Result<(), Error> {
+/// Removes all permissions of other users from the database. SQLite gives the write-ahead log and
+/// its index the permissions of the database.
+fn make_private(path: &Path) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         Error::new(&code::SERVER_STORE, format!("{}: {error}", path.display()))
     };
@@ -118,29 +122,29 @@ fn private(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn connection(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, Error> {
+fn connect(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, Error> {
     let options = OpenOptions {
         key: Some(KeySource::Given(secret_hex(key.expose())?)),
         create,
         ..OpenOptions::default()
     };
-    let connection = strongroom_sqlite::open(path, &options).map_err(as_the_store)?;
+    let connection = strongroom_sqlite::open(path, &options).map_err(with_store_code)?;
     connection
         .execute_batch(&format!(
             "PRAGMA busy_timeout={BUSY_MS}; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON;"
         ))
-        .map_err(failed)?;
+        .map_err(store_error)?;
     Ok(connection)
 }
 
-/// An error of SQLite as an error of the store.
-fn failed(error: rusqlite::Error) -> Error {
-    as_the_store(explain(error))
+/// Converts an error of SQLite into an error of the store.
+fn store_error(error: rusqlite::Error) -> Error {
+    with_store_code(explain(error))
 }
 
-/// What SQLite or the operating system refuses is SR-8435 here, as documented for the store; what
-/// the SQLite extension finds damaged or does not open keeps its own code.
-fn as_the_store(error: Error) -> Error {
+/// Gives an error of SQLite or of the operating system the code SR-8435, as [`Store`] documents it.
+/// An error of the SQLite extension about damage or a key keeps its own code.
+fn with_store_code(error: Error) -> Error {
     match error.code() {
         code if [&code::SQL, &code::BUSY, &code::IO].contains(&code) => {
             Error::new(&code::SERVER_STORE, error.detail())
@@ -149,11 +153,11 @@ fn as_the_store(error: Error) -> Error {
     }
 }
 
-fn number(value: u64) -> Result<i64, Error> {
+fn to_sql(value: u64) -> Result<i64, Error> {
     i64::try_from(value).map_err(|_| Error::new(&code::SERVER_STORE, "a number is too large"))
 }
 
-fn count(value: i64) -> Result<u64, Error> {
+fn from_sql(value: i64) -> Result<u64, Error> {
     u64::try_from(value).map_err(|_| Error::new(&code::SERVER_STORE, "a number is negative"))
 }
 
@@ -162,12 +166,12 @@ impl Store for SqliteStore {
         let reader = self.reader();
         let mut statement = reader
             .prepare_cached("SELECT value, revision FROM record WHERE path = ?1")
-            .map_err(failed)?;
+            .map_err(store_error)?;
         let found = statement.query_row([path], |row| Ok((row.get(0)?, row.get(1)?)));
-        let Some((value, revision)) = found.optional().map_err(failed)? else {
+        let Some((value, revision)) = found.optional().map_err(store_error)? else {
             return Ok(None);
         };
-        let revision = count(revision)?;
+        let revision = from_sql(revision)?;
         Ok(Some(Stored { value, revision }))
     }
 
@@ -182,16 +186,16 @@ impl Store for SqliteStore {
             .prepare_cached(
                 "SELECT path, value, revision FROM record WHERE path >= ?1 AND path > ?2 AND path < ?3 ORDER BY path LIMIT ?4",
             )
-            .map_err(failed)?;
+            .map_err(store_error)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut rows = statement
-            .query(params![prefix, after, end_of(prefix), limit])
-            .map_err(failed)?;
+            .query(params![prefix, after, prefix_end(prefix), limit])
+            .map_err(store_error)?;
         let mut found = Vec::new();
-        while let Some(row) = rows.next().map_err(failed)? {
-            let value = row.get(1).map_err(failed)?;
-            let revision = count(row.get(2).map_err(failed)?)?;
-            found.push((row.get(0).map_err(failed)?, Stored { value, revision }));
+        while let Some(row) = rows.next().map_err(store_error)? {
+            let value = row.get(1).map_err(store_error)?;
+            let revision = from_sql(row.get(2).map_err(store_error)?)?;
+            found.push((row.get(0).map_err(store_error)?, Stored { value, revision }));
         }
         Ok(found)
     }
@@ -205,20 +209,20 @@ impl Store for SqliteStore {
         let mut writer = self.writer();
         let transaction = writer
             .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(failed)?;
-        if !holds(&transaction, guards, append)? {
+            .map_err(store_error)?;
+        if !guards_hold(&transaction, guards, append)? {
             return Ok(Outcome::Conflict);
         }
-        apply(&transaction, changes)?;
+        apply_changes(&transaction, changes)?;
         for (n, row) in (append.first..).zip(&append.rows) {
             let mut statement = transaction
                 .prepare_cached("INSERT INTO audit VALUES (?1, ?2)")
-                .map_err(failed)?;
+                .map_err(store_error)?;
             statement
-                .execute(params![number(n)?, row])
-                .map_err(failed)?;
+                .execute(params![to_sql(n)?, row])
+                .map_err(store_error)?;
         }
-        transaction.commit().map_err(failed)?;
+        transaction.commit().map_err(store_error)?;
         Ok(Outcome::Done)
     }
 
@@ -231,24 +235,24 @@ impl Store for SqliteStore {
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )
             .optional()
-            .map_err(failed)?;
-        last.map(|(n, row)| Ok((count(n)?, row))).transpose()
+            .map_err(store_error)?;
+        last.map(|(n, row)| Ok((from_sql(n)?, row))).transpose()
     }
 
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         let reader = self.reader();
         let mut statement = reader
             .prepare_cached("SELECT n, row FROM audit WHERE n > ?1 ORDER BY n LIMIT ?2")
-            .map_err(failed)?;
+            .map_err(store_error)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut rows = statement
-            .query(params![number(after)?, limit])
-            .map_err(failed)?;
+            .query(params![to_sql(after)?, limit])
+            .map_err(store_error)?;
         let mut found = Vec::new();
-        while let Some(row) = rows.next().map_err(failed)? {
+        while let Some(row) = rows.next().map_err(store_error)? {
             found.push((
-                count(row.get(0).map_err(failed)?)?,
-                row.get(1).map_err(failed)?,
+                from_sql(row.get(0).map_err(store_error)?)?,
+                row.get(1).map_err(store_error)?,
             ));
         }
         Ok(found)
@@ -258,19 +262,19 @@ impl Store for SqliteStore {
         let mut writer = self.writer();
         let transaction = writer
             .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(failed)?;
+            .map_err(store_error)?;
         let (first, last): (i64, i64) = transaction
             .query_row(
-                // Two searches of the index; MIN and MAX in one statement read every row.
+                // Two searches in the index. MIN and MAX in one SELECT would read every row.
                 "SELECT COALESCE((SELECT MIN(n) FROM audit), 0),
                         COALESCE((SELECT MAX(n) FROM audit), 0)",
                 [],
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )
-            .map_err(failed)?;
-        let (first, through, limit) = (first, number(through)?, number(limit)?);
+            .map_err(store_error)?;
+        let (first, through, limit) = (first, to_sql(through)?, to_sql(limit)?);
         if through >= last {
-            return Err(last_stays());
+            return Err(last_row_stays());
         }
         let to = first.saturating_add(limit).saturating_sub(1).min(through);
         if first > through {
@@ -279,56 +283,49 @@ impl Store for SqliteStore {
         let removed = transaction
             .execute("UPDATE audit_cut SET through = MAX(through, ?1)", [through])
             .and_then(|_| transaction.execute("DELETE FROM audit WHERE n <= ?1", [to]))
-            .map_err(failed)?;
-        transaction.commit().map_err(failed)?;
+            .map_err(store_error)?;
+        transaction.commit().map_err(store_error)?;
         Ok(u64::try_from(removed).unwrap_or(u64::MAX))
     }
 
-    fn room(&self) -> Result<Room, Error> {
+    fn space(&self) -> Result<StoreSpace, Error> {
         let reader = self.reader();
         let pragma = |name: &str| -> Result<u64, Error> {
             let value = reader.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0));
-            count(value.map_err(failed)?)
+            from_sql(value.map_err(store_error)?)
         };
         let pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
         let wal = std::fs::metadata(format!("{}-wal", self.path.display()));
         let wal = wal.map_or(0, |about| about.len());
-        Ok(Room {
-            used: pages
+        Ok(StoreSpace {
+            used_bytes: pages
                 .saturating_mul(pragma("page_size")?)
                 .saturating_add(wal),
-            limit: None,
-            free: Some(free(&self.path).map_err(as_the_store)?),
+            limit_bytes: None,
+            free_bytes: Some(free_bytes(&self.path).map_err(with_store_code)?),
         })
     }
 
     fn scrub(&self) -> Result<(), Error> {
         let writer = self.writer();
-        // A reader in the middle of a statement keeps the log from being emptied: the next time it will be.
+        // A reader in the middle of a statement prevents the truncation. The next call repeats it.
         writer
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_row| Ok(()))
-            .map_err(failed)
+            .map_err(store_error)
     }
 }
 
-/// What is free for this user on the file system of a path, in bytes.
-pub(crate) fn free(path: &Path) -> Result<u64, Error> {
-    let about = rustix::fs::statvfs(path)
-        .map_err(|error| Error::io(path.display().to_string(), error.into()))?;
-    Ok(about.f_bavail.saturating_mul(about.f_frsize))
-}
-
-/// Whether all that a commit is based upon is as its maker saw it.
-fn holds(on: &Connection, guards: &[Guard], append: &Append) -> Result<bool, Error> {
+/// Whether every guard holds and the rows follow the last row of the log.
+fn guards_hold(on: &Connection, guards: &[Guard], append: &Append) -> Result<bool, Error> {
     let mut statement = on
         .prepare_cached("SELECT revision FROM record WHERE path = ?1")
-        .map_err(failed)?;
+        .map_err(store_error)?;
     for guard in guards {
         let found = statement
             .query_row([&guard.path], |row| row.get(0))
             .optional()
-            .map_err(failed)?;
-        if count(found.unwrap_or(0))? != guard.revision {
+            .map_err(store_error)?;
+        if from_sql(found.unwrap_or(0))? != guard.revision {
             return Ok(false);
         }
     }
@@ -339,11 +336,11 @@ fn holds(on: &Connection, guards: &[Guard], append: &Append) -> Result<bool, Err
         .query_row("SELECT COALESCE(MAX(n), 0) FROM audit", [], |row| {
             row.get(0)
         })
-        .map_err(failed)?;
-    Ok(count(last)?.checked_add(1) == Some(append.first))
+        .map_err(store_error)?;
+    Ok(from_sql(last)?.checked_add(1) == Some(append.first))
 }
 
-fn apply(on: &Connection, changes: &[Change]) -> Result<(), Error> {
+fn apply_changes(on: &Connection, changes: &[Change]) -> Result<(), Error> {
     if changes.is_empty() {
         return Ok(());
     }
@@ -353,7 +350,7 @@ fn apply(on: &Connection, changes: &[Change]) -> Result<(), Error> {
             [],
             |row| row.get(0),
         )
-        .map_err(failed)?;
+        .map_err(store_error)?;
     for change in changes {
         let done = match change {
             Change::Put { path, value } => on
@@ -363,7 +360,7 @@ fn apply(on: &Connection, changes: &[Change]) -> Result<(), Error> {
                 .prepare_cached("DELETE FROM record WHERE path = ?1")
                 .and_then(|mut statement| statement.execute([path])),
         };
-        done.map_err(failed)?;
+        done.map_err(store_error)?;
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! A key server in this process, on a port of the kernel's choice, and a small client that sends exactly what it is told to.
+//! A key server in this process, on a free port, and a small client that sends the given bytes
+//! without changing them.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -28,29 +29,29 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 use strongroom_keyring::Provider;
 use strongroom_keys_server::config::Config;
-use strongroom_keys_server::http::Face;
-use strongroom_keys_server::init::{NewServer, RootWay, init};
+use strongroom_keys_server::http::Interface;
+use strongroom_keys_server::init::{NewServer, RootSource, init};
 use strongroom_keys_server::serve::serve;
 use strongroom_keys_server::server::Server;
 use strongroom_keys_server::tls;
 use tokio::sync::watch;
 
-/// Longest wait for something that must happen.
+/// The longest wait for something that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A place with a server's files.
-pub(crate) struct Place {
+/// The files of a server, as `init` created them, and its shares.
+pub(crate) struct Installation {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) shares: Vec<String>,
 }
 
-impl Place {
-    /// Files of a new server whose root key a file delivers.
+impl Installation {
+    /// A new server whose root key comes from the provider `file`.
     pub(crate) fn with_provider() -> Self {
         Self::with_provider_in(tempfile::tempdir().unwrap())
     }
 
-    /// The same, in this directory.
+    /// As [`Installation::with_provider`], in this directory.
     pub(crate) fn with_provider_in(directory: tempfile::TempDir) -> Self {
         let root = directory.path().join("root.key");
         std::fs::File::create(&root)
@@ -58,18 +59,18 @@ impl Place {
             .write_all(&[b'5'; 64])
             .unwrap();
         let provider = Provider::parse(&format!("file:{}", root.display())).unwrap();
-        Self::made(directory, RootWay::Provider(provider))
+        Self::create(directory, RootSource::Provider(provider))
     }
 
-    /// Files of a new server whose root key is in shares.
+    /// A new server whose root key is in shares.
     pub(crate) fn with_shares(threshold: u8, shares: u8) -> Self {
-        Self::made(
+        Self::create(
             tempfile::tempdir().unwrap(),
-            RootWay::Shares { threshold, shares },
+            RootSource::Shares { threshold, shares },
         )
     }
 
-    fn made(directory: tempfile::TempDir, root: RootWay) -> Self {
+    fn create(directory: tempfile::TempDir, root: RootSource) -> Self {
         let new = NewServer {
             config: directory.path().join("server.toml"),
             store: "sqlite:keys.db".to_owned(),
@@ -90,7 +91,7 @@ impl Place {
         self.directory.path().join(name)
     }
 
-    /// The configuration, changed.
+    /// Changes the text of the configuration.
     pub(crate) fn edit(&self, change: impl FnOnce(String) -> String) {
         let path = self.path("server.toml");
         let text = change(std::fs::read_to_string(&path).unwrap());
@@ -111,9 +112,9 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it, sealed.
-    pub(crate) fn sealed(place: &Place) -> Self {
-        let config = Config::read(&place.path("server.toml")).unwrap();
+    /// Starts the server, sealed.
+    pub(crate) fn sealed(installation: &Installation) -> Self {
+        let config = Config::read(&installation.path("server.toml")).unwrap();
         let (_, tls_of) = watch::channel(tls::server_config(&config).unwrap());
         let server = Arc::new(Server::sealed(config).unwrap());
         let (stop, stopped) = watch::channel(false);
@@ -127,10 +128,10 @@ impl Running {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
-                serve(shared, Face::Programs, listener, tls_of, stopped).await;
+                serve(shared, Interface::Api, listener, tls_of, stopped).await;
             });
         });
-        let authority = std::fs::read(place.path("authority.pem")).unwrap();
+        let authority = std::fs::read(installation.path("authority.pem")).unwrap();
         Self {
             server,
             address: told.recv().unwrap(),
@@ -140,26 +141,26 @@ impl Running {
         }
     }
 
-    /// Starts it and lets its provider open it.
-    pub(crate) fn open(place: &Place) -> Self {
-        let running = Self::sealed(place);
+    /// Starts the server, which its provider opens.
+    pub(crate) fn open(installation: &Installation) -> Self {
+        let running = Self::sealed(installation);
         running.server.unseal_by_provider().unwrap();
         running
     }
 
-    /// A client that shows this certificate, or none.
+    /// A client with this certificate, or without one.
     pub(crate) fn client(&self, identity: Option<&Identity>) -> Client {
         Client::connect(self.address, &self.authority, identity).unwrap()
     }
 
     /// The first administrator.
-    pub(crate) fn admin(&self, place: &Place) -> Client {
-        self.client(Some(&Identity::from_files(place, "admin")))
+    pub(crate) fn admin(&self, installation: &Installation) -> Client {
+        self.client(Some(&Identity::from_files(installation, "admin")))
     }
 
-    /// Enrols a client; its certificate.
-    pub(crate) fn enrol(&self, place: &Place, token: &Value) -> Identity {
-        let made = self.admin(place).post("/v1/tokens", token);
+    /// Enrols a client, and returns its certificate.
+    pub(crate) fn enrol(&self, installation: &Installation, token: &Value) -> Identity {
+        let made = self.admin(installation).post("/v1/tokens", token);
         assert_eq!(made.status, 201, "{}", made.text());
         let token = made.json()["token"].as_str().unwrap().to_owned();
         let (enrolled, identity) = self.enrol_with(&token);
@@ -167,7 +168,7 @@ impl Running {
         identity.unwrap()
     }
 
-    /// Uses a token.
+    /// Enrols a client with a token.
     pub(crate) fn enrol_with(&self, token: &str) -> (Answer, Option<Identity>) {
         let (key, request) = request("whatever");
         let answer = self
@@ -180,10 +181,10 @@ impl Running {
         (answer, identity)
     }
 
-    /// A node that may make keys.
-    pub(crate) fn node(&self, place: &Place, name: &str) -> Identity {
+    /// Enrols a node that may create keys.
+    pub(crate) fn node(&self, installation: &Installation, name: &str) -> Identity {
         let token = json!({"node": name, "role": "node", "may_create": true, "may_destroy": true, "expires_seconds": 600});
-        self.enrol(place, &token)
+        self.enrol(installation, &token)
     }
 }
 
@@ -194,7 +195,7 @@ impl Drop for Running {
     }
 }
 
-/// A private key and a request for a certificate for it.
+/// A new private key and a request for a certificate for it.
 pub(crate) fn request(name: &str) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -211,9 +212,10 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    pub(crate) fn from_files(place: &Place, name: &str) -> Self {
-        let read =
-            |end: &str| std::fs::read_to_string(place.path(&format!("{name}.{end}"))).unwrap();
+    pub(crate) fn from_files(installation: &Installation, name: &str) -> Self {
+        let read = |end: &str| {
+            std::fs::read_to_string(installation.path(&format!("{name}.{end}"))).unwrap()
+        };
         Self {
             certificate: read("pem"),
             key: read("key"),
@@ -226,7 +228,7 @@ pub(crate) struct Client {
     stream: StreamOwned<ClientConnection, TcpStream>,
 }
 
-/// What was answered.
+/// A response.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: BTreeMap<String, String>,
@@ -250,7 +252,7 @@ impl Answer {
             .to_owned()
     }
 
-    /// Asserts status and code.
+    /// Asserts the status and the code of the error.
     pub(crate) fn refused(&self, status: u16, code: &str) {
         assert_eq!(
             (self.status, self.code().as_str()),
@@ -262,7 +264,7 @@ impl Answer {
 }
 
 impl Client {
-    /// Connects; the handshake is done at once, and its failure is told.
+    /// Connects and does the handshake. Returns its failure.
     pub(crate) fn connect(
         address: SocketAddr,
         authority: &[u8],
@@ -304,7 +306,7 @@ impl Client {
         self.stream.flush()
     }
 
-    /// Reads one answer.
+    /// Reads one response.
     pub(crate) fn answer(&mut self) -> std::io::Result<Answer> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -377,7 +379,7 @@ impl Client {
         self.ask("POST", path, Some(body.to_string().as_bytes()))
     }
 
-    /// The material of a key: its text.
+    /// The material of a key, in base64.
     pub(crate) fn material(&mut self, name: &str, version: &str) -> String {
         let answer = self.get(&format!("/v1/keys/{name}/versions/{version}/material"));
         assert_eq!(answer.status, 200, "{}", answer.text());

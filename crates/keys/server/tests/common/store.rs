@@ -1,16 +1,16 @@
-//! A store that a test stands between: something happens before a write that it names, or the
-//! writes fail from then on, as those of a server that was killed there.
+//! A store with a hook before its writes: a test can run code before a certain write, or let all
+//! writes fail from that write on, as if the server had been killed.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
-use strongroom_keys_server::store::{Append, Change, Guard, Outcome, Room, Store, Stored};
+use strongroom_keys_server::store::{Append, Change, Guard, Outcome, Store, StoreSpace, Stored};
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// What [`Hooked::before`] takes for the removal of rows of the audit log, in place of a path.
+/// The prefix with which [`Hooked::before`] names the removal of rows of the audit log.
 pub(crate) const REMOVAL_OF_ROWS: &str = "rows are removed";
 
 /// A store with a hook before its writes.
@@ -34,7 +34,7 @@ impl Hooked {
         *self.before.lock().unwrap() = Some((prefix, Box::new(act)));
     }
 
-    /// From that commit on every write fails, until [`Self::revive`].
+    /// Lets every write fail from that commit on, until [`Self::revive`].
     pub(crate) fn dies_before(self: &Arc<Self>, prefix: &'static str) {
         let own = Arc::clone(self);
         self.before(prefix, move || own.dead.store(true, SeqCst));
@@ -44,8 +44,8 @@ impl Hooked {
         self.dead.store(false, SeqCst);
     }
 
-    /// What comes before a write to these paths.
-    fn write(&self, paths: &[&str]) -> Result<(), Error> {
+    /// Runs the hook before a write to these paths.
+    fn before_write(&self, paths: &[&str]) -> Result<(), Error> {
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         let act = before.take_if(|(prefix, _)| paths.iter().any(|path| path.starts_with(*prefix)));
         drop(before);
@@ -85,7 +85,7 @@ impl Store for Hooked {
         changes: &[Change],
         append: &Append,
     ) -> Result<Outcome, Error> {
-        self.write(&changes.iter().map(path_of).collect::<Vec<_>>())?;
+        self.before_write(&changes.iter().map(path_of).collect::<Vec<_>>())?;
         self.store.commit(guards, changes, append)
     }
 
@@ -98,11 +98,11 @@ impl Store for Hooked {
     }
 
     fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
-        self.write(&[REMOVAL_OF_ROWS])?;
+        self.before_write(&[REMOVAL_OF_ROWS])?;
         self.store.forget_rows(through, limit)
     }
 
-    fn room(&self) -> Result<Room, Error> {
-        self.store.room()
+    fn space(&self) -> Result<StoreSpace, Error> {
+        self.store.space()
     }
 }

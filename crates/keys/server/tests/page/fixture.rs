@@ -2,13 +2,14 @@
 
 use maud::Markup;
 use scraper::{ElementRef, Html};
-use strongroom_keys_server::page::frame::{self, Place, Reader};
+use strongroom_keys_server::page::frame::{self, Reader, Section};
 use strongroom_keys_server::page::model::{Fleet, Object};
 use strongroom_keys_server::page::query::Query;
 use strongroom_keys_server::page::records::{
-    DAY_S, DestroyAsked, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records,
+    DAY_S, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, PendingDestroyRequest, Policy,
+    Records,
 };
-use strongroom_keys_server::page::{detail, lists, overview, states};
+use strongroom_keys_server::page::{detail, lists, overview, unavailable};
 
 /// The time of all fleets.
 pub(crate) const NOW: u64 = 1_795_000_000;
@@ -101,7 +102,7 @@ pub(crate) fn fleet(objects: u64) -> Fleet {
             (2, NOW - (1 + n) * DAY_S),
         ],
         nodes: (0..10).map(|node| format!("db-{node}")).collect(),
-        destroy_asked: None,
+        destroy_request: None,
     };
     of(
         (0..objects).map(numbered).collect(),
@@ -133,7 +134,7 @@ pub(crate) fn hostile() -> Fleet {
         state: KeyState::Active,
         versions: vec![(1, NOW)],
         nodes: vec![HOSTILE.to_owned()],
-        destroy_asked: Some(DestroyAsked {
+        destroy_request: Some(PendingDestroyRequest {
             by: HOSTILE.to_owned(),
             after_s: u64::MAX,
             until: u64::MAX,
@@ -162,13 +163,13 @@ pub(crate) fn reader() -> Reader {
     }
 }
 
-fn whole(place: Place, main: &Markup) -> String {
-    frame::page(&reader(), place, HOSTILE, Some(NOW), main).into_string()
+fn whole(section: Section, main: &Markup) -> String {
+    frame::page(&reader(), section, HOSTILE, Some(NOW), main).into_string()
 }
 
 /// The page of an object.
 pub(crate) fn of_object(fleet: &Fleet, object: &Object) -> String {
-    whole(Place::Fleet, &detail::object(fleet, object))
+    whole(Section::Fleet, &detail::object(fleet, object))
 }
 
 /// Every sort of page of a fleet.
@@ -184,19 +185,22 @@ pub(crate) fn all_pages(fleet: &Fleet) -> Vec<(String, String)> {
     let mut pages = vec![
         (
             "overview",
-            whole(Place::Fleet, &overview::overview(fleet, &Query::default())),
+            whole(
+                Section::Fleet,
+                &overview::overview(fleet, &Query::default()),
+            ),
         ),
         (
             "filtered",
-            whole(Place::Fleet, &overview::overview(fleet, &attack)),
+            whole(Section::Fleet, &overview::overview(fleet, &attack)),
         ),
-        ("keys", whole(Place::Keys, &lists::keys(fleet, 1))),
-        ("nodes", whole(Place::Nodes, &lists::nodes(fleet, 1))),
+        ("keys", whole(Section::Keys, &lists::keys(fleet, 1))),
+        ("nodes", whole(Section::Nodes, &lists::nodes(fleet, 1))),
         (
             "sealed",
             whole(
-                Place::Elsewhere,
-                &states::Why::Sealed {
+                Section::None,
+                &unavailable::Unavailable::Sealed {
                     threshold: 2,
                     given: 0,
                     without_store: false,
@@ -208,9 +212,9 @@ pub(crate) fn all_pages(fleet: &Fleet) -> Vec<(String, String)> {
     let objects = fleet.objects.iter().take(6);
     pages.extend(objects.map(|object| ("object", of_object(fleet, object))));
     let keys = fleet.keys.iter();
-    pages.extend(keys.map(|key| ("key", whole(Place::Keys, &detail::key(fleet, key)))));
+    pages.extend(keys.map(|key| ("key", whole(Section::Keys, &detail::key(fleet, key)))));
     let nodes = fleet.nodes.iter().take(3);
-    pages.extend(nodes.map(|node| ("node", whole(Place::Nodes, &detail::node(fleet, node)))));
+    pages.extend(nodes.map(|node| ("node", whole(Section::Nodes, &detail::node(fleet, node)))));
     pages
         .into_iter()
         .map(|(title, html)| (title.to_owned(), html))

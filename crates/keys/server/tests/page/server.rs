@@ -1,4 +1,5 @@
-//! A key server in the test's own process, with real TLS on a free port of the loopback interface, and clients of every role.
+//! A key server in the test's own process, with real TLS on a free port of the loopback interface,
+//! and clients of every role.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,10 +10,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use strongroom_crypto::SecretBytes;
-use strongroom_keys_server::authority::shown;
+use strongroom_keys_server::authority::parse_client_certificate;
 use strongroom_keys_server::config::Config;
-use strongroom_keys_server::http::Face;
-use strongroom_keys_server::init::{self, NewServer, RootWay};
+use strongroom_keys_server::http::Interface;
+use strongroom_keys_server::init::{self, NewServer, RootSource};
 use strongroom_keys_server::records::{Report, Role};
 use strongroom_keys_server::serve::serve;
 use strongroom_keys_server::server::Server;
@@ -72,7 +73,7 @@ impl Running {
             names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             page: None,
-            root: RootWay::Shares {
+            root: RootSource::Shares {
                 threshold: 2,
                 shares: 3,
             },
@@ -106,7 +107,7 @@ impl Running {
             });
             address
         };
-        let (address, api) = (listens(Face::Page), listens(Face::Programs));
+        let (address, api) = (listens(Interface::Page), listens(Interface::Api));
         Self {
             directory,
             address,
@@ -206,7 +207,8 @@ impl Running {
         let mut stream = self.connected(to, client);
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = Vec::new();
-        // The end may come without TLS's own word for it; the length tells whether all of it is there.
+        // The end may come without TLS's own word for it; the length tells whether all of it is
+        // there.
         drop(stream.read_to_end(&mut answer));
         answered(&answer)
     }
@@ -260,7 +262,7 @@ impl Drop for Running {
 pub(crate) fn peer(client: &Credentials) -> Peer {
     let certificate = CertificateDer::from_pem_slice(client.certificate.as_bytes()).unwrap();
     Peer {
-        shown: Some(shown(&certificate).unwrap()),
+        certificate: Some(parse_client_certificate(&certificate).unwrap()),
         address: "127.0.0.1".to_owned(),
         ..Peer::default()
     }

@@ -1,6 +1,6 @@
-//! From a request to a call of the service: its body within bounds, its work on a thread that may wait.
+//! Reading a request within limits, and calling the service on a thread that may block.
 //!
-//! Must not: read a body that is longer than its address allows.
+//! Must not: read a body that is longer than its path allows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,68 +12,69 @@ use serde::de::DeserializeOwned;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use super::Refusal;
+use super::response::ErrorResponse;
 use crate::server::Server;
 use crate::service::Service;
 
-/// Longest JSON body.
+/// The longest JSON body, in bytes.
 pub(super) const JSON_MAX: usize = 64 * 1024;
 
-/// Does `work` with the service, where it may wait.
+/// Runs `work` with the service, on a thread that may block.
 ///
 /// # Errors
 /// SR-8428 while the server is sealed; what the work reports.
-pub async fn blocking<T: Send + 'static>(
+pub(super) async fn with_service<T: Send + 'static>(
     server: &Arc<Server>,
     work: impl FnOnce(&Service) -> Result<T, Error> + Send + 'static,
-) -> Result<T, Refusal> {
+) -> Result<T, ErrorResponse> {
     let service = server.service()?;
-    waiting(move || work(&service)).await
+    run_blocking(move || work(&service)).await
 }
 
-/// Does `work` where it may wait.
-pub(super) async fn waiting<T: Send + 'static>(
+/// Runs `work` on a thread that may block.
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Refusal> {
+) -> Result<T, ErrorResponse> {
     let done = tokio::task::spawn_blocking(work).await;
     Ok(done.map_err(|_| Error::new(&code::BUG, "a request's work broke off"))??)
 }
 
-/// The body, at most `max` bytes, in the time that the configuration gives it.
+/// Reads a body of at most `max` bytes, within the configured time.
 ///
 /// # Errors
 /// SR-8430, SR-8438, SR-8429.
-pub(super) async fn body_of(
+pub(super) async fn read_body(
     server: &Server,
     headers: &HeaderMap,
     body: Body,
     max: usize,
-) -> Result<Bytes, Refusal> {
+) -> Result<Bytes, ErrorResponse> {
     let too_large = || Error::new(&code::SERVER_TOO_LARGE, format!("at most {max} bytes"));
-    let told = headers
+    let length = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok());
-    if told
-        .and_then(|told| told.parse::<u64>().ok())
-        .is_some_and(|told| told > max as u64)
+    if length
+        .and_then(|length| length.parse::<u64>().ok())
+        .is_some_and(|length| length > max as u64)
     {
         return Err(too_large().into());
     }
     let time = Duration::from_secs(server.config().limits.body_seconds);
     let read = tokio::time::timeout(time, to_bytes(body, max)).await;
     let read = read.map_err(|_| Error::new(&code::SERVER_TIMEOUT, "the body"))?;
-    // The length is the only thing that `to_bytes` refuses; else the connection broke, and nobody reads this.
+    // `to_bytes` fails for a body that is too long, or a broken connection, which gets no response.
     Ok(read.map_err(|_| too_large())?)
 }
 
-/// The body as JSON of exactly this form.
-pub(super) async fn json_of<T: DeserializeOwned>(
+/// Reads a body and parses it as JSON.
+pub(super) async fn read_json<T: DeserializeOwned>(
     server: &Server,
     headers: &HeaderMap,
     body: Body,
-) -> Result<T, Refusal> {
-    let bytes = body_of(server, headers, body, JSON_MAX).await?;
-    // Only where in the body it went wrong: the words of the parser can repeat what a client sent.
+) -> Result<T, ErrorResponse> {
+    let bytes = read_body(server, headers, body, JSON_MAX).await?;
+    // The message of the parser could repeat secrets of the body, so that only the position is
+    // shown.
     let malformed = |error: serde_json::Error| {
         let detail = format!("the body, line {} column {}", error.line(), error.column());
         Error::new(&code::SERVER_REQUEST, detail)
@@ -81,11 +82,11 @@ pub(super) async fn json_of<T: DeserializeOwned>(
     Ok(serde_json::from_slice(&bytes).map_err(malformed)?)
 }
 
-/// Members of a query, each at most once.
-pub(super) fn query(text: Option<&str>) -> Result<Page, Refusal> {
-    let mut page = Page {
+/// Parses the query of a list: `after` and `limit`.
+pub(super) fn parse_list_query(text: Option<&str>) -> Result<ListQuery, ErrorResponse> {
+    let mut query = ListQuery {
         after: String::new(),
-        limit: LIMIT,
+        limit: LIMIT_DEFAULT,
     };
     let refused = || Error::new(&code::SERVER_REQUEST, "the query: after, limit");
     for pair in text
@@ -95,35 +96,35 @@ pub(super) fn query(text: Option<&str>) -> Result<Page, Refusal> {
     {
         let (name, value) = pair.split_once('=').ok_or_else(refused)?;
         match name {
-            // Names and numbers need no escapes.
+            // Names and numbers need no percent-encoding.
             "after"
                 if value
                     .bytes()
                     .all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b)) =>
             {
-                value.clone_into(&mut page.after);
+                value.clone_into(&mut query.after);
             }
             "limit" => {
                 let limit: Option<usize> = value.parse().ok();
-                page.limit = limit
+                query.limit = limit
                     .filter(|n| (1..=LIMIT_MAX).contains(n))
                     .ok_or_else(refused)?;
             }
             _ => return Err(refused().into()),
         }
     }
-    Ok(page)
+    Ok(query)
 }
 
-/// Which part of a list is asked for.
-pub(super) struct Page {
-    /// The name before the first.
+/// Which part of a list a request wants.
+pub(super) struct ListQuery {
+    /// The name after which the items begin.
     pub(super) after: String,
-    /// How many at most.
+    /// The most items.
     pub(super) limit: usize,
 }
 
-/// Items of a list unless the query says otherwise.
-const LIMIT: usize = 1000;
-/// Most items of a list.
+/// The most items of a list without `limit` in the query.
+const LIMIT_DEFAULT: usize = 1000;
+/// The most items of a list.
 const LIMIT_MAX: usize = 5000;

@@ -1,9 +1,10 @@
-//! The way to etcd's members: HTTP with JSON, over TLS, in bounded time.
+//! Requests to etcd's members: JSON over HTTP and TLS, in bounded time.
 //!
-//! Invariants: an address without TLS is taken for this host only; the trust anchors are those of the configuration, the
-//! system's are never read; whether a request may have reached a member is known afterwards.
+//! Invariants: an address without TLS is accepted only for this host; the trust anchors are those
+//! of the configuration and never the system's; after a failure, the caller knows whether the
+//! request may have reached the member.
 //!
-//! Must not: know what is asked.
+//! Must not: interpret a request.
 
 use std::io::{self, Read as _};
 use std::net::IpAddr;
@@ -23,43 +24,46 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::config::Config;
 
-/// Longest answer, in bytes: a page of the largest records.
-const ANSWER_MAX: u64 = 256 * 1024 * 1024;
-/// Longest words of etcd that are shown.
-const WORDS_MAX: usize = 200;
-/// Codes of gRPC after which another try can be of use: unknown, deadline exceeded, aborted, internal, unavailable.
-const AGAIN: [i64; 5] = [2, 4, 10, 13, 14];
-/// Resource exhausted: too much is asked for at once, or there is no space.
+/// The longest response, in bytes: a page of the largest records.
+const RESPONSE_MAX: u64 = 256 * 1024 * 1024;
+/// The longest part of a message of etcd that an error shows, in characters.
+const MESSAGE_MAX: usize = 200;
+/// Codes of gRPC after which another try may succeed: unknown, deadline exceeded, aborted,
+/// internal, unavailable.
+const RETRYABLE: [i64; 5] = [2, 4, 10, 13, 14];
+/// The code of gRPC for exhausted resources: too large a request, or no space.
 const EXHAUSTED: i64 = 8;
 
-/// Why a member gave no answer.
-pub(super) enum Fault {
-    /// Another member, or this one later, may give one. `sent`: the request may have reached this one all the same.
-    Again { detail: String, sent: bool },
-    /// No member would.
+/// Why a request failed.
+pub(super) enum RequestError {
+    /// Another member, or the same one later, may accept the request. `sent`: the request may have
+    /// reached this member.
+    Retryable { detail: String, sent: bool },
+    /// Every member would refuse the request.
     Refused(String),
 }
 
-/// A member of etcd.
+/// A member of the etcd cluster.
 pub(super) struct Member {
     url: String,
     agent: Agent,
 }
 
+/// The body of a response that reports an error.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Words {
+struct ErrorBody {
     code: i64,
     message: String,
     error: String,
 }
 
-/// The members of `URL,URL...`.
+/// The members at these addresses, `URL,URL...`.
 ///
 /// # Errors
-/// SR-8434 for an address; SR-8440 for the files of TLS.
+/// SR-8434 for a malformed address; SR-8440 for the TLS files.
 pub(super) fn members(config: &Config, urls: &str) -> Result<Vec<Member>, Error> {
-    let tls = tls(config)?;
+    let tls = tls_config(config)?;
     urls.split(',')
         .map(|url| {
             let agent = Agent::config_builder()
@@ -70,7 +74,7 @@ pub(super) fn members(config: &Config, urls: &str) -> Result<Vec<Member>, Error>
                 .max_idle_connections_per_host(16)
                 .tls_config(tls.clone());
             Ok(Member {
-                url: address(
+                url: check_address(
                     url,
                     config
                         .etcd
@@ -83,7 +87,8 @@ pub(super) fn members(config: &Config, urls: &str) -> Result<Vec<Member>, Error>
         .collect()
 }
 
-fn address(text: &str, with_tls: bool) -> Result<String, Error> {
+/// Checks the address of a member, and returns it without a slash at its end.
+fn check_address(text: &str, with_tls: bool) -> Result<String, Error> {
     let refused = |why: &str| Error::new(&code::SERVER_CONFIG, format!("store, etcd: {why}"));
     let url = text.strip_suffix('/').unwrap_or(text);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
@@ -101,7 +106,7 @@ fn address(text: &str, with_tls: bool) -> Result<String, Error> {
     }
 }
 
-/// Whether `HOST:PORT` is this host, by its address or its name for itself.
+/// Whether the host of `HOST:PORT` is a loopback address or `localhost`.
 fn is_this_host(text: &str) -> bool {
     let host = match text.strip_prefix('[') {
         Some(inner) => inner.split_once(']').map_or(inner, |(host, _)| host),
@@ -113,13 +118,13 @@ fn is_this_host(text: &str) -> bool {
             .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-fn tls(config: &Config) -> Result<TlsConfig, Error> {
+fn tls_config(config: &Config) -> Result<TlsConfig, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = TlsConfig::builder().unversioned_rustls_crypto_provider(Arc::clone(&provider));
     let etcd = config.etcd.as_ref();
     let authority = match etcd.and_then(|etcd| etcd.authority.as_deref()) {
         None => Vec::new(),
-        Some(path) => authority(&config.path(path))?,
+        Some(path) => read_authority(&config.path(path))?,
     };
     let builder = builder.root_certs(RootCerts::new_with_certs(&authority));
     let identity = etcd.map(|etcd| (etcd.certificate.as_deref(), etcd.key.as_deref()));
@@ -127,7 +132,7 @@ fn tls(config: &Config) -> Result<TlsConfig, Error> {
         None | Some((None, None)) => builder.build(),
         Some((Some(certificate), Some(key))) => {
             let (certificate, key) = (config.path(certificate), config.path(key));
-            let identity = identity_of(&certificate, &key, &provider)?;
+            let identity = read_client_certificate(&certificate, &key, &provider)?;
             builder.client_cert(Some(identity)).build()
         }
         _ => {
@@ -141,7 +146,7 @@ fn unusable(path: &Path, why: &str) -> Error {
     Error::new(&code::SERVER_TLS, format!("{}: {why}", path.display()))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let found: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
         .map_err(|error| unusable(path, &error.to_string()))?;
@@ -151,8 +156,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     }
 }
 
-fn authority(path: &Path) -> Result<Vec<Certificate<'static>>, Error> {
-    let found = certificates(path)?;
+fn read_authority(path: &Path) -> Result<Vec<Certificate<'static>>, Error> {
+    let found = read_certificates(path)?;
     let mut roots = RootCertStore::empty();
     for certificate in &found {
         roots
@@ -163,13 +168,14 @@ fn authority(path: &Path) -> Result<Vec<Certificate<'static>>, Error> {
     Ok(found.iter().map(owned).collect())
 }
 
-/// Checked here: the HTTP client takes a pair that does not belong together for a defect of its caller.
-fn identity_of(
+/// Reads a certificate and its private key. Checks that they belong together, because the HTTP
+/// client treats a mismatch as a defect of its caller.
+fn read_client_certificate(
     certificate: &Path,
     key: &Path,
     provider: &rustls::crypto::CryptoProvider,
 ) -> Result<ClientCert, Error> {
-    let chain = certificates(certificate)?;
+    let chain = read_certificates(certificate)?;
     let private = PrivateKeyDer::from_pem_file(key)
         .map_err(|_| unusable(key, "it is not a private key in PEM"))?;
     CertifiedKey::from_der(chain.clone(), private, provider)
@@ -184,9 +190,14 @@ fn identity_of(
 }
 
 impl Member {
-    /// The answer to a request.
-    pub(super) fn post(&self, path: &str, body: &[u8], time: Duration) -> Result<Vec<u8>, Fault> {
-        let asked = self
+    /// Sends a request, and returns the body of its response.
+    pub(super) fn post(
+        &self,
+        path: &str,
+        body: &[u8],
+        time: Duration,
+    ) -> Result<Vec<u8>, RequestError> {
+        let sent = self
             .agent
             .post(format!("{}{path}", self.url))
             .config()
@@ -194,20 +205,20 @@ impl Member {
             .build()
             .content_type("application/json")
             .send(body);
-        let mut answer = asked.map_err(|error| self.broken(&error))?;
-        let status = answer.status().as_u16();
+        let mut response = sent.map_err(|error| self.transport_error(&error))?;
+        let status = response.status().as_u16();
         let mut bytes = Vec::new();
-        let mut reader = answer.body_mut().as_reader().take(ANSWER_MAX);
+        let mut reader = response.body_mut().as_reader().take(RESPONSE_MAX);
         reader
             .read_to_end(&mut bytes)
-            .map_err(|error| self.broken(&ureq::Error::from(error)))?;
+            .map_err(|error| self.transport_error(&ureq::Error::from(error)))?;
         match status {
             200 => Ok(bytes),
-            _ => Err(self.refused(status, &bytes)),
+            _ => Err(self.response_error(status, &bytes)),
         }
     }
 
-    fn broken(&self, error: &ureq::Error) -> Fault {
+    fn transport_error(&self, error: &ureq::Error) -> RequestError {
         use ureq::Timeout;
         let never_sent = match error {
             ureq::Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
@@ -215,31 +226,31 @@ impl Member {
             ureq::Error::Timeout(when) => matches!(when, Timeout::Resolve | Timeout::Connect),
             _ => false,
         };
-        Fault::Again {
+        RequestError::Retryable {
             detail: format!("etcd, {}: {error}", self.url),
             sent: !never_sent,
         }
     }
 
-    fn refused(&self, status: u16, bytes: &[u8]) -> Fault {
-        let words: Words = serde_json::from_slice(bytes).unwrap_or_default();
-        let said = match words.message.is_empty() {
-            true => words.error,
-            false => words.message,
+    fn response_error(&self, status: u16, bytes: &[u8]) -> RequestError {
+        let body: ErrorBody = serde_json::from_slice(bytes).unwrap_or_default();
+        let message = match body.message.is_empty() {
+            true => body.error,
+            false => body.message,
         };
-        let said: String = said
+        let message: String = message
             .chars()
             .filter(|c| !c.is_control())
-            .take(WORDS_MAX)
+            .take(MESSAGE_MAX)
             .collect();
-        let detail = format!("etcd, {}: status {status}: {said}", self.url);
-        let no_space = said.contains("space exceeded");
-        match words.code {
-            EXHAUSTED if no_space => Fault::Refused(detail),
-            EXHAUSTED => Fault::Again { detail, sent: true },
-            code if AGAIN.contains(&code) => Fault::Again { detail, sent: true },
-            0 => Fault::Again { detail, sent: true },
-            _ => Fault::Refused(detail),
+        let detail = format!("etcd, {}: status {status}: {message}", self.url);
+        let no_space = message.contains("space exceeded");
+        match body.code {
+            EXHAUSTED if no_space => RequestError::Refused(detail),
+            EXHAUSTED => RequestError::Retryable { detail, sent: true },
+            code if RETRYABLE.contains(&code) => RequestError::Retryable { detail, sent: true },
+            0 => RequestError::Retryable { detail, sent: true },
+            _ => RequestError::Refused(detail),
         }
     }
 }

@@ -1,11 +1,10 @@
-//! The certificate of a server that runs: renewed by itself before it ends, and taken anew when
-//! somebody has replaced it. And the alarm of an administrator who was made with the root key, by
-//! whichever process.
+//! The certificate of a running server: it is renewed before it expires, and loaded again when its
+//! files were replaced. Also logs the alarm of an administrator who was created with the root key.
 //!
-//! Invariant R4: a certificate that cannot be written to the disk is used all the same, as long as
-//! the server runs, and the log says so once an hour.
+//! Invariant R4: a renewed certificate that cannot be written to the disk is used until the server
+//! stops, and the log says so once an hour.
 //!
-//! Must not: ask for the root key; a sealed server keeps the certificate that it has.
+//! Must not: request the root key. A sealed server keeps the certificate that it has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,98 +16,104 @@ use strongroom_keyring::Error;
 use crate::config::Config;
 use crate::log::{Level, log};
 use crate::server::Server;
+use crate::tls::FileStamp;
 use crate::{now, offline, tls};
 
-/// How often a failure is told.
-const TOLD_EVERY_S: u64 = 3600;
+/// How often a failure is logged, in seconds.
+const LOG_INTERVAL_S: u64 = 3600;
 
-/// What is shown to clients, as far as is known here.
-pub(crate) struct Keeper {
-    stamp: Vec<Option<(u64, i64, i64)>>,
+/// The state of the certificate that the server uses.
+pub(crate) struct CertificateKeeper {
+    /// The file stamp when the files were read.
+    stamp: FileStamp,
+    /// From when to when the certificate is valid, in seconds since the Unix epoch.
     validity: (u64, u64),
-    told: u64,
+    /// When a failure was logged last, in seconds since the Unix epoch.
+    logged: u64,
 }
 
-impl Keeper {
-    /// Of a server that has just read its files.
+impl CertificateKeeper {
+    /// The state of a server that has just read its files.
     pub(crate) fn new(server: &Server) -> Self {
         let config = server.config();
         let keeper = Self {
-            stamp: tls::stamp(&config),
+            stamp: tls::file_stamp(&config),
             validity: tls::validity(&config).unwrap_or_default(),
-            told: 0,
+            logged: 0,
         };
-        keeper.tell(server);
+        keeper.update_metrics(server);
         keeper
     }
 
-    /// Looks at the files and at the clock. What is to be shown from now on, when that is something
-    /// else.
-    pub(crate) fn look(&mut self, server: &Server) -> Option<Arc<ServerConfig>> {
+    /// Checks the files and the expiry. Returns the TLS configuration for new connections when it
+    /// has changed.
+    pub(crate) fn check(&mut self, server: &Server) -> Option<Arc<ServerConfig>> {
         if let Ok(service) = server.service()
-            && let Err(error) = service.watch_glass()
+            && let Err(error) = service.watch_break_glass()
         {
             self.warn(&error.to_string());
         }
         let config = server.config();
-        let stamp = tls::stamp(&config);
+        let stamp = tls::file_stamp(&config);
         let fresh = match stamp == self.stamp {
-            false => self.replaced(&config),
-            true if self.is_due(&config) => self.renewed(server, &config),
+            false => self.reload(&config),
+            true if self.is_due(&config) => self.renew(server, &config),
             true => return None,
         };
-        self.stamp = tls::stamp(&config);
-        self.tell(server);
+        self.stamp = tls::file_stamp(&config);
+        self.update_metrics(server);
         fresh.unwrap_or_else(|error| {
             self.warn(&error.to_string());
             None
         })
     }
 
+    /// Whether less than a third of the validity is left.
     fn is_due(&self, config: &Config) -> bool {
         let (begins, ends) = self.validity;
         let days = u64::from(config.policy.server_certificate_days);
-        // One of an older build is valid for ten years.
+        // A certificate of an older build is valid for ten years.
         let third = ends.saturating_sub(begins).min(days.saturating_mul(86_400)) / 3;
         ends != 0 && now() >= ends.saturating_sub(third)
     }
 
-    /// Somebody has put another pair there.
-    fn replaced(&mut self, config: &Config) -> Result<Option<Arc<ServerConfig>>, Error> {
+    /// Loads files that were replaced.
+    fn reload(&mut self, config: &Config) -> Result<Option<Arc<ServerConfig>>, Error> {
         let fresh = tls::server_config(config)?;
         self.validity = tls::validity(config)?;
         log(Level::Info, "certificate taken", &[]);
         Ok(Some(fresh))
     }
 
-    fn renewed(
+    /// Renews the certificate.
+    fn renew(
         &mut self,
         server: &Server,
         config: &Config,
     ) -> Result<Option<Arc<ServerConfig>>, Error> {
-        // Sealed, there is no authority.
+        // A sealed server cannot use its authority.
         let service = server.service()?;
         let days = config.policy.server_certificate_days;
         let issued = service.server_certificate(&config.names, days, "by itself")?;
-        let fresh = tls::server_config_of(config, &issued.certificate, &issued.key)?;
+        let fresh = tls::server_config_with(config, &issued.certificate, &issued.key)?;
         self.validity = (now(), issued.expires);
-        match offline::kept(config, &issued) {
+        match offline::replace_certificate(config, &issued) {
             Ok(()) => log(Level::Info, "certificate renewed", &[]),
             Err(error) => self.warn(&format!("until the next start only: {error}")),
         }
         Ok(Some(fresh))
     }
 
-    fn tell(&self, server: &Server) {
+    fn update_metrics(&self, server: &Server) {
         let (_, ends) = self.validity;
-        server.metrics.certificate_ends.store(ends, Relaxed);
+        server.metrics.certificate_expires.store(ends, Relaxed);
     }
 
     fn warn(&mut self, detail: &str) {
-        if self.told.saturating_add(TOLD_EVERY_S) > now() {
+        if self.logged.saturating_add(LOG_INTERVAL_S) > now() {
             return;
         }
-        self.told = now();
+        self.logged = now();
         let what = code::SERVER_CERTIFICATE_ENDS;
         log(
             Level::Error,

@@ -1,18 +1,18 @@
-//! Ages, dates and names as text for people.
+//! Durations, dates and names as text.
 //!
-//! Invariant: a name that a node chose is shown without characters that change how its neighbours are read, and never longer than
-//! [`NAME_CHARACTERS`].
+//! Invariant: a name that a node chose is shown without characters that change how the text around
+//! it is displayed, and with at most [`NAME_CHARACTERS`].
 //!
-//! Must not: read a clock, escape HTML (the templates do).
+//! Must not: read a clock; escape HTML (the templates do).
 
 use super::records::DAY_S;
 
-/// Characters of a name that are shown.
+/// The most characters of a name that are shown.
 pub const NAME_CHARACTERS: usize = 160;
 
-/// A length of time, in its largest useful unit.
+/// A duration in its largest useful unit.
 #[must_use]
-pub fn length(seconds: u64) -> String {
+pub fn duration(seconds: u64) -> String {
     let days = seconds / DAY_S;
     match seconds {
         0..60 => "under a minute".to_owned(),
@@ -23,17 +23,17 @@ pub fn length(seconds: u64) -> String {
     }
 }
 
-/// How long ago a time is, or how far ahead.
+/// How long ago a time was, or how long until it comes.
 #[must_use]
 pub fn ago(at: u64, now: u64) -> String {
     match (now.checked_sub(at), at.saturating_sub(now)) {
         (Some(0..60), _) | (None, 0..60) => "just now".to_owned(),
-        (Some(past), _) => format!("{} ago", length(past)),
-        (None, ahead) => format!("in {}", length(ahead)),
+        (Some(past), _) => format!("{} ago", duration(past)),
+        (None, ahead) => format!("in {}", duration(ahead)),
     }
 }
 
-/// A date with time, to the minute: `2026-11-22 17:30 UTC`.
+/// A date and time, to the minute: `2026-11-22 17:30 UTC`.
 #[must_use]
 pub fn date(unix_s: u64) -> String {
     let Some((year, month, day)) = civil(unix_s) else {
@@ -43,7 +43,8 @@ pub fn date(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
-/// A date with time as the attribute of a `time` element: RFC 3339.
+/// A date and time for the attribute of a `time` element, by RFC 3339. Empty from the year 10000
+/// on.
 #[must_use]
 pub fn machine_date(unix_s: u64) -> String {
     let Some((year, month, day)) = civil(unix_s) else {
@@ -53,7 +54,8 @@ pub fn machine_date(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day (Hinnant, "chrono-compatible low-level date algorithms"); `None` from the year 10000 on.
+/// Year, month and day (Hinnant, "chrono-compatible low-level date algorithms"); `None` from the
+/// year 10000 on.
 fn civil(unix_s: u64) -> Option<(u64, u64, u64)> {
     const YEAR_10000_S: u64 = 253_402_300_800;
     if unix_s >= YEAR_10000_S {
@@ -73,13 +75,13 @@ fn civil(unix_s: u64) -> Option<(u64, u64, u64)> {
     Some((year_of_era + era * 400 + u64::from(month <= 2), month, day))
 }
 
-/// A name as it may be shown: controls and marks of direction replaced, the end of a long one cut off.
+/// A name as the page shows it: misleading characters are replaced, and a long name is cut off.
 #[must_use]
-pub fn name(text: &str) -> String {
+pub fn displayed_name(text: &str) -> String {
     let mut shown: String = text
         .chars()
         .take(NAME_CHARACTERS)
-        .map(|c| if misleads(c) { '\u{fffd}' } else { c })
+        .map(|c| if is_misleading(c) { '\u{fffd}' } else { c })
         .collect();
     if text.chars().nth(NAME_CHARACTERS).is_some() {
         shown.push('\u{2026}');
@@ -90,8 +92,9 @@ pub fn name(text: &str) -> String {
     shown
 }
 
-/// Controls, marks of direction (Unicode UAX #9), characters without width, separators of lines, tags, private use.
-fn misleads(c: char) -> bool {
+/// Whether a character is a control, a mark of direction (Unicode UAX #9), without width, a line
+/// separator, a tag, or for private use.
+fn is_misleading(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -99,14 +102,14 @@ fn misleads(c: char) -> bool {
             | '\u{e0000}'..='\u{10ffff}')
 }
 
-/// `1 object`, `2 objects`.
+/// A number with its noun: `1 object`, `2 objects`.
 #[must_use]
 pub fn count(number: usize, one: &str, many: &str) -> String {
     let digits = grouped(number);
     format!("{digits} {}", if number == 1 { one } else { many })
 }
 
-/// A number with its thousands apart, by a narrow space that does not break.
+/// A number with its thousands separated by narrow no-break spaces.
 #[must_use]
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
@@ -122,17 +125,17 @@ pub fn grouped(number: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ago, date, grouped, length, machine_date, name};
+    use super::{ago, date, displayed_name, duration, grouped, machine_date};
 
     #[test]
-    fn lengths_and_ages() {
-        assert_eq!(length(59), "under a minute");
-        assert_eq!(length(3599), "59 min");
-        assert_eq!(length(3600), "1 h");
-        assert_eq!(length(172_799), "47 h");
-        assert_eq!(length(172_800), "2 d");
-        assert_eq!(length(999 * 86_400), "999 d");
-        assert_eq!(length(1000 * 86_400), "2 y");
+    fn durations_and_ages() {
+        assert_eq!(duration(59), "under a minute");
+        assert_eq!(duration(3599), "59 min");
+        assert_eq!(duration(3600), "1 h");
+        assert_eq!(duration(172_799), "47 h");
+        assert_eq!(duration(172_800), "2 d");
+        assert_eq!(duration(999 * 86_400), "999 d");
+        assert_eq!(duration(1000 * 86_400), "2 y");
         assert_eq!(ago(100, 100), "just now");
         assert_eq!(ago(130, 100), "just now");
         assert_eq!(ago(100, 3700), "1 h ago");
@@ -154,20 +157,20 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_mislead() {
-        assert_eq!(name("/var/lib/db"), "/var/lib/db");
+    fn misleading_characters_are_replaced() {
+        assert_eq!(displayed_name("/var/lib/db"), "/var/lib/db");
         assert_eq!(
-            name("a\u{202e}b\n\u{1b}[31mc"),
+            displayed_name("a\u{202e}b\n\u{1b}[31mc"),
             "a\u{fffd}b\u{fffd}\u{fffd}[31mc"
         );
-        assert_eq!(name("\u{2003} "), "(no name)");
-        assert_eq!(name(""), "(no name)");
-        assert_eq!(name(&"x".repeat(160)).chars().count(), 160);
-        assert!(name(&"x".repeat(161)).ends_with('\u{2026}'));
+        assert_eq!(displayed_name("\u{2003} "), "(no name)");
+        assert_eq!(displayed_name(""), "(no name)");
+        assert_eq!(displayed_name(&"x".repeat(160)).chars().count(), 160);
+        assert!(displayed_name(&"x".repeat(161)).ends_with('\u{2026}'));
     }
 
     #[test]
-    fn thousands_stand_apart() {
+    fn thousands_are_separated() {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1000), "1\u{202f}000");

@@ -1,6 +1,8 @@
-//! Headers in memory: few at a time, and one of each client, so that no client keeps the others from theirs.
+//! Limits how many headers are in memory: a few in all, and one of each client, so that no client
+//! keeps the others waiting.
 //!
-//! Invariant: a turn lasts as long as the bytes that it is for.
+//! Invariant: a permit lives as long as the bytes of its header.
+//!
 //! Must not: let a request wait that has bytes in memory already.
 
 use std::collections::BTreeMap;
@@ -8,36 +10,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Headers in memory at once, of all clients: each has up to 32 MiB, and a sealed copy of one piece.
-pub const AT_ONCE: usize = 4;
+/// The most headers in memory, of all clients. Each takes up to 32 MiB and a sealed copy of one
+/// piece.
+pub const HEADERS_MAX: usize = 4;
 
-/// Who has a header in memory.
-pub struct Large {
+/// The permits for headers in memory.
+pub struct HeaderMemory {
     all: Arc<Semaphore>,
     clients: Arc<Mutex<BTreeMap<String, Arc<Semaphore>>>>,
 }
 
-/// Until it is dropped.
-pub struct Turn {
+/// The permission for a client to have one header in memory, until this is dropped.
+pub struct HeaderPermit {
     client: String,
     clients: Arc<Mutex<BTreeMap<String, Arc<Semaphore>>>>,
     own: Option<(Arc<Semaphore>, OwnedSemaphorePermit)>,
     all: Option<OwnedSemaphorePermit>,
 }
 
-impl Default for Large {
+impl Default for HeaderMemory {
     fn default() -> Self {
         Self {
-            all: Arc::new(Semaphore::new(AT_ONCE)),
+            all: Arc::new(Semaphore::new(HEADERS_MAX)),
             clients: Arc::default(),
         }
     }
 }
 
-impl Large {
+impl HeaderMemory {
     /// Waits until this client may have a header in memory.
-    pub async fn turn(&self, client: &str) -> Turn {
-        let mut turn = Turn {
+    pub async fn acquire(&self, client: &str) -> HeaderPermit {
+        let mut permit = HeaderPermit {
             client: client.to_owned(),
             clients: Arc::clone(&self.clients),
             own: None,
@@ -50,22 +53,24 @@ impl Large {
                 .or_insert_with(|| Arc::new(Semaphore::new(1)));
             Arc::clone(own)
         };
-        // Neither is ever closed. First its own: who waits for that one keeps nobody else waiting.
-        turn.own = match Arc::clone(&own).acquire_owned().await {
+        // Neither semaphore is ever closed. The client's own one comes first: a request that waits
+        // for it does not keep other clients waiting.
+        permit.own = match Arc::clone(&own).acquire_owned().await {
             Ok(permit) => Some((own, permit)),
             Err(_) => None,
         };
-        turn.all = Arc::clone(&self.all).acquire_owned().await.ok();
-        turn
+        permit.all = Arc::clone(&self.all).acquire_owned().await.ok();
+        permit
     }
 }
 
-impl Drop for Turn {
+impl Drop for HeaderPermit {
     fn drop(&mut self) {
         drop(self.all.take());
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.own.take());
-        // The map's own is the last one: nobody waits for it, and nobody can begin to while the map is locked.
+        // The map has the only reference: no request waits for this semaphore, and none can begin
+        // to while the map is locked.
         let unused = |own: &Arc<Semaphore>| Arc::strong_count(own) == 1;
         if clients.get(&self.client).is_some_and(unused) {
             clients.remove(&self.client);
@@ -79,24 +84,24 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn one_of_each_and_few_of_all() {
-        let large = Large::default();
+    async fn one_of_each_client_and_few_of_all() {
+        let memory = HeaderMemory::default();
         let soon = |client: &'static str| {
-            tokio::time::timeout(Duration::from_millis(50), large.turn(client))
+            tokio::time::timeout(Duration::from_millis(50), memory.acquire(client))
         };
         let first = soon("a").await.unwrap();
         assert!(soon("a").await.is_err(), "two of one client");
-        let mut turns = vec![first];
+        let mut permits = vec![first];
         for client in ["b", "c", "d"] {
-            turns.push(soon(client).await.unwrap());
+            permits.push(soon(client).await.unwrap());
         }
-        assert_eq!(turns.len(), AT_ONCE);
+        assert_eq!(permits.len(), HEADERS_MAX);
         assert!(soon("e").await.is_err(), "more than there is memory for");
-        drop(turns.remove(0));
-        turns.push(soon("e").await.unwrap());
-        drop(turns);
+        drop(permits.remove(0));
+        permits.push(soon("e").await.unwrap());
+        drop(permits);
         assert!(soon("a").await.is_ok());
-        // Who gave up waiting left nothing either.
-        assert!(large.clients.lock().unwrap().is_empty());
+        // A request that gave up waiting left no entry.
+        assert!(memory.clients.lock().unwrap().is_empty());
     }
 }

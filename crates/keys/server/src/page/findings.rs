@@ -1,24 +1,26 @@
-//! How a time stands against an interval, and what is said of it.
+//! Judging a time by an interval, and the findings that the page shows.
 //!
 //! Invariants:
-//! 1. What never happened counts from the making of the object: a new object is not overdue at once.
-//! 2. A time ahead of the server's clock by more than [`SKEW_S`] is overdue: a node cannot buy peace with a date of next century.
+//! 1. If something has never happened, the interval begins when the object was made, so that a new
+//!    object is not overdue at once.
+//! 2. A time that is later than the server's clock by more than [`SKEW_S`] is overdue, so that a
+//!    node cannot avoid findings by reporting a time in the future.
 //!
 //! Must not: read a clock.
 
 use super::records::DAY_S;
 
-/// By how much a node's clock may be ahead.
+/// By how many seconds a node's clock may be ahead.
 pub const SKEW_S: u64 = 600;
 
-/// How urgent something is. Ordered: the worst is the greatest.
+/// How urgent something is. The worst is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// In order.
     Fine,
-    /// Within the last fifth of its interval, or worth a look.
+    /// Within the last fifth of its interval, or worth attention.
     Soon,
-    /// Beyond its interval, or wrong.
+    /// Later than its interval, or wrong.
     Overdue,
 }
 
@@ -26,7 +28,7 @@ impl Severity {
     /// Every severity, the best first.
     pub const ALL: [Self; 3] = [Self::Fine, Self::Soon, Self::Overdue];
 
-    /// The word in links and classes.
+    /// The word in links and CSS classes.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -42,7 +44,7 @@ impl Severity {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }
 
-    /// For people.
+    /// The text of a badge.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -53,20 +55,20 @@ impl Severity {
     }
 }
 
-/// What is asked for at intervals, or looked at.
+/// What a finding is about: an interval, or a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Concern {
-    /// A new key.
+    /// The last rotation of the key.
     Rotation,
-    /// A backup.
+    /// The last backup.
     Backup,
-    /// Reading to the end.
+    /// The last verification.
     Verification,
-    /// The node's report.
+    /// The last report of the node.
     Report,
-    /// State and version of the key.
+    /// The state and the version of the key.
     Key,
-    /// What it is sealed with.
+    /// The cipher.
     Cipher,
 }
 
@@ -80,7 +82,7 @@ impl Concern {
         Self::Key,
         Self::Cipher,
     ];
-    /// Those with an interval.
+    /// The concerns with an interval.
     pub const MEASURED: [Self; 4] = [
         Self::Rotation,
         Self::Backup,
@@ -107,7 +109,7 @@ impl Concern {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }
 
-    /// For people, at the head of a column or a line.
+    /// The label of a column or a line.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -121,21 +123,21 @@ impl Concern {
     }
 }
 
-/// When something last happened, and how that stands.
+/// When something happened last, judged by its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// When; `None` for never.
+    /// When it happened last, in seconds since the Unix epoch; `None`: never.
     pub at: Option<u64>,
-    /// From when the interval counts.
+    /// When the interval begins, in seconds since the Unix epoch.
     pub since: u64,
-    /// Seconds; `None` if nothing is asked for.
+    /// The interval in seconds; `None`: there is none.
     pub interval_s: Option<u64>,
-    /// How it stands.
+    /// How urgent it is.
     pub severity: Severity,
 }
 
 impl Measure {
-    /// Judges a time. `made` is what counts when it never happened.
+    /// Judges a time. If it never happened, the interval of `days` begins at `made`.
     #[must_use]
     pub fn new(at: Option<u64>, made: u64, days: u32, now: u64) -> Self {
         let since = at.unwrap_or(made);
@@ -148,9 +150,9 @@ impl Measure {
         }
     }
 
-    /// Nothing is asked for.
+    /// A time without an interval.
     #[must_use]
-    pub const fn not_asked(at: Option<u64>, made: u64) -> Self {
+    pub const fn without_interval(at: Option<u64>, made: u64) -> Self {
         let since = match at {
             Some(at) => at,
             None => made,
@@ -163,13 +165,13 @@ impl Measure {
         }
     }
 
-    /// Whether the time is one that has not come.
+    /// Whether the time is in the future.
     #[must_use]
     pub const fn is_ahead(&self, now: u64) -> bool {
         self.since > now.saturating_add(SKEW_S)
     }
 
-    /// Seconds beyond the interval; `None` if it is kept.
+    /// The seconds since the end of the interval; `None` before its end.
     #[must_use]
     pub fn late_s(&self, now: u64) -> Option<u64> {
         let due = self.since.saturating_add(self.interval_s?);
@@ -194,13 +196,14 @@ fn severity(since: u64, interval_s: Option<u64>, now: u64) -> Severity {
     }
 }
 
-/// One thing to say about an object, a key or a node.
+/// A finding about an object, a key or a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// What it is about.
     pub concern: Concern,
     /// How urgent it is.
     pub severity: Severity,
-    /// What is the matter, in a few words. Made here: holds nothing that a node reported but escaped names of keys.
+    /// A short text. It contains no text of a node except names that went through
+    /// [`super::text::displayed_name`].
     pub text: String,
 }

@@ -1,20 +1,21 @@
-//! Pieces that several pages use: times, badges, bars, links.
+//! Elements that several pages use: times, badges, bars, links.
 //!
-//! Invariant: how something stands is said in words, never by colour alone.
+//! Invariant: a state is always said in words and never by colour alone.
 //!
-//! Must not: put a name into a page other than through [`words::name`], or into a link other than percent-encoded.
+//! Must not: put a name into a page without [`text::displayed_name`], or into a link without
+//! percent-encoding.
 
 use maud::{Markup, html};
 
-use super::judge::{Finding, Measure, Severity};
+use super::findings::{Finding, Measure, Severity};
 use super::model::Tally;
-use super::words;
+use super::text;
 
-/// A part of a path: everything but letters, digits and `-._~` percent-encoded.
+/// A segment of a path: everything except letters, digits and `-._~` is percent-encoded.
 #[must_use]
-pub fn segment(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
+pub fn path_segment(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(char::from(byte));
         } else {
@@ -24,80 +25,80 @@ pub fn segment(text: &str) -> String {
     out
 }
 
-/// A name that someone else chose, kept apart from the direction of the text round it.
+/// A name that a node chose. Its writing direction does not affect the text around it.
 #[must_use]
-pub fn name(text: &str) -> Markup {
-    html! { bdi { (words::name(text)) } }
+pub fn name(name: &str) -> Markup {
+    html! { bdi { (text::displayed_name(name)) } }
 }
 
 /// A link to an object.
 #[must_use]
-pub fn object_link(id: &str, text: &str) -> Markup {
-    html! { a href={ "/fleet/objects/" (segment(id)) } { (name(text)) } }
+pub fn object_link(id: &str, object: &str) -> Markup {
+    html! { a href={ "/fleet/objects/" (path_segment(id)) } { (name(object)) } }
 }
 
 /// A link to a key.
 #[must_use]
 pub fn key_link(key: &str) -> Markup {
-    html! { a href={ "/fleet/keys/" (segment(key)) } { (name(key)) } }
+    html! { a href={ "/fleet/keys/" (path_segment(key)) } { (name(key)) } }
 }
 
 /// A link to a node.
 #[must_use]
 pub fn node_link(node: &str) -> Markup {
-    html! { a href={ "/fleet/nodes/" (segment(node)) } { (name(node)) } }
+    html! { a href={ "/fleet/nodes/" (path_segment(node)) } { (name(node)) } }
 }
 
-/// A time as its age, with the date for whoever points at it.
+/// A time as its age, with the date as a tooltip.
 #[must_use]
 pub fn age(at: u64, now: u64) -> Markup {
-    html! { time datetime=(words::machine_date(at)) title=(words::date(at)) { (words::ago(at, now)) } }
+    html! { time datetime=(text::machine_date(at)) title=(text::date(at)) { (text::ago(at, now)) } }
 }
 
-/// The length of time since something was made.
+/// The duration since something was made.
 #[must_use]
 pub fn since(made: u64, now: u64) -> Markup {
     html! {
-        time datetime=(words::machine_date(made)) title={ "since " (words::date(made)) } { (words::length(now.saturating_sub(made))) }
+        time datetime=(text::machine_date(made)) title={ "since " (text::date(made)) } { (text::duration(now.saturating_sub(made))) }
     }
 }
 
-/// A time as its date, with its age.
+/// A time as its date and its age.
 #[must_use]
 pub fn dated(at: u64, now: u64) -> Markup {
     html! {
-        time datetime=(words::machine_date(at)) { (words::date(at)) }
-        span.quiet { " (" (words::ago(at, now)) ")" }
+        time datetime=(text::machine_date(at)) { (text::date(at)) }
+        span.quiet { " (" (text::ago(at, now)) ")" }
     }
 }
 
 /// A measure in a cell of a table.
 #[must_use]
-pub fn cell(measure: &Measure, now: u64) -> Markup {
-    let asked = measure.interval_s.is_some();
+pub fn measure_cell(measure: &Measure, now: u64) -> Markup {
+    let has_interval = measure.interval_s.is_some();
     html! {
-        @if asked && measure.severity != Severity::Fine { (mark(measure.severity)) }
+        @if has_interval && measure.severity != Severity::Fine { (mark(measure.severity)) }
         @match measure.at {
             Some(at) => (age(at, now)),
-            None if asked => span.quiet { "never" },
+            None if has_interval => span.quiet { "never" },
             None => span.quiet title="not asked for" { "–" },
         }
     }
 }
 
-/// A small shape with its word for those who do not see it.
+/// A small shape, with a word for screen readers.
 #[must_use]
 pub fn mark(severity: Severity) -> Markup {
     html! { span class={ "mark " (severity.word()) } { span.unseen { (severity.label()) ": " } } }
 }
 
-/// A badge in words.
+/// A badge with a text.
 #[must_use]
-pub fn badge(severity: Severity, text: &str) -> Markup {
-    html! { span class={ "badge " (severity.word()) } { (text) } }
+pub fn badge(severity: Severity, label: &str) -> Markup {
+    html! { span class={ "badge " (severity.word()) } { (label) } }
 }
 
-/// Everything that is to be said.
+/// The list of all findings.
 #[must_use]
 pub fn findings(findings: &[Finding]) -> Markup {
     html! {
@@ -113,9 +114,9 @@ pub fn findings(findings: &[Finding]) -> Markup {
     }
 }
 
-/// The worst of the findings as a badge, with how many more there are.
+/// The worst finding as a badge, with the number of the others.
 #[must_use]
-pub fn worst(findings: &[Finding]) -> Markup {
+pub fn worst_finding(findings: &[Finding]) -> Markup {
     html! {
         @match findings.split_first() {
             None => (badge(Severity::Fine, Severity::Fine.label())),
@@ -127,7 +128,7 @@ pub fn worst(findings: &[Finding]) -> Markup {
     }
 }
 
-/// A bar of the parts of a tally. For the eye only: its numbers stand beside it.
+/// A bar that shows a tally. It is hidden from screen readers, because the numbers are beside it.
 #[must_use]
 pub fn bar(tally: &Tally) -> Markup {
     let all = tally.all().max(1);
@@ -135,9 +136,9 @@ pub fn bar(tally: &Tally) -> Markup {
         ("overdue", tally.overdue),
         ("soon", tally.soon),
         ("fine", tally.fine),
-        ("not-asked", tally.not_asked),
+        ("not-asked", tally.no_interval),
     ];
-    // Thousandths of the width; something is never nothing.
+    // Thousandths of the width. A count above 0 is always visible.
     let width = |count: usize| {
         if count == 0 {
             0

@@ -1,42 +1,43 @@
-//! What is shown when the fleet cannot be: sealed, no certificate, the wrong role, no such thing, a query that means nothing.
+//! The pages that are shown instead of the fleet: the server is sealed, there is no certificate,
+//! the role is wrong, the object does not exist, the query is invalid.
 //!
-//! Must not: say whether something exists to someone who may not know.
+//! Must not: reveal whether something exists to a client that may not know it.
 
 use maud::{Markup, html};
 
-/// Why there is no fleet to see.
+/// Why the fleet is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum Unavailable {
     /// The server is sealed.
     Sealed {
-        /// Shares that are needed; 0 if a provider opens it.
+        /// How many shares are needed; 0 when the root key comes from a provider.
         threshold: u32,
-        /// Shares that were given.
+        /// How many shares were given.
         given: u32,
-        /// The root key was there, and the store was not.
+        /// Whether the root key was available and the store was not.
         without_store: bool,
     },
-    /// The browser showed no certificate.
+    /// The browser sent no certificate.
     NoCertificate,
-    /// The certificate is one that this page is not for, or no longer.
+    /// The certificate is not, or no longer, that of a viewer or an administrator.
     Forbidden,
-    /// There is no such thing.
-    NotThere,
-    /// A parameter of the query means nothing.
+    /// There is no such page, object, key or node.
+    NotFound,
+    /// A parameter of the query has an invalid value.
     BadQuery(&'static str),
-    /// The store did not answer.
+    /// The store did not respond.
     Failed,
 }
 
-impl Why {
-    /// The status of the answer.
+impl Unavailable {
+    /// The HTTP status of the response.
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
             Self::Sealed { .. } | Self::Failed => 503,
             Self::NoCertificate => 401,
             Self::Forbidden => 403,
-            Self::NotThere => 404,
+            Self::NotFound => 404,
             Self::BadQuery(_) => 400,
         }
     }
@@ -48,7 +49,7 @@ impl Why {
             Self::Sealed { .. } => "Sealed",
             Self::NoCertificate => "Certificate needed",
             Self::Forbidden => "Not for this certificate",
-            Self::NotThere => "Not there",
+            Self::NotFound => "Not there",
             Self::BadQuery(_) => "Not a query",
             Self::Failed => "Not available",
         }
@@ -71,7 +72,7 @@ impl Why {
             },
             Self::Sealed {
                 threshold, given, ..
-            } => sealed(threshold, given),
+            } => sealed_text(threshold, given),
             Self::NoCertificate => html! {
                 p { "This page is shown to viewers and administrators, who have a certificate of this key server." }
                 p { "Enrol with a token of role " code { "viewer" } ", make a PKCS#12 file of certificate and key, and import it into the browser: "
@@ -80,7 +81,7 @@ impl Why {
             Self::Forbidden => html! {
                 p { "The certificate of this browser is not, or no longer, that of a viewer or an administrator." }
             },
-            Self::NotThere => {
+            Self::NotFound => {
                 html! { p { "There is no such page, object, key or node." } p { a href="/" { "To the fleet" } } }
             }
             Self::BadQuery(parameter) => html! {
@@ -93,7 +94,8 @@ impl Why {
     }
 }
 
-fn sealed(threshold: u32, given: u32) -> Markup {
+/// The text about a sealed server.
+fn sealed_text(threshold: u32, given: u32) -> Markup {
     html! {
         p { "This key server is sealed: it has started, or was told to seal itself, and does not have its root key. "
             "It delivers no keys and shows nothing of the fleet." }

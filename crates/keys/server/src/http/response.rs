@@ -1,6 +1,6 @@
-//! What a request is answered: JSON, or an error with a code of its own.
+//! Responses: JSON, and errors with their codes.
 //!
-//! Must not: tell a client the detail of an error that is not its own making: that goes to the log.
+//! Must not: return the detail of an error of the server to a client; the detail goes to the log.
 
 use std::time::Duration;
 
@@ -13,33 +13,34 @@ use strongroom_keyring::Error;
 
 use crate::log::log_failure;
 
-/// Why a request was refused.
-pub struct Refusal {
+/// The response to a request that failed.
+pub struct ErrorResponse {
     error: Error,
+    /// After what time the client may repeat the request.
     wait: Option<Duration>,
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for ErrorResponse {
     fn from(error: Error) -> Self {
         Self { error, wait: None }
     }
 }
 
 #[derive(Serialize)]
-struct Outer<'a> {
-    error: Inner<'a>,
+struct ErrorBody<'a> {
+    error: ErrorMembers<'a>,
 }
 
 #[derive(Serialize)]
-struct Inner<'a> {
+struct ErrorMembers<'a> {
     code: String,
     what: &'a str,
     detail: &'a str,
     todo: &'a str,
 }
 
-impl Refusal {
-    /// Asked too often.
+impl ErrorResponse {
+    /// The response to a client that exceeds its rate limit.
     #[must_use]
     pub fn too_many(wait: Duration) -> Self {
         Self {
@@ -48,7 +49,7 @@ impl Refusal {
         }
     }
 
-    /// The HTTP status of its code.
+    /// The HTTP status of the error's code.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.error.code().number {
@@ -70,7 +71,7 @@ impl Refusal {
         }
     }
 
-    /// The answer.
+    /// The response itself.
     #[must_use]
     pub fn response(&self) -> Response {
         let (status, code) = (self.status(), self.error.code());
@@ -80,13 +81,13 @@ impl Refusal {
             log_failure("failed", &self.error);
             detail = "";
         }
-        let inner = Inner {
+        let inner = ErrorMembers {
             code: number,
             what: code.what,
             detail,
             todo: code.todo,
         };
-        let mut response = json(status, &Outer { error: inner });
+        let mut response = json(status, &ErrorBody { error: inner });
         let wait = match (self.wait, status) {
             (Some(wait), _) => Some(wait.as_secs().saturating_add(1)),
             (None, StatusCode::SERVICE_UNAVAILABLE) => Some(5),
@@ -101,21 +102,34 @@ impl Refusal {
     }
 }
 
-/// The detail of SR-8433 when only the method is wrong.
+/// The detail of SR-8433 when the path exists and the method is wrong.
 pub(super) const METHOD: &str = "method";
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         self.response()
     }
 }
 
-/// A JSON answer.
-pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
+/// A response with a JSON body.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     let body = serde_json::to_vec(value).unwrap_or_default();
     json_bytes(status, Body::from(body))
 }
 
+/// A response with the status 200 and a JSON body.
+pub(super) fn ok_json(value: &impl Serialize) -> Result<Response, ErrorResponse> {
+    Ok(json(StatusCode::OK, value))
+}
+
+/// A response with the status 204 and no body.
+pub(super) fn no_content() -> Result<Response, ErrorResponse> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+/// A response with a body that is JSON already.
 pub(super) fn json_bytes(status: StatusCode, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;

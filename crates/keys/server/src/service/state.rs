@@ -1,0 +1,188 @@
+//! The state of an open server: its store, its keys, the ledger and the caches, and the functions
+//! with which every operation reads and commits records.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use super::denials::Denials;
+use super::expiry::ExpiryCache;
+use super::fleet_cache::FleetCache;
+use super::space_info::SpaceState;
+use crate::audit::Event;
+use crate::keys::Keys;
+use crate::ledger::{CommitRequest, Ledger};
+use crate::paths::AUTHORITY;
+use crate::records::{self, Authority, Guarded};
+use crate::rules::Rules;
+use crate::store::{Change, Guard, Outcome, Store};
+
+/// How often an operation is decided again because other commits came in between.
+pub(super) const TRIES: usize = 32;
+
+/// The most records of one kind that are read for one response.
+pub(super) const RECORDS_MAX: usize = 200_000;
+/// Records that are read from the store at once.
+const PAGE: usize = 2000;
+
+/// An open server.
+pub struct Service {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) keys: Arc<Keys>,
+    pub(super) ledger: Ledger,
+    authority: String,
+    rules: Mutex<Rules>,
+    pub(super) denials: Denials,
+    pub(super) fleet: FleetCache,
+    /// The count of administrators made with the root key that was logged last.
+    pub(super) break_glass_seen: Mutex<Option<u64>>,
+    pub(super) expiry: ExpiryCache,
+    /// Held while rows are moved into an archive.
+    pub(super) archiving: Mutex<()>,
+    pub(super) space: SpaceState,
+}
+
+impl Service {
+    /// Opens the service on a store that was initialized with this root key.
+    ///
+    /// # Errors
+    /// SR-8437 for another root key; what the store reports.
+    pub fn open(store: Arc<dyn Store>, keys: Keys, rules: Rules) -> Result<Self, Error> {
+        let keys = Arc::new(keys);
+        let authority: Guarded<Authority> =
+            records::read(&*store, &keys, AUTHORITY).map_err(|error| {
+                match error.code() == &code::SERVER_STORE {
+                    true => Error::new(&code::SERVER_ROOT, error.detail()),
+                    false => error,
+                }
+            })?;
+        let Some(authority) = authority.record else {
+            return Err(Error::new(
+                &code::SERVER_STORE,
+                "it was not made by `keyserver init`",
+            ));
+        };
+        let ledger = Ledger::start(Arc::clone(&store), Arc::clone(&keys))?;
+        Ok(Self {
+            store,
+            keys,
+            ledger,
+            authority: authority.certificate,
+            rules: Mutex::new(rules),
+            denials: Denials::default(),
+            fleet: FleetCache::default(),
+            break_glass_seen: Mutex::new(None),
+            expiry: ExpiryCache::default(),
+            archiving: Mutex::new(()),
+            space: SpaceState::default(),
+        })
+    }
+
+    /// The authority's certificate, in PEM.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Replaces the rules.
+    pub fn set_rules(&self, rules: Rules) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    pub(super) fn rules(&self) -> Rules {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records an event that no enrolled client caused.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn record_event(
+        &self,
+        address: &str,
+        action: &str,
+        subject: &str,
+        detail: &str,
+    ) -> Result<(), Error> {
+        let event = Event {
+            actor: "-".to_owned(),
+            address: address.to_owned(),
+            action: action.to_owned(),
+            subject: subject.to_owned(),
+            detail: detail.to_owned(),
+            version: 0,
+        };
+        self.ledger.commit(CommitRequest {
+            events: vec![event],
+            ..CommitRequest::default()
+        })?;
+        Ok(())
+    }
+
+    /// Commits changes with their events. False when a guarded record has changed; nothing is
+    /// written then.
+    pub(super) fn commit(
+        &self,
+        guards: Vec<Guard>,
+        changes: Vec<Change>,
+        events: Vec<Event>,
+    ) -> Result<bool, Error> {
+        if changes.is_empty() && events.is_empty() {
+            return Ok(true);
+        }
+        let outcome = self.ledger.commit(CommitRequest {
+            guards,
+            changes,
+            events,
+        })?;
+        Ok(outcome == Outcome::Done)
+    }
+
+    /// Reads the record at a path.
+    pub(super) fn read<T: DeserializeOwned>(&self, path: &str) -> Result<Guarded<T>, Error> {
+        records::read(&*self.store, &self.keys, path)
+    }
+
+    /// Reads at most `limit` records below a prefix, in order of their names, which follow the
+    /// prefix and are greater than `after`.
+    pub(super) fn list<T: DeserializeOwned>(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, T)>, Error> {
+        records::list(&*self.store, &self.keys, prefix, after, limit)
+    }
+
+    /// Calls `take` with the name and the content of each record below a prefix, in order. Returns
+    /// true when there are more than about `most` records, which are not read: whole pages are.
+    pub(super) fn for_each<T: DeserializeOwned>(
+        &self,
+        prefix: &str,
+        most: usize,
+        mut take: impl FnMut(String, T),
+    ) -> Result<bool, Error> {
+        let (mut after, mut seen) = (String::new(), 0_usize);
+        while seen < most {
+            let page = self.list::<T>(prefix, &after, PAGE)?;
+            let is_last = page.len() < PAGE;
+            seen = seen.saturating_add(page.len());
+            for (name, record) in page {
+                after.clone_from(&name);
+                take(name, record);
+            }
+            if is_last {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The change that writes a record.
+    pub(super) fn put<T: Serialize>(&self, path: &str, record: &T) -> Result<Change, Error> {
+        records::put(&self.keys, path, record)
+    }
+}
