@@ -5,7 +5,7 @@
 use clap::Args;
 use strongroom_format::code::{self, Class, Code};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, code_text};
 use crate::help::tail;
 

@@ -12,8 +12,8 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
 
-use crate::args::KeyOptions;
 use crate::failure::Failure;
+use crate::key_options::KeyOptions;
 
 /// `--keyring`, else `STRONGROOM_KEYRING` if it is set to anything, else `None`: the default path.
 pub(crate) fn keyring_path(option: Option<PathBuf>) -> Option<PathBuf> {

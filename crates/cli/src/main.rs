@@ -11,18 +11,20 @@
 //! Must not: seal or open anything itself, take a secret from the command line.
 #![deny(clippy::expect_used)]
 
+mod allocator;
 mod args;
 mod backup;
 mod cert;
 mod columns;
+mod context;
 mod documentation;
 mod duckdb;
 mod explain;
 mod failure;
-mod guard;
 mod help;
 mod inspect;
 mod key;
+mod key_options;
 mod keyring;
 mod keys;
 mod keyserver;
@@ -32,9 +34,11 @@ mod owner;
 mod paths;
 mod pg;
 mod progress;
+mod sealed_sqlite;
 mod signals;
 mod sqlite;
 mod time;
+mod verification;
 mod verify;
 mod volume;
 
@@ -45,20 +49,9 @@ use clap::error::ErrorKind;
 use strongroom_format::code;
 
 use crate::args::{Cli, Command};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Output;
-
-/// Switched on by `keyserver run` alone: [`strongroom_wiping`].
-#[global_allocator]
-static ALLOCATOR: strongroom_wiping::Wiping = strongroom_wiping::Wiping::new();
-
-/// What every subcommand needs: the keyring that was named and where results go.
-struct Context {
-    /// `--keyring`, or `STRONGROOM_KEYRING`; `None` for the default path.
-    keyring: Option<std::path::PathBuf>,
-    /// Standard output.
-    output: Output,
-}
 
 /// What this program starts itself with for the sake of a provider's module. Nothing for people.
 const PROVIDER_CHILD: &str = "--provider-child";

@@ -6,17 +6,18 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Serialize;
 use strongroom_format::code;
 use strongroom_format::header::{Cipher, HEADER_LEN, Header, HeaderError, ObjectKind};
 use strongroom_format::hex::from_hex;
 use strongroom_keyring::Keyring;
 
-use crate::args::KeyOptions;
-use crate::failure::{ErrorJson, Failure, printable};
+use crate::context::Context;
+use crate::failure::{Failure, printable};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::paths::{self, Sort};
-use crate::{Context, duckdb, guard, keys, pg};
+use crate::verification::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
+use crate::{duckdb, keys, pg, sealed_sqlite};
 
 /// Check that every part of a sealed database, or a keyring, is authentic; of a PostgreSQL instance or DuckDB's encrypted database, what can be.
 ///
@@ -40,71 +41,9 @@ pub(crate) struct VerifyArgs {
     pub(crate) json: bool,
 }
 
-/// The JSON result: docs/reference/exit-codes.md.
-#[derive(Serialize)]
-pub(crate) struct Verified {
-    pub(crate) path: String,
-    pub(crate) kind: &'static str,
-    pub(crate) ok: bool,
-    pub(crate) cipher: &'static str,
-    pub(crate) rekey_under_way: bool,
-    /// Of a database that keeps it: `holds`, `stale` or `unknown`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) freshness: Option<&'static str>,
-    /// The root of its pages, when freshness holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) root: Option<String>,
-    /// Of a database that is sealed with AES-256-GCM and has a valid anchor.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(crate) seals: Option<Seals>,
-    /// What was checked, and how many of it were good.
-    pub(crate) checked: Vec<Checked>,
-    pub(crate) bad: Vec<BadUnit>,
-    /// What was found that is neither good nor bad.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) notes: Vec<String>,
-    pub(crate) not_checked: Vec<String>,
-    pub(crate) error: Option<ErrorJson>,
-}
-
-/// How much was sealed under the data key of a database.
-#[derive(Serialize)]
-pub(crate) struct Seals {
-    /// An estimate of the pages that were sealed.
-    pub(crate) seals: u64,
-    /// How many pages one data key may seal.
-    pub(crate) seals_limit: u64,
-}
-
-/// One sort of unit.
-#[derive(Serialize)]
-pub(crate) struct Checked {
-    pub(crate) kind: &'static str,
-    pub(crate) count: u64,
-    pub(crate) good: u64,
-    /// What is known of a good one, for people.
-    #[serde(skip)]
-    pub(crate) claim: &'static str,
-}
-
-/// What is known of a unit whose tag was checked.
-pub(crate) const AUTHENTIC: &str = "authentic";
-
-/// One unit that failed.
-#[derive(Serialize)]
-pub(crate) struct BadUnit {
-    pub(crate) kind: &'static str,
-    pub(crate) index: u64,
-    pub(crate) offset_bytes: u64,
-    pub(crate) code: String,
-    /// Of an instance: the file, relative to the data directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) file: Option<String>,
-}
-
 impl VerifyArgs {
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let about = guard::AboutFreshness {
+        let about = sealed_sqlite::AboutFreshness {
             expected: self.expect,
             settle: self.settle,
         };
@@ -130,7 +69,7 @@ impl VerifyArgs {
 fn verify_file(
     path: &Path,
     key: KeyOptions,
-    about: guard::AboutFreshness,
+    about: sealed_sqlite::AboutFreshness,
     context: &Context,
 ) -> Result<(Verified, Option<Failure>), Failure> {
     if duckdb::verify::is_duckdb(path)? {
@@ -145,7 +84,11 @@ fn verify_file(
                 format!("{shown}: the header of a PostgreSQL instance; name its directory");
             Err(Failure::new(&code::WRONG_KIND, detail))
         }
-        _ => guard::verify(path, &guard::options(keys::source(key), context), about),
+        _ => sealed_sqlite::verify(
+            path,
+            &sealed_sqlite::options(keys::source(key), context),
+            about,
+        ),
     }
 }
 

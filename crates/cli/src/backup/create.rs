@@ -17,16 +17,19 @@ use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 use strongroom_postgres_replication::{Config, SslMode};
 
 use super::history::{self, Entry, HistoryOptions, Told};
+use super::medium_name::{is_url, store};
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
 use super::sealing::SealingOptions;
+use super::set_keys::with_key;
 use super::signature::SignKeyOption;
-use super::{is_url, store, thread_count, threads, with_key};
-use crate::args::SourceKeyOptions;
+use super::threads::{thread_count, threads};
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::SourceKeyOptions;
 use crate::paths::{self, Sort};
-use crate::{Context, guard, keyring, keys};
+use crate::{keys, sealed_sqlite};
 
 /// Back up a directory, a SQLite database, or a PostgreSQL server.
 ///
@@ -144,7 +147,7 @@ impl CreateArgs {
         let mut source = self.source(context, sign_key.as_ref())?;
         entry.of_source(source.shown());
         let key = self.sealing.key("backup create")?;
-        let keyring_path = keyring::path(context);
+        let keyring_path = context.keyring_path();
         let openers = self.sealing.openers(key.as_ref(), &keyring_path)?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_secs());
@@ -230,7 +233,7 @@ impl CreateArgs {
             let shown = path.display().to_string();
             return Err(Failure::new(&code::SOURCE_KEY, shown));
         }
-        let options = guard::options(key, context);
+        let options = sealed_sqlite::options(key, context);
         Ok(Box::new(SqliteSource::new(path, options)))
     }
 
@@ -244,7 +247,7 @@ impl CreateArgs {
         sign_key: Option<&SigningKey>,
     ) -> Result<(), Failure> {
         let medium = store(&self.to)?;
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let system = source.identify()?.to_owned();
         let signers = sign_key.map_or(&[][..], |key| std::slice::from_ref(key.public()));
         let base = with_key(self.sealing.key.clone(), &keyring, |key| {

@@ -8,8 +8,8 @@ use clap::Args;
 use strongroom_backup::expire;
 
 use super::history::{self, Entry, HistoryOptions, Told};
-use super::store;
-use crate::Context;
+use super::medium_name::store;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

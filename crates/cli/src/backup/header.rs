@@ -8,8 +8,9 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{Description, ListedSet, Listing, MediumHead, list};
 
-use super::{openers, store};
-use crate::Context;
+use super::medium_name::store;
+use super::opener_names::openers;
+use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
 use crate::output::hex;

@@ -12,12 +12,13 @@ use strongroom_backup::{ReceiveOptions, Received, wal_receive};
 use strongroom_postgres_replication::Lsn;
 
 use super::create::{connection, set_options};
+use super::medium_name::store;
 use super::sealing::SealingOptions;
-use super::store;
 use super::until::lsn;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::{Context, keyring, signals};
+use crate::signals;
 
 /// Set by a signal.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -53,7 +54,7 @@ pub(super) struct WalReceiveArgs {
 impl WalReceiveArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let config = connection(&self.source)?;
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let key = self.sealing.key("backup wal-receive")?;
         let openers = self.sealing.openers(key.as_ref(), &keyring)?;
         let mut sealing = set_options(openers.iter().collect());

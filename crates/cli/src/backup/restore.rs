@@ -13,16 +13,19 @@ use strongroom_backup::{
 use strongroom_format::header::Cipher;
 
 use super::history::{self, Entry, HistoryOptions, Told};
+use super::medium_name::{is_url, store};
 use super::progress::{ProgressOptions, Watch};
+use super::set_keys::with_key;
 use super::signature::{self, SignedByOptions};
+use super::threads::{thread_count, threads};
 use super::until::UntilOptions;
-use super::{is_url, store, thread_count, threads, with_key};
-use crate::args::{InstanceKeyOptions, KeyOptions};
+use crate::context::Context;
 use crate::failure::{Failure, note, printable};
 use crate::help::tail;
+use crate::key_options::{InstanceKeyOptions, KeyOptions};
+use crate::owner;
 use crate::pg::programs::BindirOption;
 use crate::pg::restored::{self, NewInstance};
-use crate::{Context, keyring, owner};
 
 /// Restore a set into a directory that is absent or empty, or with --delta over the one that it was
 /// made of.
@@ -219,7 +222,7 @@ impl RestoreArgs {
     fn fill(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         entry.on(store.as_ref());
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let signers = self.signed_by.keys()?;
         let mut chain = with_key(self.key.clone(), &keyring, |key| {
             open_chain(store.as_ref(), self.set, key)

@@ -10,11 +10,13 @@ use strongroom_format::code;
 use strongroom_keyring::{Keyring, Opener};
 
 use super::history::{self, Entry, HistoryOptions, Told};
-use super::{opener, sealing_openers, store};
-use crate::args::{KeyOptions, NewKeyOptions};
+use super::medium_name::store;
+use super::set_keys::{opener, sealing_openers};
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::{Context, keyring, keys};
+use crate::key_options::{KeyOptions, NewKeyOptions};
+use crate::keys;
 
 /// Change who can open sets and archived log. Only their headers are written.
 ///
@@ -60,7 +62,7 @@ impl RewrapArgs {
     fn rewrap(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         entry.on(store.as_ref());
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let others = match (self.drop_others, self.add) {
             (true, _) => Others::Drop,
             (_, true) => Others::Keep,

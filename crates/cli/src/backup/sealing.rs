@@ -9,9 +9,9 @@ use strongroom_backup::{Cipher, Compression};
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Opener};
 
-use super::sealing_openers;
-use crate::args::KeyOptions;
+use super::set_keys::sealing_openers;
 use crate::failure::{Failure, warn};
+use crate::key_options::KeyOptions;
 use crate::keys;
 
 /// Keys, certificates, cipher and compression.

@@ -9,9 +9,9 @@ use strongroom_backup::PostgresFacts;
 use strongroom_format::code;
 use strongroom_postgres_replication::Lsn;
 
-use super::is_url;
-use crate::args::KeyOptions;
+use super::medium_name::is_url;
 use crate::failure::Failure;
+use crate::key_options::KeyOptions;
 
 /// How far the log is replayed.
 #[derive(Args, Clone)]

@@ -14,14 +14,16 @@ use strongroom_format::code;
 
 use super::drill::{DrillOptions, Drilled};
 use super::history::{self, Entry, HistoryOptions, Told};
+use super::medium_name::store;
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
+use super::set_keys::with_kept_key;
 use super::signature::{self, SignedByOptions};
-use super::{store, thread_count, threads, with_kept_key};
-use crate::args::KeyOptions;
+use super::threads::{thread_count, threads};
+use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
-use crate::{Context, keyring};
+use crate::key_options::KeyOptions;
 
 /// Read a set to its end: every segment is authenticated and decompressed, every file's digest
 /// compared. Of the archived log that follows it, every segment is opened and its pages compared
@@ -110,7 +112,7 @@ impl VerifyArgs {
         if self.test.is_wanted() {
             entry.is_restore_test();
         }
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let signers = self.signed_by.keys()?;
         let ((mut chain, log), key) = with_kept_key(self.key, &keyring, |key| {
             let chain = open_chain(store.as_ref(), self.set, key)?;

@@ -23,14 +23,16 @@ use strongroom_format::code;
 
 use super::create::set_options;
 use super::history::{self, Entry, Told};
+use super::medium_name::store;
 use super::metrics::MetricsOptions;
 use super::sealing::SealingOptions;
-use super::{store, with_key};
-use crate::args::KeyOptions;
+use super::set_keys::with_key;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
+use crate::paths;
 use crate::pg::log::SealedLog;
-use crate::{Context, keyring, paths};
 
 /// Longest file that PostgreSQL archives, in bytes.
 const FILE_MAX: u64 = 1 << 30;
@@ -113,7 +115,7 @@ impl WalPushArgs {
     fn push(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.to)?;
         entry.on(store.as_ref());
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let key = self.sealing.key("backup wal-push")?;
         let name = self.file.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Failure::usage("a file without a name"))?;
@@ -140,7 +142,7 @@ impl WalFetchArgs {
             name: self.name.clone(),
             sealed: sealed.map_err(stopping)?,
         };
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let fetched = self.fetch(&keyring, &local);
         fetched.map_err(|failure| {
             // A set may bring a segment that was never archived: PostgreSQL reads it from where it is, when the archive has none.

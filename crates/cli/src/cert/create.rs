@@ -5,9 +5,10 @@
 use clap::Args;
 use strongroom_keyring::{Keyring, NewCertificate};
 
+use super::report;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring};
 
 /// Make a key pair and a certificate of it, signed by itself.
 ///
@@ -31,7 +32,7 @@ pub(super) struct CreateArgs {
 
 impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
         let new = NewCertificate {
             subject: self.subject.unwrap_or_else(|| format!("CN={}", self.name)),
             // One of the two: clap has looked.
@@ -39,6 +40,6 @@ impl CreateArgs {
             days: self.days,
         };
         let made = keyring.create_certificate(&self.name, &new)?;
-        super::told(context, &keyring, &made, "created")
+        report::report(context, &keyring, &made, "created")
     }
 }

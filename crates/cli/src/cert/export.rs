@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
 
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring, keys, paths};
+use crate::key_options::KeyOptions;
+use crate::{keys, paths};
 
 /// Write certificate and private key to a PKCS #12 file, and prove that it opens.
 ///
@@ -35,7 +36,7 @@ pub(super) struct ExportArgs {
 impl ExportArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         paths::check_new(&self.out)?;
-        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
         let certificate = keyring.certificate(&self.name)?;
         if self.public {
             let pem = certificate.certificate()?.to_pem();

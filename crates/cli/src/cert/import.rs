@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_keyring::Keyring;
 
-use crate::args::KeyOptions;
+use super::{certificate_file, report};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring, paths};
+use crate::key_options::KeyOptions;
+use crate::paths;
 
 /// Take in a certificate: PEM or DER, with or without its private key, or PKCS #12.
 ///
@@ -33,8 +35,8 @@ pub(super) struct ImportArgs {
 impl ImportArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         paths::sort(&self.file)?;
-        let mut keyring = Keyring::open(&keyring::path(context))?;
-        let mut identity = super::read(&self.file, self.key, context)?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
+        let mut identity = certificate_file::read(&self.file, self.key, context)?;
         // The name of a certificate that is known already is its own, whatever its new file is called.
         let known = keyring
             .certificates()
@@ -52,6 +54,6 @@ impl ImportArgs {
             (false, true) => "got its private key",
             (false, false) => "renewed",
         };
-        super::told(context, &keyring, &done.certificate, words)
+        report::report(context, &keyring, &done.certificate, words)
     }
 }

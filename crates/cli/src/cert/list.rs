@@ -6,11 +6,11 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_keyring::{Certificate, CertificateInfo, Keyring};
 
+use crate::context::Context;
 use crate::failure::{Failure, printable};
 use crate::help::tail;
 use crate::output::{columns, hex};
 use crate::time::rfc3339;
-use crate::{Context, keyring};
 
 /// List the certificates.
 #[derive(Args)]
@@ -50,7 +50,7 @@ struct CertificateJson {
 
 impl ListArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let status = Keyring::status(&keyring::path(context))?;
+        let status = Keyring::status(&context.keyring_path())?;
         let all: Vec<CertificateJson> = status
             .certificates
             .iter()

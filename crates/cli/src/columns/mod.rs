@@ -11,7 +11,7 @@ mod zone;
 
 use clap::{Args, Subcommand};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

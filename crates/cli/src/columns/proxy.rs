@@ -15,7 +15,7 @@ use strongroom_format::hex::from_hex;
 use strongroom_keyring::Keyring;
 
 use super::connect::{address, checked};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 

@@ -11,10 +11,10 @@ use strongroom_format::code;
 use strongroom_keyring::SourceContext;
 
 use super::zone::allowed;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::keys;
 
 /// Answer from a record, so that a recorded statement can be run again without the zone and without a value.

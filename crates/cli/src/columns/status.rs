@@ -8,7 +8,7 @@ use strongroom_columns_proxy::server::Connection;
 use strongroom_format::code;
 
 use super::connect::{LoginOptions, checked, refused};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::columns;

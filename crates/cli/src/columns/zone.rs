@@ -21,10 +21,10 @@ use strongroom_format::code;
 use strongroom_format::columns::tpm::PCRS;
 use strongroom_keyring::{KeySource, SourceContext};
 
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::keys;
 
 /// Serve confidential values to PostgreSQL's backends.

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::keys;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Put a copied main header back into a DuckDB database whose own is damaged.
 ///

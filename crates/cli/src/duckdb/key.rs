@@ -11,7 +11,7 @@ use strongroom_duckdb::KeyText;
 use strongroom_format::code;
 
 use super::keys;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

@@ -6,9 +6,9 @@ use strongroom_duckdb::KeyText;
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
 
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
+use crate::key_options::KeyOptions;
 use crate::keys;
 
 /// What opens a database: the text that the options name, or every version of a key of the keyring, the newest first.

@@ -9,10 +9,10 @@ use strongroom_duckdb::RekeyOptions;
 use strongroom_format::code;
 
 use super::keys;
-use crate::Context;
-use crate::args::{KeyOptions, NewKeyOptions};
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::{KeyOptions, NewKeyOptions};
 use crate::progress::Progress;
 
 /// Seal a DuckDB database under another key, in place.

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::keys;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Zero the bytes of a DuckDB database's blocks that DuckDB does not use.
 ///

@@ -8,11 +8,11 @@ use strongroom_duckdb::VerifyReport;
 use strongroom_format::code;
 
 use super::keys;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, code_text};
+use crate::key_options::KeyOptions;
 use crate::progress::Progress;
-use crate::verify::{AUTHENTIC, BadUnit, Checked, Verified};
+use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
 
 /// Whether a file is a DuckDB database, by its first bytes.
 pub(crate) fn is_duckdb(path: &Path) -> Result<bool, Failure> {

@@ -20,9 +20,10 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_format::code;
 
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, paths};
+use crate::paths;
 
 /// Show what a file is and what its header says, without a key.
 ///

@@ -3,7 +3,7 @@
 use clap::Args;
 use strongroom_keyring::Keyring;
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 
@@ -18,7 +18,7 @@ pub(super) struct AcceptOlderArgs {}
 impl AcceptOlderArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let Self {} = self;
-        let path = super::path(context);
+        let path = context.keyring_path();
         let mut keyring = Keyring::open(&path)?;
         // It is what this command is for.
         let _said = strongroom_keyring::take_older_keyring_warning();

@@ -6,7 +6,7 @@
 use clap::Args;
 use strongroom_keyring::{Keyring, Provider};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 
@@ -24,7 +24,7 @@ pub(super) struct RotateRootArgs {
 
 impl RotateRootArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let path = super::path(context);
+        let path = context.keyring_path();
         let provider = self.provider.as_deref().map(Provider::parse).transpose()?;
         let mut keyring = Keyring::open(&path)?;
         let other_root = keyring.rotate_root(provider)?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use strongroom_keyring::provider::locator;
 use strongroom_keyring::{KeyInfo, Keyring, Status};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, printable};
 use crate::help::tail;
 use crate::output::hex;
@@ -49,7 +49,7 @@ pub(crate) struct KeyJson {
 
 impl StatusArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let path = super::path(context);
+        let path = context.keyring_path();
         let status = Keyring::status(&path)?;
         let shown = path.display().to_string();
         if self.json {

@@ -15,7 +15,7 @@ use strongroom_keys_server::audit::{Chain, Row};
 use strongroom_keys_server::service::naming;
 
 use super::admin::{PAGE, ServerOptions, malformed, plain};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, printable};
 use crate::help::tail;
 use crate::time::rfc3339;

@@ -11,7 +11,7 @@ use strongroom_format::code;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, named, plain, time};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 

@@ -13,9 +13,10 @@ use strongroom_keys_server::config::Etcd;
 use strongroom_keys_server::init::{NewServer, RootWay, init_with};
 use strongroom_keys_server::names;
 
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::{Context, paths};
+use crate::paths;
 
 /// Make a key server.
 ///

@@ -18,10 +18,11 @@ use strongroom_keys_client::{
     DEFAULT_PATH, Enrolment, Files as FormerFiles, Node, VARIABLE, enrol,
 };
 
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::time::rfc3339;
-use crate::{Context, keys, paths};
+use crate::{keys, paths};
 
 /// Files of this many joins can stand in one directory.
 const JOINS_MAX: usize = 1000;

@@ -14,6 +14,7 @@ mod init;
 mod join;
 mod keys;
 mod nodes;
+pub(crate) mod object_name;
 mod offline;
 mod renew;
 mod report;
@@ -27,9 +28,7 @@ mod unseal;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use self::report::object_name;
-
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

@@ -15,7 +15,7 @@ use serde_json::json;
 use strongroom_format::code;
 use strongroom_keys_client::{Node, Renewal, Validity};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::time::rfc3339;

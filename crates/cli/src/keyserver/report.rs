@@ -17,12 +17,10 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keys_client::{Node, Report};
 
-pub(crate) use self::look::object_name;
 use self::look::{Found, Known};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, note, printable, warn};
 use crate::help::tail;
-use crate::keyring;
 use crate::output::columns;
 use crate::time::rfc3339;
 
@@ -120,7 +118,7 @@ impl ReportArgs {
 
     /// What the catalogue and the keyring tell. Neither has to be there.
     fn known(&self, context: &Context) -> Known {
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let past = crate::backup::past(self.catalogue.as_deref(), &keyring);
         let past = past.unwrap_or_else(|failure| {
             warn(&code::HISTORY_NOT_KEPT, &failure.shown());

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::allocator::ALLOCATOR;
 use crate::failure::Failure;
 use crate::help::tail;
 
@@ -24,7 +25,7 @@ pub(super) struct RunArgs {
 impl RunArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         // The buffers of TLS, HTTP and JSON hold shares, tokens and keys, and are freed as they are.
-        crate::ALLOCATOR.switch_on();
+        ALLOCATOR.switch_on();
         Ok(strongroom_keys_server::run::run(&self.config, |_| {})?)
     }
 }

@@ -8,7 +8,7 @@ use strongroom_format::code;
 use strongroom_keys_client::Method;
 
 use super::admin::{AnybodyOptions, plain};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
 

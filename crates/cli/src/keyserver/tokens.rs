@@ -8,7 +8,7 @@ use strongroom_format::code;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, hex_id, plain, time};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, printable};
 use crate::help::tail;
 use crate::output::columns;

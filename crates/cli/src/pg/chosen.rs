@@ -22,9 +22,9 @@ use strongroom_postgres_shield::instance::{self, Instance};
 use strongroom_postgres_shield::source;
 
 use super::directory::Directory;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
+use crate::key_options::KeyOptions;
 use crate::keys;
 
 /// A key source, and where it was named.

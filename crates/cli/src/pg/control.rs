@@ -22,10 +22,10 @@ use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::programs::{self, BindirOption};
 use super::settings;
 use super::shielded::Shielded;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Start the server on a sealed instance: `pg_ctl` start under the shield.
 ///

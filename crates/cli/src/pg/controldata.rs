@@ -12,10 +12,10 @@ use super::directory::{Directory, DirectoryOption};
 use super::facts::{Facts, opener};
 use super::programs::BindirOption;
 use super::shielded::Shielded;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Width of `pg_controldata`'s first column.
 const COLUMN: usize = 38;

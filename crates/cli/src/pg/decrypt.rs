@@ -10,10 +10,10 @@ use strongroom_postgres_shield::convert::{self, Action};
 use super::chosen::Chosen;
 use super::convert::{Bars, ThreadsOption, amount, remarks};
 use super::directory::{Directory, DirectoryOption};
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Turn a stopped, sealed instance into a plain one in place.
 ///

@@ -16,10 +16,10 @@ use super::contents::has_data_checksums;
 use super::convert::{Bars, ThreadsOption, amount, remarks};
 use super::directory::DirectoryOption;
 use super::facts::Facts;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Seal an existing, stopped instance in place.
 ///

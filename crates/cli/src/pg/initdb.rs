@@ -25,10 +25,10 @@ use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::facts::Facts;
 use super::programs::{self, BindirOption};
 use super::shielded::Shielded;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::signals;
 
 /// Make a sealed instance: PostgreSQL's initdb under the shield.

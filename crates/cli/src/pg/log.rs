@@ -23,9 +23,9 @@ use strongroom_postgres_shield::scratch;
 use super::chosen::Chosen;
 use super::contents::{Contents, check_control, seal_of};
 use super::directory::Directory;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
+use crate::key_options::KeyOptions;
 use crate::paths::open_to_read;
 
 /// The instance that a file of the log belongs to, when it is sealed.

@@ -24,9 +24,9 @@ use strongroom_postgres_shield::real::{Errno, Real};
 use strongroom_postgres_shield::scratch;
 
 use super::chosen::Chosen;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, warn};
+use crate::key_options::KeyOptions;
 
 /// The ciphers of an instance, as the argument of an option.
 pub(crate) fn cipher(name: &str) -> Result<Cipher, String> {

@@ -14,10 +14,10 @@ use super::chosen::{Chosen, configure};
 use super::convert::{Bars, ThreadsOption, amount, remarks};
 use super::directory::{Directory, DirectoryOption};
 use super::facts::Facts;
-use crate::Context;
-use crate::args::{KeyOptions, NewKeyOptions};
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::{KeyOptions, NewKeyOptions};
 
 /// Give a stopped instance a new data key, and if wanted another key that opens it.
 ///

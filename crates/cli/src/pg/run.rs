@@ -11,10 +11,10 @@ use super::chosen::Chosen;
 use super::directory::Directory;
 use super::programs::BindirOption;
 use super::shielded::Shielded;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Run any program on sealed instances: it and what it starts see them unsealed.
 ///

@@ -19,7 +19,7 @@ use strongroom_postgres_shield::source;
 use super::clusters::{self, Cluster};
 use super::directory::{Directory, DirectoryOption};
 use super::programs;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::owner::held::Held;

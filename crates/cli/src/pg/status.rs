@@ -14,10 +14,10 @@ use super::directory::{Directory, DirectoryOption};
 use super::facts::Facts;
 use super::outside::{self, Outside};
 use super::plaintext;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, printable, warn};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::keys;
 use crate::output::columns;
 

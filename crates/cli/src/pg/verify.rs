@@ -22,11 +22,11 @@ use super::chosen::Chosen;
 use super::contents::{Contents, check_control, seal_of};
 use super::directory::Directory;
 use super::plaintext::files;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, code_text};
+use crate::key_options::KeyOptions;
 use crate::progress::Progress;
-use crate::verify::{AUTHENTIC, BadUnit, Checked, Verified};
+use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
 
 /// The word for a container in results.
 const CONTAINER: &str = "container";

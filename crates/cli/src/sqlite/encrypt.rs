@@ -10,11 +10,12 @@ use strongroom_format::header::Cipher;
 
 use strongroom_sqlite::OpenOptions;
 
-use super::{cipher, page_size};
-use crate::args::KeyOptions;
+use super::format_options::{cipher, page_size};
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
-use crate::{Context, guard, keys, paths};
+use crate::key_options::KeyOptions;
+use crate::{keys, paths, sealed_sqlite};
 
 /// Make a sealed copy of a plain database. The plain one stays as it is.
 #[derive(Args)]
@@ -50,9 +51,9 @@ impl EncryptArgs {
         }
         let options = OpenOptions {
             freshness: self.freshness,
-            ..guard::options(Some(key), context)
+            ..sealed_sqlite::options(Some(key), context)
         };
-        let report = guard::encrypt(
+        let report = sealed_sqlite::encrypt(
             &self.plain,
             &self.sealed,
             options,

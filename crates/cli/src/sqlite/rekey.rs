@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::{KeyOptions, NewKeyOptions};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, guard, keys};
+use crate::key_options::{KeyOptions, NewKeyOptions};
+use crate::{keys, sealed_sqlite};
 
 /// Seal a database under a new data key, and if wanted for another key.
 ///
@@ -33,8 +34,9 @@ pub(super) struct RekeyArgs {
 impl RekeyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let new_key = keys::source(self.new.into());
-        let options = guard::options(keys::source(self.key), context);
-        let report = guard::rekey(&self.sealed, &options, new_key.as_ref(), self.slots_only)?;
+        let options = sealed_sqlite::options(keys::source(self.key), context);
+        let report =
+            sealed_sqlite::rekey(&self.sealed, &options, new_key.as_ref(), self.slots_only)?;
         if !self.slots_only {
             // The count of the old data key no longer matters.
             strongroom_sqlite::forget_seals_warnings();

@@ -19,11 +19,13 @@ use strongroom_keyring::provider::COMMAND_VARIABLE;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
 use strongroom_sqlite::defaults::{DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, KEY_FD_NAME};
 
-use super::{cipher, page_size, program};
-use crate::args::KeyOptions;
+use super::format_options::{cipher, page_size};
+use super::program;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keys, libraries};
+use crate::key_options::KeyOptions;
+use crate::{keys, libraries};
 
 /// The library's file name.
 const LIBRARY: &str = "libstrongroom_sqlite_run.so";

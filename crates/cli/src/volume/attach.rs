@@ -22,7 +22,7 @@ use strongroom_volume::token::Provider;
 
 use super::material::ProviderOptions;
 use super::secret::SecretOptions;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
 

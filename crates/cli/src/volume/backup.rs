@@ -10,7 +10,7 @@ use strongroom_volume::keys::Keys;
 use strongroom_volume::{Volume, escrow as sealed};
 
 use super::material::ProviderOptions;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 

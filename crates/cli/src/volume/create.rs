@@ -19,7 +19,7 @@ use super::backup::escrow;
 use super::fleet::{self, Happened};
 use super::material::ProviderOptions;
 use super::recovery::{RecoveryOptions, Shown};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
 

@@ -17,7 +17,7 @@ use super::backup::escrow_again;
 use super::material::{ProviderOptions, Who};
 use super::recovery::RecoveryOptions;
 use super::secret::{SecretOptions, new_passphrase};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
 

@@ -10,7 +10,7 @@ use strongroom_volume::keys::{Keys, Report};
 use strongroom_volume::token::Token;
 
 use crate::failure::note;
-use crate::keyserver::object_name;
+use crate::keyserver::object_name::object_name;
 
 /// What happened to the volume.
 #[derive(Clone, Copy, PartialEq, Eq)]

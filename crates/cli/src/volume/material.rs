@@ -11,8 +11,8 @@ use strongroom_volume::keys::{Keys, OfKeyring};
 use strongroom_volume::server::OfServer;
 use strongroom_volume::token::Provider;
 
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::{Context, keyring};
 
 /// Who has the key.
 #[derive(Args, Clone, Default)]
@@ -53,7 +53,7 @@ impl ProviderOptions {
     ) -> Result<Box<dyn Keys>, Failure> {
         let hint = hint.map(Who::from);
         match self.provider.or(hint).unwrap_or_else(|| self.configured()) {
-            Who::Keyring => Ok(Box::new(OfKeyring::new(&keyring::path(context)))),
+            Who::Keyring => Ok(Box::new(OfKeyring::new(&context.keyring_path()))),
             Who::Keyserver => Ok(Box::new(self.server()?)),
         }
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use strongroom_format::code;
 use strongroom_volume::migrate::{compare, is_read_only, migrate};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::progress::Progress;

@@ -17,7 +17,7 @@ use strongroom_volume::token::Provider;
 
 use super::material::{ProviderOptions, Who};
 use super::secret::SecretOptions;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 

@@ -24,7 +24,7 @@ use super::recovery::RecoveryOptions;
 use super::secret::of_token;
 use super::status::device_of;
 use super::tpm::TpmPlace;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 

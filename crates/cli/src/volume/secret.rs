@@ -14,8 +14,9 @@ use strongroom_volume::{Volume, keys::Keys, tpm};
 
 use super::material::ProviderOptions;
 use super::tpm::TpmPlace;
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::{Context, keys};
+use crate::keys;
 
 /// What opens it, instead of the key that the volume's token names. At most one.
 #[derive(Args, Clone, Default)]

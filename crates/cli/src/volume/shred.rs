@@ -13,7 +13,7 @@ use strongroom_volume::shred::{self, Record};
 
 use super::material::ProviderOptions;
 use super::{cache, fleet};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;
 use crate::time::rfc3339;

@@ -10,7 +10,7 @@ use strongroom_format::hex::hex;
 use strongroom_volume::kept::Kept;
 use strongroom_volume::{Volume, active, tpm};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::columns;

@@ -11,7 +11,7 @@ use strongroom_volume::active;
 use strongroom_volume::mapped::{self, Taken};
 use strongroom_volume::probe::Places;
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

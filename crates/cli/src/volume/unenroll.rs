@@ -12,7 +12,7 @@ use strongroom_volume::openers::{Which, remove};
 use super::backup::escrow_again;
 use super::cache;
 use super::material::ProviderOptions;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

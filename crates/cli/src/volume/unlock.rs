@@ -26,7 +26,7 @@ use super::secret::of_token;
 use super::swap::taken;
 use super::tpm::TpmPlace;
 use super::{cache, console, swap};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 
@@ -88,7 +88,7 @@ impl UnlockArgs {
         let work = Work {
             no_prompt: self.no_prompt,
             provider: self.provider.clone(),
-            keyring: crate::keyring::path(context),
+            keyring: context.keyring_path(),
         };
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new().name("unlock".to_owned());

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use strongroom_backup::{ListedSet, Store};
 
-use super::super::openers;
+use super::super::opener_names::openers;
 use crate::failure::{Failure, code_text};
 
 /// The outcome of a run that did what it was to do.

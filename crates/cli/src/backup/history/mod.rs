@@ -21,13 +21,13 @@ pub(super) use self::entry::{Entry, place};
 pub(crate) use self::past::{Past, past};
 
 use self::catalogue::Catalogue;
+use super::medium_name::store;
 use super::metrics;
-use super::store;
+use crate::context::Context;
 use crate::failure::{Failure, note, printable, warn};
 use crate::help::tail;
 use crate::output::columns;
 use crate::time::rfc3339;
-use crate::{Context, keyring};
 
 /// Where a run is noted.
 #[derive(Args, Clone, Default)]
@@ -70,7 +70,7 @@ pub(super) fn told(
     if let Some(options) = options.filter(|options| !options.no_history)
         && let Err(failure) = noted(
             options,
-            &keyring::path(context),
+            &context.keyring_path(),
             told.key_id.as_deref(),
             &entry,
         )
@@ -161,7 +161,7 @@ struct Run {
 
 impl HistoryArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let path = path(self.catalogue.as_deref(), &keyring);
         if !path.exists() {
             let absent = || Failure::new(&code::HISTORY_ABSENT, path.display().to_string());

@@ -6,8 +6,9 @@
 use strongroom_columns_proxy::server::{Answer, Connection, Error, identifier};
 use strongroom_format::code;
 
+use super::super::connect::refused;
+use super::database::{Database, Tried, cannot};
 use super::table::{Table, field};
-use super::{Database, Tried, cannot, swap};
 use crate::failure::{Failure, note};
 
 /// Blocks of the table that are looked at together.
@@ -47,7 +48,7 @@ pub(super) fn check_proxy(database: &mut Database, table: &Table) -> Result<(), 
     );
     let prepare = |database: &mut Database, name: &str, sql: &str| {
         let prepared = database.0.prepare(name, sql);
-        prepared.map_err(|error| super::refused(&error))
+        prepared.map_err(|error| refused(&error))
     };
     prepare(database, READ, &read)?;
     // In the place of the parameter the proxy puts what the new column's type is.
@@ -73,7 +74,7 @@ pub(super) fn rows(database: &mut Database, table: &Table) -> Result<(), Failure
 fn pass_over(database: &mut Database, table: &Table) -> Result<u64, Failure> {
     let mut converted = 0_u64;
     let mut from = 0_u64;
-    let end = blocks(&mut database.0, table).map_err(|error| super::refused(&error))?;
+    let end = blocks(&mut database.0, table).map_err(|error| refused(&error))?;
     while from < end {
         let mut count = 0;
         let done = database.attempt(|connection| {
@@ -156,5 +157,9 @@ pub(super) fn check(connection: &mut Connection, table: &Table) -> Result<(), Tr
     if connection.run(&sql)?.rows.is_empty() {
         return Ok(());
     }
-    Err(Tried::Refused(swap::unconverted()))
+    Err(Tried::Refused(unconverted()))
+}
+
+fn unconverted() -> Failure {
+    cannot("rows are left that have a value in one of the columns only: run the command again")
 }

@@ -4,9 +4,10 @@
 
 use strongroom_columns_proxy::server::identifier;
 
+use super::super::connect::refused;
+use super::database::{Database, cannot, is_passing};
 use super::plan::{Index, Plan};
 use super::table::{Table, field};
-use super::{Database, is_passing, refused};
 use crate::failure::{Failure, note};
 
 const TRIES: u32 = 20;
@@ -46,7 +47,7 @@ fn one(database: &mut Database, table: &Table, index: &Index) -> Result<(), Fail
         ));
         passed(made)?;
     }
-    Err(super::cannot(format!(
+    Err(cannot(format!(
         "the index {} could not be built: its locks are always taken",
         index.name
     )))

@@ -6,20 +6,20 @@
 //! it again goes on. Must not: print a value.
 
 mod copy;
+mod database;
 mod indexes;
 mod plan;
 mod swap;
 mod table;
 
 use clap::Args;
-use strongroom_columns_proxy::server::{Answer, Connection, Error};
-use strongroom_format::code;
 
-use super::connect::{LoginOptions, checked, refused};
+use self::database::{Database, cannot};
+use self::plan::Plan;
+use self::table::{Direction, Table};
+use super::connect::{LoginOptions, checked};
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use plan::Plan;
-use table::Table;
 
 /// Make a plain column confidential, or a confidential one plain, while the table is used.
 ///
@@ -59,70 +59,6 @@ pub(super) struct ConvertArgs {
 const LOCK_CLASS: i32 = 0x5352_4356;
 const LOCK_TRIES: u32 = 600;
 const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
-
-/// Which way.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Confidential,
-    Plain,
-}
-
-/// The connection, for statements whose errors are this command's.
-struct Database(Connection);
-
-impl Database {
-    fn run(&mut self, sql: &str) -> Result<Answer, Failure> {
-        self.0.run(sql).map_err(|error| refused(&error))
-    }
-
-    fn ask(&mut self, sql: &str, parameters: &[&str]) -> Result<Answer, Failure> {
-        let parameters: Vec<Option<&str>> = parameters.iter().copied().map(Some).collect();
-        let answer = self.0.ask(sql, &parameters);
-        answer.map_err(|error| refused(&error))
-    }
-
-    /// In one transaction. An error that another try may not meet - a lock, a deadlock - is `None`, and nothing was done.
-    fn attempt(
-        &mut self,
-        work: impl FnOnce(&mut Connection) -> Result<(), Tried>,
-    ) -> Result<Option<()>, Failure> {
-        self.run("BEGIN")?;
-        let done = work(&mut self.0).and_then(|()| Ok(self.0.run("COMMIT").map(drop)?));
-        let failed = match done {
-            Ok(()) => return Ok(Some(())),
-            Err(failed) => failed,
-        };
-        // The first error is the one to be told.
-        drop(self.0.run("ROLLBACK"));
-        match failed {
-            Tried::Server(error) if is_passing(&error) => Ok(None),
-            Tried::Server(error) => Err(refused(&error)),
-            Tried::Refused(failure) => Err(failure),
-        }
-    }
-}
-
-/// Why a transaction did not come to its end.
-enum Tried {
-    Server(Error),
-    Refused(Failure),
-}
-
-impl From<Error> for Tried {
-    fn from(error: Error) -> Self {
-        Self::Server(error)
-    }
-}
-
-/// Lock not available, deadlock, serialization failure, query cancelled by a timeout.
-fn is_passing(error: &Error) -> bool {
-    matches!(error.state(), Some("55P03" | "40P01" | "40001"))
-}
-
-/// A refusal with its reason.
-fn cannot(why: impl Into<String>) -> Failure {
-    Failure::new(&code::COLUMN_CONVERT, why)
-}
 
 impl ConvertArgs {
     pub(super) fn run(self) -> Result<(), Failure> {

@@ -4,8 +4,8 @@
 
 use strongroom_columns_proxy::server::identifier;
 
-use super::table::{Table, field};
-use super::{Database, Direction, cannot};
+use super::database::{Database, cannot};
+use super::table::{Direction, Table, field};
 use crate::failure::Failure;
 
 /// An index that the new column needs too.

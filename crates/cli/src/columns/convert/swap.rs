@@ -6,9 +6,10 @@
 
 use strongroom_columns_proxy::server::{Connection, constant, identifier};
 
+use super::copy;
+use super::database::{Database, Tried, cannot};
 use super::plan::Plan;
 use super::table::{Table, field};
-use super::{Database, Tried, cannot, copy};
 use crate::failure::{Failure, note};
 
 /// How often a lock is tried for, with the session's `lock_timeout` each.
@@ -29,10 +30,6 @@ pub(super) fn until_locked(
     Err(cannot(
         "other sessions hold locks on the table all the time: run the command again when they do not",
     ))
-}
-
-pub(super) fn unconverted() -> Failure {
-    cannot("rows are left that have a value in one of the columns only: run the command again")
 }
 
 /// The type of the new column, when a conversion is under way.

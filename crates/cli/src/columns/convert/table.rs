@@ -4,8 +4,15 @@
 
 use strongroom_columns_proxy::server::{Row, identifier};
 
-use super::{Database, Direction, cannot};
+use super::database::{Database, cannot};
 use crate::failure::Failure;
+
+/// What the column becomes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Confidential,
+    Plain,
+}
 
 /// A column.
 pub(super) struct Column {

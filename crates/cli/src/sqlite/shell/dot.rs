@@ -9,8 +9,9 @@ use clap::ValueEnum as _;
 use strongroom_format::code;
 
 use super::feed::{self, Flow};
+use super::mode::Mode;
 use super::session::Session;
-use super::{Mode, dump, import, schema};
+use super::{dump, import, schema};
 use crate::failure::Failure;
 use crate::paths;
 

@@ -9,16 +9,16 @@ use std::io::Write;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
-use super::render::{blob_text, real_text};
+use super::render::renderer::{blob_text, real_text};
 use super::schema;
 use super::session::{Session, write_failure};
 use crate::failure::Failure;
-use crate::guard;
+use crate::sealed_sqlite;
 
 /// Writes the tables LIKE `pattern` and what belongs to them.
 pub(super) fn run(session: &mut Session<'_>, pattern: &str) -> Result<(), Failure> {
     let connection = std::rc::Rc::clone(&session.connection);
-    let failed = guard::sql_failure;
+    let failed = sealed_sqlite::sql_failure;
     // One read transaction: the dump is one state of the database.
     connection
         .execute_batch("SAVEPOINT strongroom_dump")
@@ -107,7 +107,7 @@ impl Dump<'_> {
     }
 
     fn rows(&mut self, table: &str) -> Result<(), Failure> {
-        let failed = guard::sql_failure;
+        let failed = sealed_sqlite::sql_failure;
         let (columns, all) = schema::stored_columns(self.connection, table)?;
         let quoted: Vec<String> = columns
             .iter()

@@ -15,6 +15,7 @@ mod feed;
 mod ffi;
 mod history;
 mod import;
+mod mode;
 mod render;
 mod schema;
 mod session;
@@ -23,12 +24,13 @@ mod target;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::Context;
-use crate::args::KeyOptions;
+use self::mode::Mode;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::keys;
 
 /// Run SQL on a database, sealed or plain.
@@ -54,17 +56,6 @@ pub(crate) struct ShellArgs {
     /// Open for reading only
     #[arg(long)]
     read_only: bool,
-}
-
-/// How results are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
-    /// Aligned columns
-    Table,
-    /// RFC 4180
-    Csv,
-    /// One array of objects per statement
-    Json,
 }
 
 impl ShellArgs {

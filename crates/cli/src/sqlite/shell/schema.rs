@@ -9,7 +9,7 @@ use rusqlite::{Connection, Params};
 use strongroom_format::code;
 
 use crate::failure::Failure;
-use crate::guard;
+use crate::sealed_sqlite;
 
 /// An identifier in SQL's quotes.
 pub(super) fn identifier(name: &str) -> String {
@@ -22,7 +22,7 @@ pub(super) fn texts(
     sql: &str,
     parameters: impl Params,
 ) -> Result<Vec<String>, Failure> {
-    let failed = guard::sql_failure;
+    let failed = sealed_sqlite::sql_failure;
     let mut statement = connection.prepare(sql).map_err(failed)?;
     let rows = statement
         .query_map(parameters, |row| row.get(0))

@@ -11,7 +11,7 @@ use strongroom_format::code;
 use strongroom_keyring::KeySource;
 
 use crate::failure::Failure;
-use crate::guard;
+use crate::sealed_sqlite;
 
 /// Opens what `text` names.
 pub(super) fn open(
@@ -21,14 +21,14 @@ pub(super) fn open(
     read_only: bool,
 ) -> Result<Connection, Failure> {
     if text != ":memory:" && !text.starts_with("file:") {
-        return guard::open(Path::new(text), key, keyring, read_only);
+        return sealed_sqlite::open(Path::new(text), key, keyring, read_only);
     }
     if key.is_some() {
         let detail = "a key option goes with a file name; a URI names its key itself, as in \
                       'file:x.db?key_id=NAME'";
         return Err(Failure::new(&code::KEY_OPTION, detail));
     }
-    guard::open_uri(text, keyring, read_only)
+    sealed_sqlite::open_uri(text, keyring, read_only)
 }
 
 /// The file that `text` names, in SQLite's way of reading a URI; none for a database in memory or

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use csv::{Terminator, WriterBuilder};
 use rusqlite::types::ValueRef;
 
-use super::{Renderer, blob_text, real_text};
+use super::renderer::{Renderer, blob_text, real_text};
 
 pub(super) struct Csv<'w> {
     writer: csv::Writer<&'w mut dyn Write>,

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use rusqlite::types::ValueRef;
 
-use super::{Renderer, real_text};
+use super::renderer::{Renderer, real_text};
 use crate::output::hex;
 
 pub(super) struct Json<'w> {

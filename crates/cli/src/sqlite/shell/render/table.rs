@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use rusqlite::types::ValueRef;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{Renderer, Style, blob_text, real_text};
+use super::renderer::{Renderer, Style, blob_text, real_text};
 
 /// Rows that are held back to find the widths.
 const HELD_ROWS_MAX: usize = 1000;

@@ -12,10 +12,10 @@ use strongroom_keyring::{KeySource, Keyring};
 use strongroom_sqlite::ops::{self, Freshness, RekeyReport, Report, UnitKind, VerifyReport};
 use strongroom_sqlite::{Cipher, OpenOptions};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, code_text};
 use crate::progress::Progress;
-use crate::verify::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
+use crate::verification::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
 
 /// URI parameters that name a key.
 const KEY_PARAMETERS: [&str; 4] = ["key_id=", "key_env=", "key_file=", "key_command="];
