@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use strongroom_format::code::{self, Code};
+use strongroom_format::text::printable;
 
 /// A command's failure.
 pub(crate) struct Failure {
@@ -239,13 +240,6 @@ fn message(level: &str, code: &Code, detail: &str) {
         code_text(code),
         code.todo
     ));
-}
-
-/// File names and SQL may hold control characters; a terminal must not obey them.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 /// Standard error may be closed; the exit code still tells.

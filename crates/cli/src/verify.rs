@@ -9,10 +9,11 @@ use clap::Args;
 use strongroom_format::code;
 use strongroom_format::header::{Cipher, HEADER_LEN, Header, HeaderError, ObjectKind};
 use strongroom_format::hex::from_hex;
+use strongroom_format::text::printable;
 use strongroom_keyring::Keyring;
 
 use crate::context::Context;
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
 use crate::paths::{self, Sort};

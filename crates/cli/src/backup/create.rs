@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_backup::history::{RunRecord, absolute_name};
 use strongroom_backup::{
     Cipher, Compression, CreateOptions, Created, DirectorySource, Mode, PostgresSource, Source,
     SqliteSource, Store, list, open_base,
@@ -16,7 +17,7 @@ use strongroom_format::{code, hex};
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 use strongroom_postgres_replication::{Config, SslMode};
 
-use super::history::{self, Entry, HistoryOptions, Told};
+use super::history::{self, HistoryOptions, Outlets};
 use super::medium_name::{is_url, store};
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
@@ -121,23 +122,23 @@ const MIRRORS_MAX: usize = 3;
 
 impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let told = Told {
+        let outlets = Outlets {
             history: Some(self.history.clone()),
             key_id: self.sealing.key.key_id.clone(),
             metrics: self.metrics.file(),
         };
-        history::told(context, "create", &told, |context, entry| {
-            self.make(context, entry)
+        history::run_and_note(context, "create", &outlets, |context, record| {
+            self.make(context, record)
         })
     }
 
-    fn make(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn make(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         if self.mirror.len() > MIRRORS_MAX {
             return Err(Failure::usage("--mirror is given at most three times"));
         }
         let medium = store(&self.to)?;
         // First of all: what fails from here on is told of this medium.
-        entry.on(medium.as_ref());
+        record.set_medium(medium.as_ref());
         let sign_key = self.sign_key.key()?;
         let algorithm = self.sealing.cipher(&self.to)?;
         let mirrors = self.mirror.iter().map(|place| store(place));
@@ -145,7 +146,7 @@ impl CreateArgs {
         let mirrors = mirrors.iter().map(AsRef::as_ref);
         let stores: Vec<_> = std::iter::once(medium.as_ref()).chain(mirrors).collect();
         let mut source = self.source(context, sign_key.as_ref())?;
-        entry.of_source(source.shown());
+        record.set_source(source.shown());
         let key = self.sealing.key("backup create")?;
         let keyring_path = context.keyring_path();
         let openers = self.sealing.openers(key.as_ref(), &keyring_path)?;
@@ -170,10 +171,10 @@ impl CreateArgs {
                 progress.update(bytes);
             })?;
         if let Some((first, mirrored)) = created.split_first() {
-            entry.with_set(medium.as_ref(), first.position);
-            entry.with_detail(mirrors_of(stores.iter().skip(1).copied().zip(mirrored)));
+            record.set_backup_set(medium.as_ref(), first.position);
+            record.set_detail(mirrors_of(stores.iter().skip(1).copied().zip(mirrored)));
         }
-        entry.done();
+        record.mark_done();
         progress.finish();
         self.report(context, created, sign_key.as_ref())?;
         match key {
@@ -342,7 +343,7 @@ impl CreateArgs {
 /// For the catalogue: where else the set is.
 fn mirrors_of<'a>(made: impl Iterator<Item = (&'a dyn Store, &'a Created)>) -> String {
     let shown = made.map(|(store, created)| {
-        let place = history::place(&store.shown());
+        let place = absolute_name(&store.shown());
         format!("mirror {place} (set {})", created.position)
     });
     shown.collect::<Vec<_>>().join(", ")

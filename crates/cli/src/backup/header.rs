@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Description, ListedSet, Listing, MediumHead, list};
+use strongroom_backup::{Description, ListedSet, Listing, MediumHead, list, opener_names};
+use strongroom_format::text::printable;
 
 use super::medium_name::store;
-use super::opener_names::openers;
 use crate::context::Context;
-use crate::failure::{ErrorJson, Failure, printable};
+use crate::failure::{ErrorJson, Failure};
 use crate::help::tail;
 use crate::output::hex;
 use crate::time::rfc3339;
@@ -192,7 +192,7 @@ fn set_text(set: &ListedSet) -> String {
     }
     if let Some(header) = &set.header {
         lines.push(format!("  object           {}", hex(&header.object_id)));
-        for opener in openers(header) {
+        for opener in opener_names(header) {
             lines.push(format!("  opened by        {}", printable(&opener)));
         }
     }

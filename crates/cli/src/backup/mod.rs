@@ -9,7 +9,6 @@ mod header;
 mod history;
 mod medium_name;
 mod metrics;
-mod opener_names;
 mod progress;
 mod receive;
 mod restore;
@@ -24,7 +23,6 @@ mod wal;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use self::history::{Past, past};
 pub(crate) use self::wal::{is_wal_fetch, never_absent, stopping};
 
 use crate::context::Context;

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_backup::history::{RunRecord, absolute_name};
 use strongroom_backup::{
     Chain, Delta, Description, Kept, Owners, RestoreOptions, Restored, Sealing, open_chain,
 };
 use strongroom_format::header::Cipher;
+use strongroom_format::text::printable;
 
-use super::history::{self, Entry, HistoryOptions, Told};
+use super::history::{self, HistoryOptions, Outlets};
 use super::medium_name::{is_url, store};
 use super::progress::{ProgressOptions, Watch};
 use super::set_keys::with_key;
@@ -20,7 +22,7 @@ use super::signature::{self, SignedByOptions};
 use super::threads::{thread_count, threads};
 use super::until::UntilOptions;
 use crate::context::Context;
-use crate::failure::{Failure, note, printable};
+use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::key_options::{InstanceKeyOptions, KeyOptions};
 use crate::owner;
@@ -210,18 +212,18 @@ struct Report {
 
 impl RestoreArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let told = Told {
+        let outlets = Outlets {
             history: Some(self.history.clone()),
-            ..Told::default()
+            ..Outlets::default()
         };
-        history::told(context, "restore", &told, |context, entry| {
-            self.fill(context, entry)
+        history::run_and_note(context, "restore", &outlets, |context, record| {
+            self.fill(context, record)
         })
     }
 
-    fn fill(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn fill(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
-        entry.on(store.as_ref());
+        record.set_medium(store.as_ref());
         let keyring = context.keyring_path();
         let signers = self.signed_by.keys()?;
         let mut chain = with_key(self.key.clone(), &keyring, |key| {
@@ -229,8 +231,8 @@ impl RestoreArgs {
         })?;
         let signer = signature::checked(&mut chain, &signers)?;
         let set = chain.newest()?;
-        entry.with_set(store.as_ref(), set.position());
-        entry.with_detail(history::place(&self.to.display().to_string()));
+        record.set_backup_set(store.as_ref(), set.position());
+        record.set_detail(absolute_name(&self.to.display().to_string()));
         let total = chain.size_bytes();
         let facts = set.description().postgres.as_ref();
         let recovery = self
@@ -262,7 +264,7 @@ impl RestoreArgs {
         let restored = restored(&chain, &options, &self.programs, &mut |bytes| {
             progress.update(bytes);
         })?;
-        entry.done();
+        record.mark_done();
         progress.finish();
         if let Some(unattended) = unattended {
             NewInstance::warned(unattended, &self.to);

@@ -5,11 +5,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use strongroom_backup::history::RunRecord;
 use strongroom_backup::{Others, list, rewrap_archive, rewrap_set};
 use strongroom_format::code;
 use strongroom_keyring::{Keyring, Opener};
 
-use super::history::{self, Entry, HistoryOptions, Told};
+use super::history::{self, HistoryOptions, Outlets};
 use super::medium_name::store;
 use super::set_keys::{opener, sealing_openers};
 use crate::context::Context;
@@ -50,18 +51,18 @@ pub(super) struct RewrapArgs {
 
 impl RewrapArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let told = Told {
+        let outlets = Outlets {
             history: Some(self.history.clone()),
-            ..Told::default()
+            ..Outlets::default()
         };
-        history::told(context, "rewrap", &told, |context, entry| {
-            self.rewrap(context, entry)
+        history::run_and_note(context, "rewrap", &outlets, |context, record| {
+            self.rewrap(context, record)
         })
     }
 
-    fn rewrap(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn rewrap(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
-        entry.on(store.as_ref());
+        record.set_medium(store.as_ref());
         let keyring = context.keyring_path();
         let others = match (self.drop_others, self.add) {
             (true, _) => Others::Drop,
@@ -81,8 +82,8 @@ impl RewrapArgs {
         }
         if let Some(position) = self.set {
             rewrap_set(store.as_ref(), position, &old, &new, others)?;
-            entry.with_set(store.as_ref(), position);
-            entry.done();
+            record.set_backup_set(store.as_ref(), position);
+            record.mark_done();
             return context.output.line(&format!("rewrapped set {position}"));
         }
         let listing = list(store.as_ref())?;
@@ -106,7 +107,7 @@ impl RewrapArgs {
             Err(error)
         })?;
         left.extend(kept);
-        entry.with_detail(format!("{done} sets and {log} files of the log"));
+        record.set_detail(format!("{done} sets and {log} files of the log"));
         context
             .output
             .line(&format!("rewrapped {done} sets and {log} files of the log"))?;

@@ -6,14 +6,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_backup::drill::DrillReport;
+use strongroom_backup::history::RunRecord;
 use strongroom_backup::{
     ArchivedLog, Description, LogCheck, Verified, check_log, open_chain, verified_by_restore,
     verify_chain,
 };
 use strongroom_format::code;
+use strongroom_format::text::printable;
 
-use super::drill::{DrillOptions, Drilled};
-use super::history::{self, Entry, HistoryOptions, Told};
+use super::drill::DrillOptions;
+use super::history::{self, HistoryOptions, Outlets};
 use super::medium_name::store;
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
@@ -21,7 +24,7 @@ use super::set_keys::with_kept_key;
 use super::signature::{self, SignedByOptions};
 use super::threads::{thread_count, threads};
 use crate::context::Context;
-use crate::failure::{ErrorJson, Failure, printable};
+use crate::failure::{ErrorJson, Failure};
 use crate::help::tail;
 use crate::key_options::KeyOptions;
 
@@ -69,7 +72,7 @@ struct Report {
     size_bytes: u64,
     not_checked: Vec<String>,
     builds_on: Vec<u32>,
-    restore_test: Option<Drilled>,
+    restore_test: Option<DrillReport>,
     /// The id of the key that has signed every set of the chain, if that was checked.
     signed_by: Option<String>,
     set: Description,
@@ -77,23 +80,23 @@ struct Report {
 
 impl VerifyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let told = Told {
+        let outlets = Outlets {
             history: Some(self.history.clone()),
             key_id: self.key.key_id.clone(),
             metrics: self.metrics.file(),
         };
-        history::told(context, "verify", &told, |context, entry| {
-            self.read(context, entry)
+        history::run_and_note(context, "verify", &outlets, |context, record| {
+            self.read(context, record)
         })
     }
 
-    fn read(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn read(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let json = self.json;
-        let found = self.looked_at(context, entry)?;
+        let found = self.looked_at(context, record)?;
         let log = found.log.as_ref();
         let gap = log.and_then(|log| gap(log).or_else(|| wrong(log)));
         if gap.is_none() {
-            entry.done();
+            record.mark_done();
         }
         if json {
             context.output.json(&found.report(gap.as_ref()))?;
@@ -106,11 +109,11 @@ impl VerifyArgs {
     }
 
     /// Reads everything, and restores it if that is asked for.
-    fn looked_at(self, context: &Context, entry: &mut Entry) -> Result<Found, Failure> {
+    fn looked_at(self, context: &Context, record: &mut RunRecord) -> Result<Found, Failure> {
         let store = store(&self.medium)?;
-        entry.on(store.as_ref());
+        record.set_medium(store.as_ref());
         if self.test.is_wanted() {
-            entry.is_restore_test();
+            record.mark_restore_test();
         }
         let keyring = context.keyring_path();
         let signers = self.signed_by.keys()?;
@@ -122,7 +125,7 @@ impl VerifyArgs {
         })?;
         let signer = signature::checked(&mut chain, &signers)?;
         let newest = chain.newest()?;
-        entry.with_set(store.as_ref(), newest.position());
+        record.set_backup_set(store.as_ref(), newest.position());
         let threads = threads(self.threads);
         if !self.test.is_wanted() {
             let mut progress = Watch::new("verify", self.progress).of(chain.size_bytes());
@@ -159,7 +162,7 @@ struct Found {
     verified: Verified,
     bases: Vec<Verified>,
     log: Option<LogCheck>,
-    drilled: Option<Drilled>,
+    drilled: Option<DrillReport>,
     /// Whose signature every set was found to have.
     signer: Option<String>,
 }
@@ -227,7 +230,7 @@ fn with_log(mut verified: Verified, signer: Option<&String>, log: Option<&LogChe
     verified
 }
 
-fn told(drilled: &Drilled) -> String {
+fn told(drilled: &DrillReport) -> String {
     let mut text = String::from("restore test: passed\n");
     for item in &drilled.checked {
         text.push_str(&format!("  checked: {item}\n"));

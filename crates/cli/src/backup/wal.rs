@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use strongroom_backup::history::RunRecord;
 use strongroom_backup::{
     Partial, begins_segment, check_archivable, wal_fetch, wal_partial, wal_push,
 };
 use strongroom_format::code;
 
 use super::create::set_options;
-use super::history::{self, Entry, Told};
+use super::history::{self, Outlets};
 use super::medium_name::store;
 use super::metrics::MetricsOptions;
 use super::sealing::SealingOptions;
@@ -79,12 +80,12 @@ pub(super) struct WalFetchArgs {
 impl WalPushArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         // In no catalogue: this runs for every segment.
-        let told = Told {
+        let outlets = Outlets {
             metrics: self.metrics.file(),
-            ..Told::default()
+            ..Outlets::default()
         };
-        history::told(context, "wal-push", &told, |context, entry| {
-            self.push(context, entry)
+        history::run_and_note(context, "wal-push", &outlets, |context, record| {
+            self.push(context, record)
         })
     }
 
@@ -112,9 +113,9 @@ impl WalPushArgs {
         Ok(content)
     }
 
-    fn push(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn push(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.to)?;
-        entry.on(store.as_ref());
+        record.set_medium(store.as_ref());
         let keyring = context.keyring_path();
         let key = self.sealing.key("backup wal-push")?;
         let name = self.file.file_name().and_then(|name| name.to_str());
@@ -127,7 +128,7 @@ impl WalPushArgs {
         options.threads = 1;
         // Quiet: this runs for every segment.
         wal_push(store.as_ref(), name, &content, &options)?;
-        entry.with_archived(content.len() as u64);
+        record.set_archived_bytes(content.len() as u64);
         Ok(())
     }
 }

@@ -4,10 +4,11 @@
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_format::text::printable;
 use strongroom_keyring::{Certificate, CertificateInfo, Keyring};
 
 use crate::context::Context;
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::{columns, hex};
 use crate::time::rfc3339;

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use strongroom_format::text::printable;
 use strongroom_luks2::{
     CopyState, Found, Kdf, Keyslot, KeyslotKind, LuksError, Metadata, SegmentKind, Token, Which,
     online_version, read,
@@ -12,7 +13,7 @@ use strongroom_luks2::{
 use strongroom_volume::tpm::TpmToken;
 
 use super::report::{LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::output::hex;
 
 /// The kind, and what the header says; or what is wrong with it.

@@ -3,11 +3,11 @@
 //! Must not: be parsed by anything; `--json` is for that.
 
 use strongroom_format::header::ObjectKind;
+use strongroom_format::text::printable;
 
 use super::report::{
     DuckdbReport, ForeignReport, HeaderReport, LuksReport, LuksTokenReport, Report, SlotReport,
 };
-use crate::failure::printable;
 
 pub(super) fn render(report: &Report) -> String {
     let mut lines = Lines(String::new());

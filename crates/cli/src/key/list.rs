@@ -4,10 +4,11 @@
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_format::text::printable;
 use strongroom_keyring::Keyring;
 
 use crate::context::Context;
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::help::tail;
 use crate::keyring::status::KeyJson;
 use crate::output::columns;

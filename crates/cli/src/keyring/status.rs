@@ -4,11 +4,12 @@
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_format::text::printable;
 use strongroom_keyring::provider::locator;
 use strongroom_keyring::{KeyInfo, Keyring, Status};
 
 use crate::context::Context;
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::hex;
 use crate::time::rfc3339;

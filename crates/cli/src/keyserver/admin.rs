@@ -134,7 +134,7 @@ pub(super) fn named(name: &str) -> Result<&str, Failure> {
         true => Ok(name),
         false => Err(Failure::new(
             &code::KEY_NAME,
-            crate::failure::printable(name),
+            strongroom_format::text::printable(name),
         )),
     }
 }
@@ -146,7 +146,7 @@ pub(super) fn malformed(what: &str) -> Failure {
 /// A text or a number as text; of anything else nothing. Control characters do not reach the terminal.
 pub(super) fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => crate::failure::printable(text),
+        Value::String(text) => strongroom_format::text::printable(text),
         Value::Number(number) => number.to_string(),
         Value::Bool(true) => "yes".to_owned(),
         _ => String::new(),

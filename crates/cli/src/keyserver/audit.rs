@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use strongroom_format::code;
+use strongroom_format::text::printable;
 use strongroom_keys_client::{Files, Method, Node};
 use strongroom_keys_server::archive::{self, Whole};
 use strongroom_keys_server::audit::{Chain, Row};
@@ -16,7 +17,7 @@ use strongroom_keys_server::service::naming;
 
 use super::admin::{PAGE, ServerOptions, malformed, plain};
 use crate::context::Context;
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::help::tail;
 use crate::time::rfc3339;
 

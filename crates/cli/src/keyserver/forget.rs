@@ -4,11 +4,12 @@
 
 use clap::Args;
 use strongroom_format::code;
+use strongroom_format::text::printable;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, hex_id};
 use crate::context::Context;
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::help::tail;
 
 /// Forget objects that are no more, such as shredded volumes: they leave the fleet page.

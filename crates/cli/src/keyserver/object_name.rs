@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::failure::printable;
+use strongroom_format::text::printable;
 
 /// The server takes names of at most 256 printable bytes. The end of a path tells more than its beginning.
 pub(crate) fn object_name(path: &Path) -> String {

@@ -13,13 +13,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_backup::history::past_runs;
 use strongroom_format::code;
 use strongroom_format::hex::hex;
+use strongroom_format::text::printable;
 use strongroom_keys_client::{Node, Report};
 
 use self::look::{Found, Known};
 use crate::context::Context;
-use crate::failure::{ErrorJson, Failure, note, printable, warn};
+use crate::failure::{ErrorJson, Failure, note, warn};
 use crate::help::tail;
 use crate::output::columns;
 use crate::time::rfc3339;
@@ -119,9 +121,9 @@ impl ReportArgs {
     /// What the catalogue and the keyring tell. Neither has to be there.
     fn known(&self, context: &Context) -> Known {
         let keyring = context.keyring_path();
-        let past = crate::backup::past(self.catalogue.as_deref(), &keyring);
-        let past = past.unwrap_or_else(|failure| {
-            warn(&code::HISTORY_NOT_KEPT, &failure.shown());
+        let past = past_runs(self.catalogue.as_deref(), &keyring);
+        let past = past.unwrap_or_else(|error| {
+            warn(&code::HISTORY_NOT_KEPT, &Failure::from(error).shown());
             None
         });
         if past.is_none() {

@@ -110,7 +110,7 @@ impl<'a> Successor<'a> {
         note(&format!(
             "acting as user {}, who owns {}",
             self.user.name,
-            crate::failure::printable(&self.path.display().to_string())
+            strongroom_format::text::printable(&self.path.display().to_string())
         ));
         if let Err(error) = terminal::out_of_reach() {
             return refused("this terminal cannot be guarded", &error);

@@ -124,7 +124,7 @@ fn check_is_of(directory: &Directory, file: &Path) -> Result<(), Failure> {
     let detail = format!(
         "{} is of {}",
         file.display(),
-        crate::failure::printable(&setting.value)
+        strongroom_format::text::printable(&setting.value)
     );
     Err(directory.failure(&code::PG_NO_CONFIGURATION, &detail))
 }

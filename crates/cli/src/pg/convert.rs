@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
+use strongroom_format::text::printable;
 use strongroom_postgres_shield::convert::{self, Phase, Report};
 
-use crate::failure::{note, printable};
+use crate::failure::note;
 use crate::progress::Progress;
 
 /// `--threads`.

@@ -9,8 +9,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use strongroom_format::text::printable;
+
 use super::settings::{Setting, Settings, leads_out};
-use crate::failure::printable;
 
 /// A setting by which something leaves in clear. Field names are a stable contract: docs/reference/exit-codes.md.
 #[derive(Serialize)]

@@ -8,10 +8,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use strongroom_format::text::printable;
 use strongroom_postgres_shield::classify::{Class as Kind, classify};
 use strongroom_postgres_shield::table::{ROWS, Row, Treatment, treatment};
 
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::output::columns;
 
 /// One row of the table with what this instance holds of it. Field names are a stable contract.

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE};
+use strongroom_format::text::printable;
 use strongroom_postgres_shield::source;
 
 use super::chosen::Chosen;
@@ -15,7 +16,7 @@ use super::facts::Facts;
 use super::outside::{self, Outside};
 use super::plaintext;
 use crate::context::Context;
-use crate::failure::{ErrorJson, Failure, printable, warn};
+use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;
 use crate::key_options::KeyOptions;
 use crate::keys;

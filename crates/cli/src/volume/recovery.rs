@@ -76,7 +76,7 @@ fn on_terminal(key: &SecretBytes, of: &Path) -> Result<(), Failure> {
         .write(true)
         .open(TERMINAL)
         .map_err(failed)?;
-    let of = crate::failure::printable(&of.display().to_string());
+    let of = strongroom_format::text::printable(&of.display().to_string());
     let head = format!(
         "\nRecovery key of {of}. It is shown this once; it opens the volume when every other key is lost:\n\n    "
     );

@@ -7,6 +7,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use strongroom_backup::history::PastRuns;
 use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, Header, HeaderError};
 use strongroom_format::hex::from_hex;
@@ -16,7 +17,6 @@ use strongroom_keys_client::Report;
 use strongroom_volume::Volume;
 
 use super::super::object_name::object_name;
-use crate::backup::Past;
 use crate::failure::Failure;
 use crate::paths;
 
@@ -30,11 +30,11 @@ pub(super) struct Found {
 pub(super) struct Known {
     /// When versions of the keyring's keys were made.
     made: BTreeMap<(String, u32), u64>,
-    past: Option<Past>,
+    past: Option<PastRuns>,
 }
 
 impl Known {
-    pub(super) fn new(keyring: &Path, past: Option<Past>) -> Self {
+    pub(super) fn new(keyring: &Path, past: Option<PastRuns>) -> Self {
         let keys = Keyring::status(keyring).map(|status| status.keys);
         let made = keys.unwrap_or_default().into_iter();
         Self {

@@ -16,7 +16,7 @@ use self::renderer::{Renderer, Style};
 use super::mode::Mode;
 
 /// The renderer for one statement's rows, whose columns have these names.
-pub(in crate::sqlite::shell) fn renderer_of<'w>(
+pub(crate) fn renderer_of<'w>(
     style: &Style,
     to: &'w mut dyn Write,
     names: &[String],
@@ -29,9 +29,6 @@ pub(in crate::sqlite::shell) fn renderer_of<'w>(
 }
 
 /// The cells of a row, borrowed from SQLite until the next step.
-pub(in crate::sqlite::shell) fn cells<'r>(
-    row: &'r Row<'_>,
-    count: usize,
-) -> rusqlite::Result<Vec<ValueRef<'r>>> {
+pub(crate) fn cells<'r>(row: &'r Row<'_>, count: usize) -> rusqlite::Result<Vec<ValueRef<'r>>> {
     (0..count).map(|index| row.get_ref(index)).collect()
 }

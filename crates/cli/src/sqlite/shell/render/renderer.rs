@@ -11,16 +11,16 @@ use crate::output::hex;
 
 /// The settings that decide how results look.
 #[derive(Clone)]
-pub(in crate::sqlite::shell) struct Style {
-    pub(in crate::sqlite::shell) mode: Mode,
+pub(crate) struct Style {
+    pub(crate) mode: Mode,
     /// Whether table and CSV begin with the column names.
-    pub(in crate::sqlite::shell) headers: bool,
+    pub(crate) headers: bool,
     /// What stands for NULL in a table.
-    pub(in crate::sqlite::shell) null: String,
+    pub(crate) null: String,
 }
 
 impl Style {
-    pub(in crate::sqlite::shell) fn new(mode: Mode) -> Self {
+    pub(crate) fn new(mode: Mode) -> Self {
         Self {
             mode,
             headers: true,
@@ -30,14 +30,14 @@ impl Style {
 }
 
 /// Writes the rows of one statement.
-pub(in crate::sqlite::shell) trait Renderer {
+pub(crate) trait Renderer {
     fn row(&mut self, cells: &[ValueRef<'_>]) -> io::Result<()>;
     /// After the last row.
     fn end(&mut self) -> io::Result<()>;
 }
 
 /// The shortest decimal that reads back as the same number; infinities in SQLite's words.
-pub(in crate::sqlite::shell) fn real_text(value: f64) -> String {
+pub(crate) fn real_text(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "Inf" } else { "-Inf" }.to_owned();
     }
@@ -46,6 +46,6 @@ pub(in crate::sqlite::shell) fn real_text(value: f64) -> String {
 }
 
 /// A blob as SQL writes it.
-pub(in crate::sqlite::shell) fn blob_text(bytes: &[u8]) -> String {
+pub(crate) fn blob_text(bytes: &[u8]) -> String {
     format!("x'{}'", hex(bytes))
 }

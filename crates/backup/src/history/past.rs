@@ -1,4 +1,4 @@
-//! What the catalogue knows of the past: when something was backed up, and a medium verified.
+//! Questions to the catalogue: when something was last backed up, and when a medium was last verified.
 //!
 //! Must not: ask for anything, unless the catalogue was named.
 
@@ -6,38 +6,41 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::catalogue::Catalogue;
-use super::entry::{DONE, Entry};
-use crate::failure::Failure;
+use super::catalogue_path::{can_be_opened_unasked, catalogue_path};
+use super::run_record::{DONE, RunRecord};
+use crate::Result;
 
-/// The runs that did what they were to do.
-pub(crate) struct Past {
-    runs: Vec<Entry>,
+/// The runs of the catalogue that ended without an error.
+pub struct PastRuns {
+    runs: Vec<RunRecord>,
 }
 
 /// Reads the catalogue. `None` where there is none, or where the keyring would ask for its root key.
 ///
 /// # Errors
 /// What opening it reports.
-pub(crate) fn past(named: Option<&Path>, keyring: &Path) -> Result<Option<Past>, Failure> {
-    let path = super::path(named, keyring);
-    if named.is_none() && (!path.exists() || !super::can_be_opened_unasked(keyring)) {
+pub fn past_runs(named: Option<&Path>, keyring: &Path) -> Result<Option<PastRuns>> {
+    let path = catalogue_path(named, keyring);
+    if named.is_none() && (!path.exists() || !can_be_opened_unasked(keyring)) {
         return Ok(None);
     }
     let mut runs = Catalogue::open(&path, keyring)?.runs(None, None)?;
     runs.retain(|run| run.outcome == DONE);
-    Ok(Some(Past { runs }))
+    Ok(Some(PastRuns { runs }))
 }
 
-impl Past {
+impl PastRuns {
     /// When the newest backup of a file or directory ended that has one of these names.
-    pub(crate) fn backed_up(&self, names: &[String]) -> Option<u64> {
+    #[must_use]
+    pub fn backed_up(&self, names: &[String]) -> Option<u64> {
         self.newest(|run| run.operation == "create" && names.contains(&run.source))
     }
 
-    /// When the newest backup of a PostgreSQL server ended, if all there are, are of one server: a data directory does not
-    /// say without a key which server it is.
-    pub(crate) fn server_backed_up(&self) -> Option<u64> {
-        let set = |run: &Entry| {
+    /// When the newest backup of a PostgreSQL server ended, if the catalogue has backups of one server
+    /// only: without a key, a data directory does not say which server it is.
+    #[must_use]
+    pub fn server_backed_up(&self) -> Option<u64> {
+        let set = |run: &RunRecord| {
             run.set
                 .as_ref()
                 .and_then(|set| set.system_identifier.clone())
@@ -50,11 +53,12 @@ impl Past {
     }
 
     /// When a medium that has one of these names was verified last.
-    pub(crate) fn verified(&self, names: &[String]) -> Option<u64> {
+    #[must_use]
+    pub fn verified(&self, names: &[String]) -> Option<u64> {
         self.newest(|run| run.operation() == "verify" && names.contains(&run.medium))
     }
 
-    fn newest(&self, wanted: impl Fn(&Entry) -> bool) -> Option<u64> {
+    fn newest(&self, wanted: impl Fn(&RunRecord) -> bool) -> Option<u64> {
         let runs = self.runs.iter().filter(|run| wanted(run));
         runs.map(|run| run.ended_unix_s).max()
     }

@@ -6,8 +6,10 @@ use strongroom_format::header::Header;
 use strongroom_format::hex;
 use strongroom_format::slot::SlotKind;
 
-/// Who can open a set, in words.
-pub(super) fn openers(header: &Header) -> Vec<String> {
+/// The names of what can open a set: keys of a keyring with their versions, certificates by id, and
+/// other kinds of key slot by their kind.
+#[must_use]
+pub fn opener_names(header: &Header) -> Vec<String> {
     let name = |kind: &SlotKind| match kind {
         SlotKind::Keyring { id, version } => format!("keyring key {id} version {version}"),
         SlotKind::Certificate { id, .. } => format!("certificate {}", hex::hex(id)),

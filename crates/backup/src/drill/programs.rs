@@ -11,60 +11,59 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use strongroom_format::code;
+use strongroom_format::text::printable;
 
-use crate::failure::{Failure, printable};
+use crate::{Error, Result};
 
 /// Most of a program's or server's words that stand in an error, in characters.
 const WORDS_MAX: usize = 2000;
 /// How often a program that runs is looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
-/// Set by a signal.
-pub(super) static STOP: AtomicBool = AtomicBool::new(false);
-
 /// Runs a program to its end, or to a signal for us. What it says goes to memory: nobody has to
 /// read along, and no name leads to it.
-pub(super) fn run(name: &str, mut command: Command) -> Result<Output, Failure> {
-    let (out, err) = (unnamed()?, unnamed()?);
-    command.stdout(copy_of(&out)?).stderr(copy_of(&err)?);
-    let status = ended(name, &mut command)?;
+pub(super) fn run(name: &str, mut command: Command, stop: &AtomicBool) -> Result<Output> {
+    let (out, err) = (unnamed_file()?, unnamed_file()?);
+    command.stdout(duplicate(&out)?).stderr(duplicate(&err)?);
+    let status = wait_for(name, &mut command, stop)?;
     Ok(Output {
         status,
-        stdout: said_in(&out)?,
-        stderr: said_in(&err)?,
+        stdout: read_all(&out)?,
+        stderr: read_all(&err)?,
     })
 }
 
 /// A file without a name.
-pub(super) fn unnamed() -> Result<File, Failure> {
+pub(super) fn unnamed_file() -> Result<File> {
     let made = memfd_create("strongroom", MemfdFlags::CLOEXEC);
-    let made = made.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
+    let made = made.map_err(|error| Error::new(&code::IO, error.to_string()))?;
     Ok(made.into())
 }
 
-pub(super) fn copy_of(file: &File) -> Result<File, Failure> {
+/// A second descriptor of the same open file.
+pub(super) fn duplicate(file: &File) -> Result<File> {
     let copy = file.try_clone();
-    copy.map_err(|error| Failure::new(&code::IO, error.to_string()))
+    copy.map_err(|error| Error::new(&code::IO, error.to_string()))
 }
 
 /// All of a file from its beginning, wherever its writer stands.
-pub(super) fn said_in(file: &File) -> Result<Vec<u8>, Failure> {
-    let failed = |error: std::io::Error| Failure::new(&code::IO, error.to_string());
+pub(super) fn read_all(file: &File) -> Result<Vec<u8>> {
+    let failed = |error: std::io::Error| Error::new(&code::IO, error.to_string());
     let length = usize::try_from(file.metadata().map_err(failed)?.len()).unwrap_or(usize::MAX);
     let mut said = vec![0; length];
     file.read_exact_at(&mut said, 0).map_err(failed)?;
     Ok(said)
 }
 
-fn ended(name: &str, command: &mut Command) -> Result<ExitStatus, Failure> {
-    let lost = |error| Failure::new(&code::TEST_PROGRAM, format!("{name}: {error}"));
-    not_stopped()?;
+fn wait_for(name: &str, command: &mut Command, stop: &AtomicBool) -> Result<ExitStatus> {
+    let lost = |error| Error::new(&code::TEST_PROGRAM, format!("{name}: {error}"));
+    check_stop(stop)?;
     let mut child = command.spawn().map_err(lost)?;
     loop {
         if let Some(status) = child.try_wait().map_err(lost)? {
             return Ok(status);
         }
-        if let Err(stopped) = not_stopped() {
+        if let Err(stopped) = check_stop(stop) {
             drop(child.kill());
             drop(child.wait());
             return Err(stopped);
@@ -73,23 +72,25 @@ fn ended(name: &str, command: &mut Command) -> Result<ExitStatus, Failure> {
     }
 }
 
-pub(super) fn succeeded(name: &str, status: ExitStatus, said: &[u8]) -> Result<(), Failure> {
+/// SR of a failed test unless the program ended with 0; its last words are in the detail.
+pub(super) fn check_status(name: &str, status: ExitStatus, said: &[u8]) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    let detail = format!("{name}: {status}: {}", words(said));
-    Err(Failure::new(&code::RESTORE_TEST, detail))
+    let detail = format!("{name}: {status}: {}", last_words(said));
+    Err(Error::new(&code::RESTORE_TEST, detail))
 }
 
-pub(super) fn not_stopped() -> Result<(), Failure> {
-    if STOP.load(Ordering::Relaxed) {
-        return Err(Failure::new(&code::IO, "ended by a signal"));
+/// SR-5001 once the test is to end.
+pub(super) fn check_stop(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::new(&code::IO, "ended by a signal"));
     }
     Ok(())
 }
 
 /// The last words, in one line.
-pub(super) fn words(said: &[u8]) -> String {
+pub(super) fn last_words(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let lines: Vec<&str> = text.trim().lines().map(str::trim).collect();
     let all: Vec<char> = lines.join("; ").chars().collect();

@@ -1,30 +1,23 @@
-//! `strongroom backup history`: what backups were made, verified and restored, when and how it ended; and how the other verbs note
-//! it, in a catalogue beside the keyring.
+//! `strongroom backup history`: the catalogue of runs as a table; and how the other verbs note their runs in it.
 //!
-//! Invariant: what becomes of the catalogue changes no outcome. What cannot be noted is a warning.
+//! Invariant: a run that cannot be noted is a warning, and changes nothing of its outcome.
 //!
-//! Must not: ask for anything, unless the catalogue was named.
+//! Must not: know how the catalogue is stored; that is strongroom-backup's.
 
-mod catalogue;
-mod entry;
-mod past;
-
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::list;
+use strongroom_backup::history::{
+    Catalogue, RunRecord, SetFacts, absolute_name, catalogue_path, note_run,
+};
+use strongroom_backup::metrics::write_metrics;
 use strongroom_format::code;
-use strongroom_keyring::Keyring;
+use strongroom_format::text::printable;
 
-pub(super) use self::entry::{Entry, place};
-pub(crate) use self::past::{Past, past};
-
-use self::catalogue::Catalogue;
 use super::medium_name::store;
-use super::metrics;
 use crate::context::Context;
-use crate::failure::{Failure, note, printable, warn};
+use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::output::columns;
 use crate::time::rfc3339;
@@ -40,9 +33,9 @@ pub(super) struct HistoryOptions {
     no_history: bool,
 }
 
-/// What is told of a run beside its result.
+/// Where a run is noted beside its result.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Outlets {
     /// The catalogue; `None` for runs that are never noted.
     pub(super) history: Option<HistoryOptions>,
     /// The key of the keyring that was named.
@@ -51,70 +44,34 @@ pub(super) struct Told {
     pub(super) metrics: Option<PathBuf>,
 }
 
-/// Runs a verb and tells of it: in the catalogue, and to a monitoring system.
-pub(super) fn told(
+/// Runs a verb and notes it: in the catalogue, and for a monitoring system.
+pub(super) fn run_and_note(
     context: &mut Context,
     operation: &str,
-    told: &Told,
-    run: impl FnOnce(&mut Context, &mut Entry) -> Result<(), Failure>,
+    outlets: &Outlets,
+    run: impl FnOnce(&mut Context, &mut RunRecord) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut entry = Entry::begun(operation);
-    let result = run(context, &mut entry);
-    entry.end(result.as_ref().err());
-    if let Some(path) = &told.metrics
-        && let Err(failure) = metrics::tell(path, &entry)
+    let mut record = RunRecord::begin(operation);
+    let result = run(context, &mut record);
+    let failure = result.as_ref().err();
+    record.end(failure.map(|failure| (failure.code(), failure.detail())));
+    if let Some(path) = &outlets.metrics
+        && let Err(error) = write_metrics(path, &record)
     {
-        warn(&code::METRICS_NOT_WRITTEN, &failure.shown());
+        warn(&code::METRICS_NOT_WRITTEN, &Failure::from(error).shown());
     }
-    let options = told.history.as_ref();
+    let options = outlets.history.as_ref();
     if let Some(options) = options.filter(|options| !options.no_history)
-        && let Err(failure) = noted(
-            options,
+        && let Err(error) = note_run(
+            options.catalogue.as_deref(),
             &context.keyring_path(),
-            told.key_id.as_deref(),
-            &entry,
+            outlets.key_id.as_deref(),
+            &record,
         )
     {
-        warn(&code::HISTORY_NOT_KEPT, &failure.shown());
+        warn(&code::HISTORY_NOT_KEPT, &Failure::from(error).shown());
     }
     result
-}
-
-/// Notes a run where there is a catalogue, or there can be one: the first set that is made with a key of the keyring makes it.
-fn noted(
-    options: &HistoryOptions,
-    keyring: &Path,
-    key_id: Option<&str>,
-    entry: &Entry,
-) -> Result<(), Failure> {
-    let path = path(options.catalogue.as_deref(), keyring);
-    if options.catalogue.is_none() && !can_be_opened_unasked(keyring) {
-        return Ok(());
-    }
-    if !path.exists() {
-        let Some(id) = key_id.filter(|_| entry.operation() == "create" && entry.is_done()) else {
-            let named = options.catalogue.is_some();
-            let absent = || Failure::new(&code::HISTORY_ABSENT, path.display().to_string());
-            return if named { Err(absent()) } else { Ok(()) };
-        };
-        Catalogue::make(&path, keyring, id)?;
-    }
-    Catalogue::open(&path, keyring)?.add(entry)
-}
-
-/// Whether there is a keyring whose root key nobody has to type.
-fn can_be_opened_unasked(keyring: &Path) -> bool {
-    let status = Keyring::status(keyring);
-    status.is_ok_and(|status| status.provider != "passphrase")
-}
-
-fn path(named: Option<&Path>, keyring: &Path) -> PathBuf {
-    if let Some(named) = named {
-        return named.to_path_buf();
-    }
-    let mut beside = keyring.as_os_str().to_os_string();
-    beside.push(".history");
-    beside.into()
 }
 
 /// List the runs of `backup` that the catalogue has: sets that were made, verified and restored, and runs that failed.
@@ -154,7 +111,7 @@ struct Report {
 #[derive(Serialize)]
 struct Run {
     #[serde(flatten)]
-    entry: Entry,
+    entry: RunRecord,
     begun: String,
     ended: String,
 }
@@ -162,21 +119,21 @@ struct Run {
 impl HistoryArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let keyring = context.keyring_path();
-        let path = path(self.catalogue.as_deref(), &keyring);
+        let path = catalogue_path(self.catalogue.as_deref(), &keyring);
         if !path.exists() {
             let absent = || Failure::new(&code::HISTORY_ABSENT, path.display().to_string());
             let id = self.key_id.as_deref().ok_or_else(absent)?;
-            Catalogue::make(&path, &keyring, id)?;
+            Catalogue::create(&path, &keyring, id)?;
         }
         let mut catalogue = Catalogue::open(&path, &keyring)?;
         let mut scanned = None;
         if let Some(medium) = &self.scan {
-            scanned = Some(scan(&mut catalogue, medium)?);
+            scanned = Some(catalogue.scan(store(medium)?.as_ref())?);
         }
-        let medium = self.medium.as_deref().map(place);
+        let medium = self.medium.as_deref().map(absolute_name);
         let runs = catalogue.runs(medium.as_deref(), self.last)?;
         if self.json {
-            let run = |entry: Entry| Run {
+            let run = |entry: RunRecord| Run {
                 begun: rfc3339(entry.begun_unix_s),
                 ended: rfc3339(entry.ended_unix_s),
                 entry,
@@ -196,31 +153,15 @@ impl HistoryArgs {
     }
 }
 
-fn scan(catalogue: &mut Catalogue, medium: &Path) -> Result<u64, Failure> {
-    let store = store(medium)?;
-    let listing = list(store.as_ref())?;
-    let found = listing.sets.iter();
-    let entries: Vec<Entry> = found
-        .map(|set| Entry::scanned(store.as_ref(), set))
-        .collect();
-    let added = catalogue.add_new(&entries)?;
-    match listing.unreadable.into_iter().next() {
-        // What can be read is noted.
-        Some(bad) => Err(bad.error.into()),
-        None => Ok(added),
-    }
-}
-
-fn text(runs: &[Entry]) -> String {
+fn text(runs: &[RunRecord]) -> String {
     let heads = [
         "ENDED", "RUN", "OUTCOME", "SET", "KIND", "BYTES", "STORED", "KEY", "SOURCE", "MEDIUM",
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for run in runs {
         let set = run.set.as_ref();
-        let of_set = |value: &dyn Fn(&entry::SetFacts) -> String| {
-            set.map_or_else(|| String::from("-"), value)
-        };
+        let of_set =
+            |value: &dyn Fn(&SetFacts) -> String| set.map_or_else(|| String::from("-"), value);
         rows.push(vec![
             rfc3339(run.ended_unix_s),
             printable(&run.operation),
