@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_format::code;
+use strongroom_postgres_shield::clusters::configuration_options;
+use strongroom_postgres_shield::server_settings::started_with;
 
 use super::chosen::Chosen;
 use super::clusters;
 use super::contents::check_control;
 use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::programs::{self, BindirOption};
-use super::settings;
 use super::shielded::Shielded;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -144,7 +145,7 @@ impl RestartArgs {
         let options = self.server.options.iter();
         let mut options = options.map(|option| option.to_string_lossy());
         let replaced = options.any(|it| it.starts_with("-o") || it.starts_with("--options"));
-        let kept = !replaced && settings::started_with(&directory.path, "config_file");
+        let kept = !replaced && started_with(&directory.path, "config_file");
         if kept && self.begin.config_file.is_none() {
             return Ok(None);
         }
@@ -191,7 +192,7 @@ impl BeginArgs {
             arguments.extend([OsString::from("-l"), log.into()]);
         }
         if let Some(file) = configuration {
-            let options = clusters::options(&directory.path, file);
+            let options = configuration_options(&directory.path, file);
             arguments.extend([OsString::from("-o"), options]);
         }
         arguments

@@ -26,7 +26,6 @@ pub(crate) mod restored;
 mod rotate;
 mod run;
 mod service;
-mod settings;
 mod shielded;
 mod status;
 pub(crate) mod verify;

@@ -10,8 +10,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use strongroom_format::text::printable;
+use strongroom_postgres_shield::server_settings::{leads_out, settings_of_instance};
+use strongroom_postgres_shield::settings::Setting;
 
-use super::settings::{Setting, Settings, leads_out};
+use super::clusters;
 
 /// A setting by which something leaves in clear. Field names are a stable contract: docs/reference/exit-codes.md.
 #[derive(Serialize)]
@@ -24,7 +26,7 @@ pub(super) struct Outside {
 
 /// The settings of this instance, in the order of this function.
 pub(super) fn find(directory: &Path) -> Vec<Outside> {
-    let settings = Settings::of_instance(directory);
+    let settings = settings_of_instance(directory, &clusters::root());
     let mut found = Vec::new();
     let mut add = |name: &str, reason| {
         if let Some(setting) = settings.last(name) {
@@ -32,11 +34,11 @@ pub(super) fn find(directory: &Path) -> Vec<Outside> {
         }
     };
     let mode = settings.value("archive_mode", "off");
-    let archives = is_on(mode) || mode.eq_ignore_ascii_case("always");
+    let archives = is_on(&mode) || mode.eq_ignore_ascii_case("always");
     let library = settings.value("archive_library", "");
     let target = settings.value("basic_archive.archive_directory", "");
     if archives && library == "basic_archive" {
-        if leads_out(directory, target) {
+        if leads_out(directory, &target) {
             add(
                 "basic_archive.archive_directory",
                 "the server archives segments of the log here, in clear",
@@ -48,8 +50,8 @@ pub(super) fn find(directory: &Path) -> Vec<Outside> {
             "a library in the server archives segments of the log, in clear unless it encrypts them",
         );
     }
-    let collects = is_on(settings.value("logging_collector", "off"));
-    if collects && leads_out(directory, settings.value("log_directory", "log")) {
+    let collects = is_on(&settings.value("logging_collector", "off"));
+    if collects && leads_out(directory, &settings.value("log_directory", "log")) {
         add(
             "log_directory",
             "the server log: messages, and statements with their values where they are logged",
@@ -85,7 +87,7 @@ impl Outside {
     fn of(setting: &Setting, reason: &'static str) -> Self {
         Self {
             setting: setting.name.clone(),
-            value: setting.value.clone(),
+            value: setting.text().into_owned(),
             file: setting.origin.display().to_string(),
             reason,
         }

@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_format::code;
+use strongroom_postgres_shield::clusters::{Cluster, clusters_of};
 use strongroom_postgres_shield::source;
 
-use super::clusters::{self, Cluster};
+use super::clusters;
 use super::directory::{Directory, DirectoryOption};
 use super::programs;
 use crate::context::Context;
@@ -113,7 +114,7 @@ fn shown(context: &mut Context, files: [(&PathBuf, &String); 2]) -> Result<(), F
 
 /// The cluster whose `data_directory` this is.
 fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
-    clusters::of(&directory.path)
+    clusters_of(&directory.path, &clusters::root())
         .into_iter()
         .next()
         .ok_or_else(|| {
