@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use strongroom_columns_proxy::conversion::server_error;
 use strongroom_columns_proxy::proxy::Address;
 use strongroom_columns_proxy::server::{Connection, Error, Login};
 use strongroom_crypto::SecretBytes;
@@ -72,11 +73,7 @@ pub(super) fn address(text: &str) -> Address {
 
 /// What the server, or the way to it, has against a statement.
 pub(super) fn refused(error: &Error) -> Failure {
-    let code = match error {
-        Error::Server { .. } => &code::COLUMN_SERVER,
-        _ => &code::IO,
-    };
-    Failure::new(code, error.to_string())
+    server_error(error).into()
 }
 
 fn password(path: &Path) -> Result<SecretBytes, Failure> {

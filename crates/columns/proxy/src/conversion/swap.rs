@@ -4,36 +4,36 @@
 //! locked out since before that was looked at). Must not: wait for a lock longer than the session's `lock_timeout`, because everybody
 //! else queues behind the waiting.
 
-use strongroom_columns_proxy::server::{Connection, constant, identifier};
+use strongroom_keyring::Error;
 
 use super::copy;
-use super::database::{Database, Tried, cannot};
+use super::database::{AttemptError, Database, refusal};
 use super::plan::Plan;
 use super::table::{Table, field};
-use crate::failure::{Failure, note};
+use crate::server::{Connection, constant, identifier};
 
 /// How often a lock is tried for, with the session's `lock_timeout` each.
 const TRIES: u32 = 100;
 
 /// Tries until the locks are there.
 pub(super) fn until_locked(
-    database: &mut Database,
-    mut work: impl FnMut(&mut Connection) -> Result<(), Tried>,
-) -> Result<(), Failure> {
+    database: &mut Database<'_>,
+    mut work: impl FnMut(&mut Connection) -> Result<(), AttemptError>,
+) -> Result<(), Error> {
     for _ in 0..TRIES {
         if database.attempt(&mut work)?.is_some() {
             return Ok(());
         }
-        note("another session holds a lock on the table: trying again");
+        database.note("another session holds a lock on the table: trying again");
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
-    Err(cannot(
+    Err(refusal(
         "other sessions hold locks on the table all the time: run the command again when they do not",
     ))
 }
 
 /// The type of the new column, when a conversion is under way.
-fn under_way(database: &mut Database, table: &Table) -> Result<Option<String>, Failure> {
+fn new_column_type(database: &mut Database<'_>, table: &Table) -> Result<Option<String>, Error> {
     let sql = "SELECT pg_catalog.format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a \
         WHERE a.attrelid = $1 AND a.attname = $2 AND NOT a.attisdropped";
     let answer = database.ask(sql, &[&table.oid, &table.new_column()])?;
@@ -41,15 +41,15 @@ fn under_way(database: &mut Database, table: &Table) -> Result<Option<String>, F
 }
 
 /// Puts the new column and its trigger on the table, or finds them there.
-pub(super) fn begin(database: &mut Database, table: &Table, plan: &Plan) -> Result<(), Failure> {
-    if let Some(found) = under_way(database, table)? {
+pub(super) fn begin(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
+    if let Some(found) = new_column_type(database, table)? {
         let confidential = found.contains("enc_");
         if confidential == table.is_confidential() {
-            return Err(cannot(
+            return Err(refusal(
                 "a conversion in the other direction is under way: finish it, or give it up with --abandon",
             ));
         }
-        note("a conversion is under way: going on");
+        database.note("a conversion is under way: going on");
         return Ok(());
     }
     let (name, new, trigger) = (
@@ -76,15 +76,15 @@ pub(super) fn begin(database: &mut Database, table: &Table, plan: &Plan) -> Resu
 }
 
 /// Converts what is left and puts the new column in the old one's place.
-pub(super) fn finish(database: &mut Database, table: &Table, plan: &Plan) -> Result<(), Failure> {
+pub(super) fn finish(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
     let (name, new) = (table.qualified(), identifier(&table.new_column()));
-    let statements = statements(table, plan);
+    let statements = swap_statements(table, plan);
     until_locked(database, |connection| {
-        // Readers may go on; rows cannot be locked or written.
+        // Readers may go on; rows refusal be locked or written.
         connection.run(&format!("LOCK TABLE {name} IN EXCLUSIVE MODE"))?;
         connection.run("SET LOCAL synchronous_commit = on")?;
-        copy::rest(connection, table)?;
-        copy::check(connection, table)?;
+        copy::copy_rest(connection, table)?;
+        copy::check_complete(connection, table)?;
         if table.column.not_null {
             // Looks at every row; from here on readers are locked out too.
             connection.run(&format!(
@@ -98,7 +98,7 @@ pub(super) fn finish(database: &mut Database, table: &Table, plan: &Plan) -> Res
     })
 }
 
-fn statements(table: &Table, plan: &Plan) -> Vec<String> {
+fn swap_statements(table: &Table, plan: &Plan) -> Vec<String> {
     let name = table.qualified();
     let (old, new) = (
         identifier(&table.column.name),
@@ -135,9 +135,9 @@ fn statements(table: &Table, plan: &Plan) -> Vec<String> {
 }
 
 /// Takes the new column away again.
-pub(super) fn abandon(database: &mut Database, table: &Table) -> Result<(), Failure> {
-    if under_way(database, table)?.is_none() {
-        note("no conversion of this column is under way");
+pub(super) fn abandon(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
+    if new_column_type(database, table)?.is_none() {
+        database.note("no conversion of this column is under way");
         return Ok(());
     }
     let name = table.qualified();
@@ -151,6 +151,6 @@ pub(super) fn abandon(database: &mut Database, table: &Table) -> Result<(), Fail
         connection.run(&format!("ALTER TABLE {name} DROP COLUMN {new}"))?;
         Ok(())
     })?;
-    note("given up: the old column is as it was");
+    database.note("given up: the old column is as it was");
     Ok(())
 }
