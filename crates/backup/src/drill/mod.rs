@@ -28,11 +28,7 @@ pub use self::options::{DrillOptions, DrillQuestions};
 use self::private_directory::PrivateDirectory;
 use self::programs::{check_status, check_stop};
 use self::server::Server;
-use crate::chain::{Chain, restore_chain};
-use crate::files::Kept;
-use crate::replay::ArchivedLog;
-use crate::restore::{RestoreOptions, restore};
-use crate::{Error, Result};
+use crate::{ArchivedLog, Chain, Error, Kept, RestoreOptions, Result, restore, restore_chain};
 
 /// What a test found good.
 #[derive(Debug, Serialize)]

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use crate::files::Owners;
+use crate::Owners;
 
 /// How a restore test is run.
 #[derive(Clone, Debug)]

@@ -25,8 +25,7 @@ use rustix::fs::{Dir, rename};
 
 use super::server_user::{ServerUser, set_mode};
 use crate::io_error::io_error;
-use crate::replay::ArchivedLog;
-use crate::{Error, Result};
+use crate::{ArchivedLog, Error, Result};
 
 /// What `restore_command` runs; the server's working directory is the data directory, which lies
 /// beside the others.

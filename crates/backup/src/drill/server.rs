@@ -28,8 +28,7 @@ use super::requests::{COMMAND, Requests};
 use super::server_user::{ServerUser, set_mode};
 use crate::io_error::io_error;
 use crate::recovery::quoted;
-use crate::replay::ArchivedLog;
-use crate::{Error, Result};
+use crate::{ArchivedLog, Error, Result};
 
 /// How long a server may take that is told to end at once.
 const AT_ONCE: Duration = Duration::from_secs(10);

@@ -21,9 +21,7 @@ use strongroom_sqlite::{OpenOptions, explain};
 
 use super::run_record::{RunRecord, SetFacts};
 use crate::io_error::io_error;
-use crate::medium::list;
-use crate::store::Store;
-use crate::{Error, Result};
+use crate::{Error, Result, Store, list};
 
 /// Kept as `user_version`.
 const VERSION: i64 = 1;

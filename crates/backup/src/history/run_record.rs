@@ -7,9 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use strongroom_format::code::Code;
 
-use crate::medium::{ListedSet, listed};
-use crate::opener_names::opener_names;
-use crate::store::Store;
+use crate::{ListedSet, Store, listed, opener_names};
 
 /// The outcome of a run that did what it was to do.
 pub(super) const DONE: &str = "done";
