@@ -4,7 +4,8 @@
 
 use strongroom_postgres_replication::Lsn;
 
-/// Every setting of a target of recovery (PostgreSQL documentation, "Recovery Target"). The server goes on when recovery ends.
+/// Every setting of a target of recovery (PostgreSQL documentation, "Recovery Target"). The server
+/// goes on when recovery ends.
 const RESET: &str = "\
 recovery_target = ''
 recovery_target_name = ''
@@ -27,7 +28,8 @@ pub enum RecoveryTarget {
     End,
 }
 
-/// The settings of a recovery: `restore_command`, which brings a file of the archive, and the target.
+/// The settings of a recovery: `restore_command`, which brings a file of the archive, and the
+/// target.
 #[must_use]
 pub fn recovery_settings(restore_command: &str, target: RecoveryTarget) -> String {
     let mut out = String::from("# Written by strongroom backup restore.\n");
@@ -46,7 +48,8 @@ pub fn recovery_settings(restore_command: &str, target: RecoveryTarget) -> Strin
     out
 }
 
-/// A string of postgresql.conf (src/backend/utils/misc/guc-file.l): quotes doubled, backslashes too.
+/// A string of postgresql.conf (src/backend/utils/misc/guc-file.l): quotes doubled, backslashes
+/// too.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', r"\\").replace('\'', "''"))
 }

@@ -1,4 +1,5 @@
-//! The command's allocator: it zeroes memory that is freed, once `keyserver run` has switched that on.
+//! The command's allocator: it zeroes memory that is freed, once `keyserver run` has switched that
+//! on.
 //!
 //! Must not: be switched on by a command that handles much data: every free would cost a write.
 

@@ -1,6 +1,6 @@
-//! The argument model: one enum of nouns; each verb's arguments stand in the verb's own file.
+//! The command line: one enum of nouns. Each verb's arguments are in the verb's own file.
 //!
-//! Must not: have any option that takes a secret. Key options name where the key comes from.
+//! Must not: have an option that takes a secret. Key options name where the key comes from.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,8 @@ use crate::sqlite::SqliteArgs;
 use crate::verify::VerifyArgs;
 use crate::volume::VolumeArgs;
 
-/// Keeps databases unreadable wherever they rest: keyrings, keys, sealed SQLite files and PostgreSQL instances.
+/// Keeps databases unreadable wherever they rest: keyrings, keys, sealed SQLite files and
+/// PostgreSQL instances.
 #[derive(Parser)]
 #[command(
     name = "strongroom",

@@ -1,4 +1,5 @@
-//! The options that say where a key comes from: a name in the keyring, a variable, a file, a command or the terminal.
+//! The options that say where a key comes from: a name in the keyring, a variable, a file, a
+//! command or the terminal.
 //!
 //! Must not: have any option that takes a secret.
 

@@ -56,11 +56,12 @@ use crate::output::Output;
 /// What this program starts itself with for the sake of a provider's module. Nothing for people.
 const PROVIDER_CHILD: &str = "--provider-child";
 
-/// What the preload library and the extension start this program with, to have a root key of a provider that they do not have.
+/// What the preload library and the extension start this program with, to have a root key of a
+/// provider that they do not have.
 const PROVIDER_FETCH: &str = "--provider-fetch";
 
 /// Prints the root key of a provider, given its number and its argument. For a program's pipe only.
-fn deliver(arguments: &[std::ffi::OsString]) -> ExitCode {
+fn print_root_key(arguments: &[std::ffi::OsString]) -> ExitCode {
     use std::io::{IsTerminal as _, Write as _};
     let usage = || Failure::usage("this is for programs of Strongroom");
     let mut out = std::io::stdout();
@@ -109,17 +110,17 @@ fn main() -> ExitCode {
         .nth(1)
         .is_some_and(|first| first == PROVIDER_FETCH)
     {
-        return deliver(&std::env::args_os().skip(2).collect::<Vec<_>>());
+        return print_root_key(&std::env::args_os().skip(2).collect::<Vec<_>>());
     }
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if backup::is_wal_fetch(&arguments) {
         // Whatever goes wrong, PostgreSQL must not take it for the end of the archive.
-        return backup::never_absent(|| parsed(&arguments));
+        return backup::run_never_absent(|| parse_and_run(&arguments));
     }
-    parsed(&arguments)
+    parse_and_run(&arguments)
 }
 
-fn parsed(arguments: &[std::ffi::OsString]) -> ExitCode {
+fn parse_and_run(arguments: &[std::ffi::OsString]) -> ExitCode {
     match Cli::try_parse_from(arguments) {
         Ok(cli) => run(cli),
         Err(error) => refused_arguments(&error, arguments),
@@ -132,7 +133,7 @@ fn run(cli: Cli) -> ExitCode {
         keyring: keys::keyring_path(cli.keyring),
         output: Output::stdout(),
     };
-    let acted = owner::act(&cli.command.subjects(context.keyring.as_deref()));
+    let acted = owner::become_owner_of(&cli.command.subjects(context.keyring.as_deref()));
     let result = acted.and_then(|()| dispatch(cli.command, &mut context));
     let result = match (result, context.output.flush()) {
         (Ok(()), Err(error)) => Err(error),
@@ -184,7 +185,8 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
 fn refused_arguments(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed standard output is the only way this fails, and then nobody reads the reason.
+            // A closed standard output is the only way this fails, and then nobody reads the
+            // reason.
             return match error.print() {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::from(code::IO.class.exit_code()),
@@ -200,7 +202,7 @@ fn refused_arguments(error: &clap::Error, arguments: &[std::ffi::OsString]) -> E
     let json = arguments.iter().any(|argument| argument == "--json");
     let failure = Failure::usage(text.strip_prefix("error: ").unwrap_or(&text));
     if backup::is_wal_fetch(arguments) {
-        return backup::stopping(failure).report_usage(json);
+        return backup::with_stopping_code(failure).report_usage(json);
     }
     failure.report_usage(json)
 }

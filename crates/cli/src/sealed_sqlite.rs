@@ -1,4 +1,5 @@
-//! The one way from the command to sealed SQLite databases: open, encrypt, decrypt, rekey, verify.
+//! Operations on sealed SQLite databases, as the command calls them: open, encrypt, decrypt, rekey,
+//! verify.
 //!
 //! Must not: know a byte of the sealed format.
 
@@ -35,7 +36,7 @@ fn keyring(named: Option<PathBuf>) -> PathBuf {
 }
 
 /// A copy gets its source's permissions when it is complete; until then nobody else may read it.
-fn keep_private() {
+fn set_private_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
@@ -57,7 +58,7 @@ pub(crate) fn encrypt(
         page_size: page_size.unwrap_or(0),
         ..options
     };
-    keep_private();
+    set_private_umask();
     stop_on_signal()?;
     let mut progress = Progress::new("encrypting");
     let done = ops::encrypt(plain, sealed, &options, &mut |n, all| {
@@ -71,7 +72,7 @@ pub(crate) fn decrypt(
     plain: &Path,
     options: &OpenOptions,
 ) -> Result<Report, Failure> {
-    keep_private();
+    set_private_umask();
     stop_on_signal()?;
     let mut progress = Progress::new("decrypting");
     let done = ops::decrypt(sealed, plain, options, &mut |n, all| {
@@ -95,7 +96,7 @@ pub(crate) fn rekey(
 
 /// What is to be done about freshness.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct AboutFreshness {
+pub(crate) struct FreshnessOptions {
     /// The root that the database must have.
     pub(crate) expected: Option<[u8; 32]>,
     /// The digest is made anew when everything else is good.
@@ -106,7 +107,7 @@ pub(crate) struct AboutFreshness {
 pub(crate) fn verify(
     sealed: &Path,
     options: &OpenOptions,
-    about: AboutFreshness,
+    about: FreshnessOptions,
 ) -> Result<(Verified, Option<Failure>), Failure> {
     let mut report = verify_once(sealed, options)?;
     let mut settled = false;
@@ -141,7 +142,7 @@ fn verify_once(sealed: &Path, options: &OpenOptions) -> Result<VerifyReport, Fai
 }
 
 /// What the digest over the pages amounts to.
-fn stale_failure(sealed: &Path, report: &VerifyReport, about: AboutFreshness) -> Option<Failure> {
+fn stale_failure(sealed: &Path, report: &VerifyReport, about: FreshnessOptions) -> Option<Failure> {
     let shown = sealed.display().to_string();
     match (report.freshness, about.expected) {
         (Freshness::Stale, _) => Some(Failure::new(&code::STALE, shown)),
@@ -276,7 +277,8 @@ pub(crate) fn open_uri(
     Ok(connection)
 }
 
-/// The guard's error behind one of SQLite's, or SQLite's own, without the statement that it was about.
+/// The guard's error behind one of SQLite's, or SQLite's own, without the statement that it was
+/// about.
 pub(crate) fn sql_failure(error: rusqlite::Error) -> Failure {
     strongroom_sqlite::explain(error).into()
 }

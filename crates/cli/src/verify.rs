@@ -1,6 +1,9 @@
-//! `strongroom verify FILE` or `DIR`: is every unit of a sealed object authentic, and what could not be checked.
+//! `strongroom verify FILE` or `DIR`: checks every unit of a sealed object, and lists what could
+//! not be checked.
 //!
-//! Invariant: whatever was not checked is listed. Success means that nothing bad was found in what was checked.
+//! Invariant: everything that was not checked is listed. Success means that nothing bad was found
+//! in what was checked.
+//!
 //! Must not: change the object, or show any of its contents.
 
 use std::path::{Path, PathBuf};
@@ -16,25 +19,29 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths::{self, Sort};
+use crate::paths::{self, FileFormat};
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
 use crate::{duckdb, keys, pg, sealed_sqlite};
 
-/// Check that every part of a sealed database, or a keyring, is authentic; of a PostgreSQL instance or DuckDB's encrypted database, what can be.
+/// Check that every part of a sealed database, or a keyring, is authentic; of a PostgreSQL instance
+/// or DuckDB's encrypted database, what can be.
 ///
 /// Names every bad page, frame, journal chunk and container, and lists what was not checked.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom verify sealed.db --key-id app --json"))]
 pub(crate) struct VerifyArgs {
-    /// The sealed database, a keyring, a DuckDB database, or the data directory of a PostgreSQL instance
+    /// The sealed database, a keyring, a DuckDB database, or the data directory of a PostgreSQL
+    /// instance
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
-    /// Of a database that keeps freshness: the root that it must have, 64 hexadecimal digits, as verify has shown it before
-    #[arg(long, value_name = "ROOT", value_parser = root)]
+    /// Of a database that keeps freshness: the root that it must have, 64 hexadecimal digits, as
+    /// verify has shown it before
+    #[arg(long, value_name = "ROOT", value_parser = parse_root)]
     expect: Option<[u8; 32]>,
-    /// Of a database that keeps freshness: take the pages that are there for the newest, if they are authentic
+    /// Of a database that keeps freshness: take the pages that are there for the newest, if they
+    /// are authentic
     #[arg(long, conflicts_with = "expect")]
     settle: bool,
     /// Print one JSON object
@@ -44,7 +51,7 @@ pub(crate) struct VerifyArgs {
 
 impl VerifyArgs {
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let about = sealed_sqlite::AboutFreshness {
+        let about = sealed_sqlite::FreshnessOptions {
             expected: self.expect,
             settle: self.settle,
         };
@@ -57,10 +64,10 @@ impl VerifyArgs {
         if self.json {
             context.output.json(&report)?;
         } else {
-            context.output.text(&text(&report))?;
+            context.output.text(&report_text(&report))?;
         }
         match failure {
-            Some(failure) if self.json => Err(failure.told_in_json()),
+            Some(failure) if self.json => Err(failure.reported_in_json()),
             Some(failure) => Err(failure),
             None => Ok(()),
         }
@@ -70,7 +77,7 @@ impl VerifyArgs {
 fn verify_file(
     path: &Path,
     key: KeyOptions,
-    about: sealed_sqlite::AboutFreshness,
+    about: sealed_sqlite::FreshnessOptions,
     context: &Context,
 ) -> Result<(Verified, Option<Failure>), Failure> {
     if duckdb::verify::is_duckdb(path)? {
@@ -93,11 +100,12 @@ fn verify_file(
     }
 }
 
-/// The kind that the header names; an error when the file is not a sealed object that this version reads.
+/// The kind that the header names; an error when the file is not a sealed object that this version
+/// reads.
 fn sealed_kind(path: &Path) -> Result<ObjectKind, Failure> {
     use std::io::Read as _;
     let shown = path.display().to_string();
-    if paths::sort(path)? != Sort::Sealed {
+    if paths::file_format(path)? != FileFormat::Sealed {
         return Err(Failure::new(&code::NOT_SEALED, shown));
     }
     let (file, _) = paths::open_to_read(path)?;
@@ -155,7 +163,7 @@ fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
     })
 }
 
-fn text(report: &Verified) -> String {
+fn report_text(report: &Verified) -> String {
     let mut out = format!("{}: {}\n", printable(&report.path), report.kind);
     for Checked {
         kind,
@@ -214,7 +222,7 @@ fn conclusion(report: &Verified) -> &'static str {
     }
 }
 
-fn root(text: &str) -> Result<[u8; 32], String> {
+fn parse_root(text: &str) -> Result<[u8; 32], String> {
     let wrong = || "use the 64 hexadecimal digits that verify shows".to_owned();
     from_hex(text)
         .and_then(|bytes| bytes.try_into().ok())

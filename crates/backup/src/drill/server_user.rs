@@ -1,4 +1,5 @@
-//! The user and the group that the server of a restore test runs as, and the rights that they get to files.
+//! The user and the group that the server of a restore test runs as, and the rights that they get
+//! to files.
 //!
 //! Must not: give a file away that root still opens by its name.
 

@@ -1,4 +1,5 @@
-//! Where the catalogue of a keyring is, and whether it can be opened without asking for a passphrase.
+//! Where the catalogue of a keyring is, and whether it can be opened without asking for a
+//! passphrase.
 //!
 //! Must not: open it.
 

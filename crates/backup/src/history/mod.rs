@@ -23,11 +23,11 @@ pub use self::run_record::{RunRecord, SetFacts, absolute_name};
 use self::catalogue_path::can_be_opened_unasked;
 use crate::{Error, Result};
 
-/// Adds a run to the catalogue that was named, or to the one beside the keyring. Where there is none,
-/// a run that made a set with the key `key_id` of the keyring makes it, and other runs are not noted.
+/// Adds a run to the catalogue that was named, or to the one beside the keyring. Where there is
+/// none, a run that made a set with the key `key_id` of the keyring makes it, and other runs are
+/// not noted.
 ///
-/// # Errors
-/// SR-7152 when the catalogue that was named is absent; those of the catalogue.
+/// # Errors SR-7152 when the catalogue that was named is absent; those of the catalogue.
 pub fn note_run(
     named: Option<&Path>,
     keyring: &Path,

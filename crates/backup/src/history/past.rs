@@ -1,4 +1,5 @@
-//! Questions to the catalogue: when something was last backed up, and when a medium was last verified.
+//! Questions to the catalogue: when something was last backed up, and when a medium was last
+//! verified.
 //!
 //! Must not: ask for anything, unless the catalogue was named.
 
@@ -15,10 +16,10 @@ pub struct PastRuns {
     runs: Vec<RunRecord>,
 }
 
-/// Reads the catalogue. `None` where there is none, or where the keyring would ask for its root key.
+/// Reads the catalogue. `None` where there is none, or where the keyring would ask for its root
+/// key.
 ///
-/// # Errors
-/// What opening it reports.
+/// # Errors What opening it reports.
 pub fn past_runs(named: Option<&Path>, keyring: &Path) -> Result<Option<PastRuns>> {
     let path = catalogue_path(named, keyring);
     if named.is_none() && (!path.exists() || !can_be_opened_unasked(keyring)) {
@@ -36,8 +37,8 @@ impl PastRuns {
         self.newest(|run| run.operation == "create" && names.contains(&run.source))
     }
 
-    /// When the newest backup of a PostgreSQL server ended, if the catalogue has backups of one server
-    /// only: without a key, a data directory does not say which server it is.
+    /// When the newest backup of a PostgreSQL server ended, if the catalogue has backups of one
+    /// server only: without a key, a data directory does not say which server it is.
     #[must_use]
     pub fn server_backed_up(&self) -> Option<u64> {
         let set = |run: &RunRecord| {

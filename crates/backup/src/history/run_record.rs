@@ -121,8 +121,8 @@ impl RunRecord {
         self.detail = detail;
     }
 
-    /// Notes the set that the run made or uses. A set that cannot be read is left out: the catalogue is
-    /// one of runs.
+    /// Notes the set that the run made or uses. A set that cannot be read is left out: the
+    /// catalogue is one of runs.
     pub fn set_backup_set(&mut self, store: &dyn Store, position: u32) {
         if let Ok(set) = listed(store, position) {
             self.source.clone_from(&set.description.source);

@@ -10,7 +10,7 @@ use strongroom_backup::drill::{self, DrillQuestions, DrillReport, RestoredCluste
 use strongroom_backup::{ArchivedLog, Chain, Owners};
 use strongroom_format::code;
 
-use super::progress::{ProgressOptions, Watch};
+use super::progress::{ProgressOptions, ProgressReporter};
 use crate::failure::Failure;
 use crate::pg::programs::BindirOption;
 use crate::{owner, signals};
@@ -65,7 +65,7 @@ impl DrillOptions {
         let facts = chain.newest()?.description().postgres.clone();
         let facts = facts
             .ok_or_else(|| Failure::usage("--restore-test is for sets of PostgreSQL clusters"))?;
-        signals::set(&STOP)?;
+        signals::stop_on_signals(&STOP)?;
         let variable = |name: &str| Some((name.to_owned(), std::env::var_os(name)?));
         let options = drill::DrillOptions {
             programs: self.programs.find(Some(facts.server_version / 10_000))?,
@@ -76,7 +76,8 @@ impl DrillOptions {
             threads,
             stop: &STOP,
         };
-        let mut progress = Watch::new("restore-test", progress).of(chain.size_bytes());
+        let mut progress =
+            ProgressReporter::new("restore-test", progress).with_total(chain.size_bytes());
         let restored = RestoredCluster::restore(chain, &options, &mut |bytes| {
             progress.update(bytes);
         })?;

@@ -74,12 +74,12 @@ impl HeaderArgs {
         if self.json {
             context.output.json(&self.report(&listing, &bad))?;
         } else {
-            context.output.text(&text(&listing))?;
+            context.output.text(&listing_text(&listing))?;
         }
         context.output.flush()?;
         let json = self.json;
         match bad.into_iter().next() {
-            Some((_, failure)) if json => Err(failure.told_in_json()),
+            Some((_, failure)) if json => Err(failure.reported_in_json()),
             Some((_, failure)) => Err(failure),
             None => Ok(()),
         }
@@ -131,7 +131,7 @@ fn set_report(set: &ListedSet) -> SetReport<'_> {
     }
 }
 
-fn text(listing: &Listing) -> String {
+fn listing_text(listing: &Listing) -> String {
     let mut out = String::new();
     match &listing.head {
         Some(head) => out.push_str(&format!(

@@ -1,4 +1,5 @@
-//! `strongroom backup history`: the catalogue of runs as a table; and how the other verbs note their runs in it.
+//! `strongroom backup history`: the catalogue of runs as a table; and how the other verbs note
+//! their runs in it.
 //!
 //! Invariant: a run that cannot be noted is a warning, and changes nothing of its outcome.
 //!
@@ -25,7 +26,8 @@ use crate::time::rfc3339;
 /// Where a run is noted.
 #[derive(Args, Clone, Default)]
 pub(super) struct HistoryOptions {
-    /// The catalogue to note this run in [default: beside the keyring, `.history` added to its name]
+    /// The catalogue to note this run in [default: beside the keyring, `.history` added to its
+    /// name]
     #[arg(long, value_name = "FILE", help_heading = "Catalogue")]
     catalogue: Option<PathBuf>,
     /// Do not note this run in a catalogue
@@ -58,7 +60,7 @@ pub(super) fn run_and_note(
     if let Some(path) = &outlets.metrics
         && let Err(error) = write_metrics(path, &record)
     {
-        warn(&code::METRICS_NOT_WRITTEN, &Failure::from(error).shown());
+        warn(&code::METRICS_NOT_WRITTEN, &Failure::from(error).summary());
     }
     let options = outlets.history.as_ref();
     if let Some(options) = options.filter(|options| !options.no_history)
@@ -69,22 +71,24 @@ pub(super) fn run_and_note(
             &record,
         )
     {
-        warn(&code::HISTORY_NOT_KEPT, &Failure::from(error).shown());
+        warn(&code::HISTORY_NOT_KEPT, &Failure::from(error).summary());
     }
     result
 }
 
-/// List the runs of `backup` that the catalogue has: sets that were made, verified and restored, and runs that failed.
+/// List the runs of `backup` that the catalogue has: sets that were made, verified and restored,
+/// and runs that failed.
 ///
-/// The catalogue is a SQLite database, sealed for a key of the keyring, in which `create`, `verify`, `restore`, `rewrap` and `expire`
-/// note what they did.
+/// The catalogue is a SQLite database, sealed for a key of the keyring, in which `create`,
+/// `verify`, `restore`, `rewrap` and `expire` note what they did.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup history --last 20"))]
 pub(super) struct HistoryArgs {
     /// The catalogue [default: beside the keyring, `.history` added to its name]
     #[arg(long, value_name = "FILE")]
     catalogue: Option<PathBuf>,
-    /// Add the sets of a medium that the catalogue does not have, from their heads: nothing of them is authenticated
+    /// Add the sets of a medium that the catalogue does not have, from their heads: nothing of them
+    /// is authenticated
     #[arg(long, value_name = "MEDIUM")]
     scan: Option<PathBuf>,
     /// If there is no catalogue, make one that is sealed for this key of the keyring
@@ -144,7 +148,7 @@ impl HistoryArgs {
                 runs: runs.into_iter().map(run).collect(),
             });
         }
-        context.output.text(&text(&runs))?;
+        context.output.text(&runs_table(&runs))?;
         context.output.flush()?;
         if let Some(count) = scanned {
             note(&format!("{count} sets added from their heads"));
@@ -153,7 +157,7 @@ impl HistoryArgs {
     }
 }
 
-fn text(runs: &[RunRecord]) -> String {
+fn runs_table(runs: &[RunRecord]) -> String {
     let heads = [
         "ENDED", "RUN", "OUTCOME", "SET", "KIND", "BYTES", "STORED", "KEY", "SOURCE", "MEDIUM",
     ];

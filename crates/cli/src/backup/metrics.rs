@@ -9,7 +9,8 @@ use clap::Args;
 /// For a monitoring system.
 #[derive(Args, Clone, Default)]
 pub(super) struct MetricsOptions {
-    /// Write how the run went as metrics for Prometheus: a file NAME.prom where `node_exporter` looks for text files
+    /// Write how the run went as metrics for Prometheus: a file NAME.prom where `node_exporter`
+    /// looks for text files
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 }

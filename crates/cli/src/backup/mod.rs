@@ -23,13 +23,14 @@ mod wal;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use self::wal::{is_wal_fetch, never_absent, stopping};
+pub(crate) use self::wal::{is_wal_fetch, run_never_absent, with_stopping_code};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
-/// Back up directories, SQLite databases and PostgreSQL servers; list, verify and restore backup sets.
+/// Back up directories, SQLite databases and PostgreSQL servers; list, verify and restore backup
+/// sets.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup create /srv/files --to /mnt/backups --key-id backups"))]
 pub(crate) struct BackupArgs {

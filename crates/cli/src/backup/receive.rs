@@ -1,4 +1,5 @@
-//! `strongroom backup wal-receive CONNINFO --to MEDIUM`: a server's log onto a medium as it is written.
+//! `strongroom backup wal-receive CONNINFO --to MEDIUM`: a server's log onto a medium as it is
+//! written.
 //!
 //! Invariant: a signal ends it with everything durable that was received; so does `--until-lsn`.
 //!
@@ -25,7 +26,8 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Archive a PostgreSQL server's log as it is written, until a signal ends it.
 ///
-/// Whole segments are archived as wal-push does; what the last one has so far is on the medium too. The server hears that log is flushed when it is durable there.
+/// Whole segments are archived as wal-push does; what the last one has so far is on the medium too.
+/// The server hears that log is flushed when it is durable there.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup wal-receive 'host=/run/postgresql user=postgres' --to /mnt/backups --slot backups --create-slot --key-id backups"))]
 pub(super) struct WalReceiveArgs {
@@ -66,7 +68,7 @@ impl WalReceiveArgs {
             until: self.until_lsn,
             once: self.no_retry,
         };
-        signals::set(&STOP)?;
+        signals::stop_on_signals(&STOP)?;
         let store = store(&self.to)?;
         wal_receive(
             store.as_ref(),

@@ -1,6 +1,6 @@
-//! `strongroom backup rewrap MEDIUM`: other keys for the sets and the log that are there.
+//! `strongroom backup rewrap MEDIUM`: seals the existing sets and the archived log for other keys.
 //!
-//! Must not: say that a set was rewrapped before its head is durable.
+//! Must not: report a set as rewrapped before its head is durable.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,8 @@ use crate::keys;
 
 /// Change who can open sets and archived log. Only their headers are written.
 ///
-/// Sets that the key does not open are left as they are, and named; so are those that others can open too, unless it is said what becomes of those.
+/// Sets that the key does not open are left as they are, and named; so are those that others can
+/// open too, unless it is said what becomes of those.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup rewrap /mnt/backups --key-id old --new-key-id new
   strongroom backup rewrap /mnt/backups --key-id backups --new-certificate escrow --add"))]
@@ -35,7 +36,8 @@ pub(super) struct RewrapArgs {
     /// Rewrap what others can open too: they lose it
     #[arg(long)]
     drop_others: bool,
-    /// Everyone who can open a set keeps it, the key that is named too: the new ones can open it as well
+    /// Everyone who can open a set keeps it, the key that is named too: the new ones can open it as
+    /// well
     #[arg(long, conflicts_with = "drop_others")]
     add: bool,
     #[command(flatten)]
@@ -89,7 +91,7 @@ impl RewrapArgs {
         let listing = list(store.as_ref())?;
         let (mut done, mut left) = (0_u64, Vec::new());
         for set in &listing.sets {
-            match one(rewrap_set(store.as_ref(), set.position, &old, &new, others))? {
+            match failure_to_report(rewrap_set(store.as_ref(), set.position, &old, &new, others))? {
                 None => done += 1,
                 Some(failure) => left.push((format!("set {}", set.position), failure)),
             }
@@ -100,7 +102,7 @@ impl RewrapArgs {
                 // It has expired since it was listed.
                 return Ok(());
             }
-            if is_left(&error) {
+            if stays_as_it_is(&error) {
                 kept.push((name.to_owned(), Failure::from(error)));
                 return Ok(());
             }
@@ -144,20 +146,20 @@ fn finish(
         return Err(Failure::new(bad.error.code(), bad.error.detail()));
     }
     match left.into_iter().next() {
-        Some((what, failure)) => Err(failure.within(&format!("{what}: "))),
+        Some((what, failure)) => Err(failure.with_prefix(&format!("{what}: "))),
         None => Ok(()),
     }
 }
 
-fn one(done: strongroom_backup::Result<()>) -> Result<Option<Failure>, Failure> {
+fn failure_to_report(done: strongroom_backup::Result<()>) -> Result<Option<Failure>, Failure> {
     match done {
         Ok(()) => Ok(None),
-        Err(error) if is_left(&error) => Ok(Some(error.into())),
+        Err(error) if stays_as_it_is(&error) => Ok(Some(error.into())),
         Err(error) => Err(error.into()),
     }
 }
 
-fn is_left(error: &strongroom_backup::Error) -> bool {
+fn stays_as_it_is(error: &strongroom_backup::Error) -> bool {
     let left = [
         &code::WRONG_KEY,
         &code::UNKNOWN_KEY_ID,

@@ -1,6 +1,7 @@
-//! What is sealed for whom, and how: the options that `create`, `wal-push` and `wal-receive` have in common.
+//! The options that say how a set is sealed and for which keys, the same for `create`, `wal-push`
+//! and `wal-receive`.
 //!
-//! Must not: let anything be written unencrypted unless that was asked for in so many words.
+//! Must not: allow unencrypted sets unless the user asks for them with `--no-encryption`.
 
 use std::path::Path;
 
@@ -59,7 +60,8 @@ impl SealingOptions {
         sealing_openers(key, &self.certificate, keyring)
     }
 
-    /// The cipher, unless it is one of the past that was not asked for twice; then it is warned of, every time.
+    /// The cipher, unless it is one of the past that was not asked for twice; then it is warned of,
+    /// every time.
     pub(super) fn cipher(&self, medium: &Path) -> Result<Cipher, Failure> {
         if !self.algorithm.is_legacy() {
             return Ok(self.algorithm);

@@ -25,8 +25,8 @@ pub(super) fn opener(
     Ok(source.opener(&about)?)
 }
 
-/// Who a set is sealed for: the certificates that are named, then the key. Warns of certificates whose private key was never
-/// exported, every time.
+/// Who a set is sealed for: the certificates that are named, then the key. Warns of certificates
+/// whose private key was never exported, every time.
 pub(super) fn sealing_openers(
     key: Option<&KeySource>,
     certificates: &[String],
@@ -52,8 +52,8 @@ pub(super) fn sealing_openers(
     Ok(openers)
 }
 
-/// Does something that needs a set's key: with the key that is named, else without any, else with the private keys of the
-/// keyring's certificates.
+/// Does something that needs a set's key: with the key that is named, else without any, else with
+/// the private keys of the keyring's certificates.
 pub(super) fn with_key<T>(
     key: KeyOptions,
     keyring: &Path,

@@ -17,7 +17,8 @@ use crate::key_options::KeyOptions;
 #[derive(Args, Clone)]
 #[group(required = false, multiple = false)]
 pub(super) struct UntilOptions {
-    /// Of a PostgreSQL cluster: recover from the archive to this time, as `recovery_target_time` takes it
+    /// Of a PostgreSQL cluster: recover from the archive to this time, as `recovery_target_time`
+    /// takes it
     #[arg(long, value_name = "TIME", value_parser = plain)]
     until_time: Option<String>,
     /// Of a PostgreSQL cluster: recover from the archive to this position of the log
@@ -57,7 +58,8 @@ impl UntilOptions {
     }
 }
 
-/// The command that brings a file back, for the shell: absolute paths, and the same source of the key.
+/// The command that brings a file back, for the shell: absolute paths, and the same source of the
+/// key.
 fn command(medium: &Path, key: &KeyOptions, keyring: &Path) -> Result<String, Failure> {
     let program = std::env::current_exe();
     let program = program.map_err(|error| Failure::io(Path::new("strongroom"), &error))?;
@@ -66,7 +68,7 @@ fn command(medium: &Path, key: &KeyOptions, keyring: &Path) -> Result<String, Fa
         String::from("--keyring"),
         word(&absolute(keyring)?)?,
         String::from("backup wal-fetch '%f' '%p' --from"),
-        word(&named(medium)?)?,
+        word(&absolute_medium(medium)?)?,
     ];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     if let Some(id) = &key.key_id {
@@ -89,7 +91,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// A medium in an object store is where it is from everywhere.
-fn named(medium: &Path) -> Result<PathBuf, Failure> {
+fn absolute_medium(medium: &Path) -> Result<PathBuf, Failure> {
     if is_url(medium) {
         return Ok(medium.to_path_buf());
     }

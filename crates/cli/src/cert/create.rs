@@ -12,7 +12,8 @@ use crate::help::tail;
 
 /// Make a key pair and a certificate of it, signed by itself.
 ///
-/// Lose the keyring before the private key was exported, and no backup under the certificate can ever be read.
+/// Lose the keyring before the private key was exported, and no backup under the certificate can
+/// ever be read.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom cert create backup --subject CN=backup,O=Example --days 3650"))]
 pub(super) struct CreateArgs {

@@ -1,4 +1,5 @@
-//! `strongroom cert export NAME`: the private key in a PKCS #12 file that has been proved to open, or the certificate alone.
+//! `strongroom cert export NAME`: the private key in a PKCS #12 file that has been proved to open,
+//! or the certificate alone.
 //!
 //! Must not: overwrite anything; write a private key unsealed.
 
@@ -15,8 +16,9 @@ use crate::{keys, paths};
 
 /// Write certificate and private key to a PKCS #12 file, and prove that it opens.
 ///
-/// The file is read back and opens what was encrypted for the certificate before it gets its name and the certificate
-/// counts as exported. Keep the file and its passphrase apart from each other and from the keyring.
+/// The file is read back and opens what was encrypted for the certificate before it gets its name
+/// and the certificate counts as exported. Keep the file and its passphrase apart from each other
+/// and from the keyring.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom cert export backup --out /mnt/safe/backup.p12"))]
 pub(super) struct ExportArgs {

@@ -23,12 +23,12 @@ pub(super) fn report(
     );
     context.output.line(&line)?;
     context.output.flush()?;
-    warn_of(keyring, certificate);
+    warn_about(keyring, certificate);
     Ok(())
 }
 
 /// Warns of a private key that is in this keyring only, and of dates.
-fn warn_of(keyring: &Keyring, certificate: &CertificateInfo) {
+fn warn_about(keyring: &Keyring, certificate: &CertificateInfo) {
     if let Some((code, detail)) = certificate.export_warning() {
         warn(code, &format!("{}; {detail}", keyring.path().display()));
     }

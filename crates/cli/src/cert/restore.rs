@@ -1,4 +1,5 @@
-//! `strongroom cert restore FILE`: a private key comes back from the file that `cert export` has written.
+//! `strongroom cert restore FILE`: a private key comes back from the file that `cert export` has
+//! written.
 //!
 //! Must not: replace a private key by another one.
 
@@ -34,7 +35,7 @@ pub(super) struct RestoreArgs {
 
 impl RestoreArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        paths::sort(&self.file)?;
+        paths::file_format(&self.file)?;
         let mut keyring = Keyring::open(&context.keyring_path())?;
         let identity = certificate_file::read(&self.file, self.key, context)?;
         let done = keyring.restore_certificate(self.name.as_deref(), &identity)?;

@@ -1,4 +1,4 @@
-//! How the commands that are clients of a database find it.
+//! How the commands that are clients of a database connect to it.
 //!
 //! Must not: take a password from the command line.
 
@@ -39,7 +39,8 @@ impl LoginOptions {
             database: self.database.clone(),
             password,
         };
-        Connection::open(&login).map_err(|error| refused(&error).within(&format!("{address}: ")))
+        Connection::open(&login)
+            .map_err(|error| refused(&error).with_prefix(&format!("{address}: ")))
     }
 }
 

@@ -11,9 +11,10 @@ use crate::help::tail;
 
 /// Make a plain column confidential, or a confidential one plain, while the table is used.
 ///
-/// Connects to the data owner's proxy: best the one that the table's applications use, so that it knows of the change at once. Run it
-/// again if it was interrupted: it goes on where it was. Readers are locked out for the last step only, which does not depend on
-/// the size of the table but for one look at each row; writers for as long, and while the last rows are converted.
+/// Connects to the data owner's proxy: best the one that the table's applications use, so that it
+/// knows of the change at once. Run it again if it was interrupted: it goes on where it was.
+/// Readers are locked out for the last step only, which does not depend on the size of the table
+/// but for one look at each row; writers for as long, and while the last rows are converted.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns convert public.staff salary --to-confidential --proxy 127.0.0.1:6432 --user owner --database shop"))]
 pub(super) struct ConvertArgs {
@@ -35,7 +36,8 @@ pub(super) struct ConvertArgs {
     proxy: String,
     #[command(flatten)]
     login: LoginOptions,
-    /// Rewrite a table that does not use the access method strongroom yet: locked for readers and writers while it lasts
+    /// Rewrite a table that does not use the access method strongroom yet: locked for readers and
+    /// writers while it lasts
     #[arg(long)]
     rewrite: bool,
     /// Seconds to wait for a lock before letting go and trying again

@@ -1,6 +1,6 @@
-//! `strongroom duckdb key NAME`: the text that stands for a key of the keyring in DuckDB.
+//! `strongroom duckdb key NAME`: writes the text that represents a key of the keyring in DuckDB.
 //!
-//! Must not: show it on a terminal.
+//! Must not: write it to a terminal.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
@@ -17,7 +17,8 @@ use crate::help::tail;
 
 /// Write the text that DuckDB is to get as `ENCRYPTION_KEY` for a key of the keyring, into a pipe.
 ///
-/// It is Base64 of 32 bytes derived from the key: what --key-id and --new-key-id stand for. It is not written to a terminal.
+/// It is Base64 of 32 bytes derived from the key: what --key-id and --new-key-id stand for. It is
+/// not written to a terminal.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom duckdb key app | python3 load.py"))]
 pub(super) struct KeyArgs {

@@ -20,7 +20,8 @@ use crate::help::tail;
 
 /// Change the key of DuckDB's encrypted databases, and look after them.
 ///
-/// A key is the text that DuckDB gets as `ENCRYPTION_KEY`. `strongroom inspect` and `strongroom verify` know these files too.
+/// A key is the text that DuckDB gets as `ENCRYPTION_KEY`. `strongroom inspect` and `strongroom
+/// verify` know these files too.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom duckdb rekey app.db --key-file old --new-key-file new"))]
 pub(crate) struct DuckdbArgs {

@@ -1,4 +1,6 @@
-//! `strongroom keyring accept-older`: goes on with an older copy of a keyring.
+//! `strongroom keyring accept-older`: accepts an older copy of a keyring as the current one.
+//!
+//! Must not: do so unless the user says so.
 
 use clap::Args;
 use strongroom_keyring::Keyring;
@@ -9,8 +11,8 @@ use crate::help::tail;
 
 /// Go on with an older copy of a keyring, when the newest one is lost.
 ///
-/// Keys and versions that were made since are not in it, and what they sealed does not open. Versions
-/// that were retired since are active again: rotate every key afterwards.
+/// Keys and versions that were made since are not in it, and what they sealed does not open.
+/// Versions that were retired since are active again: rotate every key afterwards.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyring accept-older"))]
 pub(super) struct AcceptOlderArgs {}

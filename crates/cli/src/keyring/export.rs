@@ -1,4 +1,5 @@
-//! `strongroom keyring export`: every key in a file of its own, sealed for a key outside the keyring.
+//! `strongroom keyring export`: every key in a file of its own, sealed for a key outside the
+//! keyring.
 //!
 //! Must not: overwrite anything, write a key unsealed.
 

@@ -27,7 +27,7 @@ pub(super) struct ImportArgs {
 impl ImportArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let key = super::export_key::export_key(self.key)?;
-        paths::sort(&self.file)?;
+        paths::file_format(&self.file)?;
         let mut keyring = Keyring::open(&context.keyring_path())?;
         let opener = key.opener(&SourceContext {
             keyring: context.keyring.clone(),

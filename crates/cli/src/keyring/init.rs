@@ -1,4 +1,5 @@
-//! `strongroom keyring init`: makes an empty keyring, sealed for the root key that a provider delivers.
+//! `strongroom keyring init`: makes an empty keyring, sealed for the root key that a provider
+//! delivers.
 //!
 //! Must not: overwrite anything.
 

@@ -12,8 +12,8 @@ use crate::help::tail;
 
 /// Seal the keyring for a new root key.
 ///
-/// The present provider is asked for the old root key, then the new provider (or the present one again) for the new.
-/// Exports and copies made before still open with the old root key.
+/// The present provider is asked for the old root key, then the new provider (or the present one
+/// again) for the new. Exports and copies made before still open with the old root key.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyring rotate-root --provider file:/etc/strongroom/root2.key"))]
 pub(super) struct RotateRootArgs {

@@ -47,7 +47,8 @@ impl ServerOptions {
         Ok(self.client()?.call(method, path, body, false)?)
     }
 
-    /// A whole list, page by page. `each` gets the items; `key` is the member that the next page comes after.
+    /// A whole list, page by page. `each` gets the items; `key` is the member that the next page
+    /// comes after.
     pub(super) fn all(
         &self,
         path: &str,
@@ -143,7 +144,8 @@ pub(super) fn malformed(what: &str) -> Failure {
     Failure::new(&code::KEYSERVER_ANSWER, format!("no `{what}` in it"))
 }
 
-/// A text or a number as text; of anything else nothing. Control characters do not reach the terminal.
+/// A text or a number as text; of anything else nothing. Control characters do not reach the
+/// terminal.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => strongroom_format::text::printable(text),

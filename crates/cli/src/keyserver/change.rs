@@ -1,4 +1,5 @@
-//! `strongroom keyserver create`, `rotate`, `disable`, `enable`, `restore`: one key each, one request each.
+//! `strongroom keyserver create`, `rotate`, `disable`, `enable`, `restore`: one key each, one
+//! request each.
 //!
 //! Must not: decide who may; the server does.
 

@@ -1,4 +1,4 @@
-//! `strongroom keyserver forget`: removes an object that is no more from the fleet page.
+//! `strongroom keyserver forget`: removes an object that no longer exists from the fleet page.
 //!
 //! Must not: touch a key, or the object itself.
 

@@ -1,8 +1,10 @@
-//! `strongroom keyserver join`: gives this host a certificate of the key server, and the configuration to use it with.
+//! `strongroom keyserver join`: gives this host a certificate of the key server, and the
+//! configuration to use it with.
 //!
-//! Invariants: the private key is on disk before the token is sent; the configuration is written last, so what is half
-//! written is not used; nothing that exists is overwritten, and with `--replace` the configuration in use goes over to the
-//! new files in one step, after which the private key that it had is overwritten and removed.
+//! Invariants: the private key is on disk before the token is sent. The configuration is written
+//! last, so incomplete files are never used. Nothing that exists is overwritten; with `--replace`
+//! the configuration in use changes to the new files in one step, after which its former private
+//! key is overwritten and removed.
 //!
 //! Must not: take the authority from the network; take a token from the command line.
 

@@ -1,7 +1,7 @@
 //! `strongroom keyserver`: the key server itself, and its administration over HTTPS.
 //!
-//! Must not: take a token, a share or a private key from the command line; speak HTTP or TLS, which are strongroom-keys-server's and
-//! strongroom-keys-client's.
+//! Must not: take a token, a share or a private key from the command line; speak HTTP or TLS, which
+//! are strongroom-keys-server's and strongroom-keys-client's.
 
 mod admin;
 mod audit;

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use strongroom_format::text::printable;
 
-/// The server takes names of at most 256 printable bytes. The end of a path tells more than its beginning.
+/// The server takes names of at most 256 printable bytes. The end of a path tells more than its
+/// beginning.
 pub(crate) fn object_name(path: &Path) -> String {
     const LONGEST: usize = 250;
     let name = printable(&path.to_string_lossy());

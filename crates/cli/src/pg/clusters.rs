@@ -1,6 +1,6 @@
 //! The configuration file that the server of a data directory is started with.
 //!
-//! Must not: write, or be asked by root about a directory that somebody else owns, except by
+//! Must not: write; be called by root for a directory that another user owns, except for
 //! `strongroom pg service`, which root runs.
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
-//! What encrypt, decrypt and rotate share: threads, progress, and how their reports are told.
+//! What `encrypt`, `decrypt` and `rotate` share: threads, progress, and the text of their reports.
 //!
-//! Must not: convert anything; strongroom-postgres-shield does.
+//! Must not: convert anything, which strongroom-postgres-shield does.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! A data directory as it lies: is it one, of which version, sealed, being converted, in use; and who is asking.
+//! A data directory: its version, whether it is sealed, being converted or in use, and whose it is.
 //!
 //! Must not: need a key; change anything.
 
@@ -86,7 +86,8 @@ impl Directory {
         if self.is_sealed() {
             return Ok(());
         }
-        // The first thing that sealing makes, and the last that opening removes: the header is not there yet, or no more.
+        // The first thing that sealing makes, and the last that opening removes: the header is not
+        // there yet, or no more.
         if self.is_converting() {
             return Err(self.failure(&code::PG_CONVERTING, "strongroom.convert is there"));
         }

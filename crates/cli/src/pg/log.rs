@@ -1,11 +1,11 @@
-//! The log of a sealed instance for the commands that archive it and bring it back: the server runs
-//! those without the shield.
+//! The write-ahead log of a sealed instance, for the commands that archive it and fetch it back:
+//! the server runs them without the shield.
 //!
-//! Invariants: which instance a file belongs to is told by where the file lies; a segment that is
-//! handed over sealed belongs to this instance by its number (`Database system identifier`).
+//! Invariants: the place of a file decides which instance it belongs to; a segment that is sealed
+//! for an instance has the instance's system identifier.
 //!
-//! Must not: write a file; seal what the caller has not authenticated; ask for a key: nobody is
-//! there to answer.
+//! Must not: write a file; seal what the caller has not authenticated; ask for a key, because
+//! nobody is there to answer.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -20,7 +20,7 @@ use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::real::{Errno, Real};
 use strongroom_postgres_shield::scratch;
 
-use super::chosen::Chosen;
+use super::chosen::ChosenKey;
 use super::contents::{Contents, check_control, seal_of};
 use super::directory::Directory;
 use crate::context::Context;
@@ -57,7 +57,7 @@ impl SealedLog {
             // Its configuration may name a command that fetches the key: that is its owner's to
             // run.
             directory.check_user()?;
-            let chosen = Chosen::find(KeyOptions::default(), context, &directory)?;
+            let chosen = ChosenKey::find(KeyOptions::default(), context, &directory)?;
             let Some(chosen) = chosen else {
                 if optional {
                     return Ok(None);

@@ -104,7 +104,8 @@ fn output(command: &mut Command) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// The preload library: the one that `STRONGROOM_SHIELD_LIB` names, else beside the command, else where packages put it.
+/// The preload library: the one that `STRONGROOM_SHIELD_LIB` names, else beside the command, else
+/// where packages put it.
 pub(super) fn library() -> Result<PathBuf, Failure> {
     libraries::find(LIBRARY, LIBRARY_VARIABLE, &code::PG_SHIELD)
 }

@@ -35,7 +35,8 @@ pub(super) struct EncryptArgs {
     /// Page size of the sealed database in bytes, 512 to 65536 [default: that of the plain one]
     #[arg(long, value_name = "N", value_parser = page_size)]
     page_size: Option<u32>,
-    /// Keep a digest over all pages, so that verify finds an older copy of one; makes writing slower
+    /// Keep a digest over all pages, so that verify finds an older copy of one; makes writing
+    /// slower
     #[arg(long)]
     freshness: bool,
 }

@@ -1,6 +1,6 @@
 //! `strongroom sqlite`: one file per verb; the shell has a directory.
 //!
-//! Must not: read or write a database but through the guard.
+//! Must not: read or write a database but through the SQLite extension.
 
 mod decrypt;
 mod encrypt;

@@ -14,8 +14,9 @@ use crate::{keys, sealed_sqlite};
 
 /// Seal a database under a new data key, and if wanted for another key.
 ///
-/// Without a --new- option the same key opens the database afterwards. With --slots-only no page is rewritten: only
-/// who may open the database changes. A rekey that was interrupted is finished by running the command again.
+/// Without a --new- option the same key opens the database afterwards. With --slots-only no page is
+/// rewritten: only who may open the database changes. A rekey that was interrupted is finished by
+/// running the command again.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom sqlite rekey sealed.db --key-id app --new-key-id app2"))]
 pub(super) struct RekeyArgs {

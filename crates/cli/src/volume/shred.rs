@@ -1,6 +1,6 @@
 //! `strongroom volume shred DEVICE --confirm UUID`.
 //!
-//! Must not: destroy a volume whose UUID was not said.
+//! Must not: destroy a volume whose UUID the user did not give.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ impl ShredArgs {
             .segment()
             .map(|segment| segment.encryption.clone())
             .unwrap_or_default();
-        cache::forget_of(&mut volume);
+        cache::forget_volume(&mut volume);
         drop(volume);
         let mut keys: Option<Box<dyn Keys>> = match (&token, self.keep_key) {
             (Some((_, token)), false) => Some(self.provider.keys(context, Some(token.provider))?),
@@ -67,13 +67,13 @@ impl ShredArgs {
             None => shred::shred(&self.path, &self.confirm, None)?,
         };
         if let (true, Some((_, token)), Some(keys)) = (record.is_proven, &token, keys.as_mut()) {
-            fleet::tell_shredded(&self.path, keys.as_mut(), token, &cipher);
+            fleet::report_shredded(&self.path, keys.as_mut(), token, &cipher);
         }
-        let failure = not_done(&record);
+        let failure = incomplete_failure(&record);
         if self.json {
             let error = failure.as_ref().map(Failure::json);
             context.output.json(&Written { record, error })?;
-            return failure.map_or(Ok(()), |failure| Err(failure.told_in_json()));
+            return failure.map_or(Ok(()), |failure| Err(failure.reported_in_json()));
         }
         let line = format!(
             "volume {}: {} key slots destroyed, {} bytes overwritten",
@@ -106,7 +106,7 @@ struct Written {
 }
 
 /// SR-8358, where the key server did not destroy all that it was to destroy.
-fn not_done(record: &Record) -> Option<Failure> {
+fn incomplete_failure(record: &Record) -> Option<Failure> {
     let detail = record.not_done.join("; ");
     (!record.not_done.is_empty()).then(|| Failure::new(&code::VOLUME_KEY_REMAINS, detail))
 }

@@ -26,8 +26,8 @@ pub struct Cluster {
     pub configuration: PathBuf,
 }
 
-/// The clusters configured below `root` whose `data_directory` is `data`, a canonical path. There is
-/// more than one when a configuration was copied.
+/// The clusters configured below `root` whose `data_directory` is `data`, a canonical path. There
+/// is more than one when a configuration was copied.
 #[must_use]
 pub fn clusters_of(data: &Path, root: &Path) -> Vec<Cluster> {
     let subdirectories = |path: &Path| -> Vec<PathBuf> {

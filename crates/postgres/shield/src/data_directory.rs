@@ -56,8 +56,8 @@ pub fn major_version(directory: &Path) -> Option<u32> {
 }
 
 /// The process id of the server that runs on the directory: as for `pg_ctl`, the process that
-/// `postmaster.pid` names, if it exists. A process that the directory's owner may not signal belongs
-/// to another user, and got the number later.
+/// `postmaster.pid` names, if it exists. A process that the directory's owner may not signal
+/// belongs to another user, and got the number later.
 #[must_use]
 pub fn running_server(directory: &Path) -> Option<u32> {
     let number = recorded_process(directory).ok()??.checked_abs()?;

@@ -1,8 +1,10 @@
-//! Which directories a program may work on: found in its arguments, its environment and where it stands.
+//! Which directories a program may work on: found in its arguments, its environment and where it
+//! stands.
 //!
-//! Every PostgreSQL program names its data directory in one of a few ways. All of them are tried, for every program
-//! alike: a directory counts only if it holds an instance's header. A server may also be given a directory of
-//! configuration, as on Debian: its `postgresql.conf` names the data directory then.
+//! Every PostgreSQL program names its data directory in one of a few ways. All of them are tried,
+//! for every program alike: a directory counts only if it holds an instance's header. A server may
+//! also be given a directory of configuration, as on Debian: its `postgresql.conf` names the data
+//! directory then.
 //!
 //! Invariants: no instance is opened here; the order is that of the sources, each spelling once.
 //!
@@ -30,7 +32,8 @@ pub const ROOTS_VARIABLE: &str = "STRONGROOM_PG_ROOTS";
 pub enum Reach {
     /// A server: the directory itself, or what the configuration in it names.
     Configured,
-    /// Programs that are given a file or a part of the data directory: three directories above count too.
+    /// Programs that are given a file or a part of the data directory: three directories above
+    /// count too.
     Parents,
     /// Both: `pg_ctl` and `pg_upgrade`.
     ConfiguredAndParents,

@@ -1,7 +1,7 @@
 //! The settings of a data directory, as its server would read them.
 //!
-//! Invariant: `postgresql.auto.conf` comes after `postgresql.conf`, and the command line of the last
-//! start after both.
+//! Invariant: `postgresql.auto.conf` comes after `postgresql.conf`, and the command line of the
+//! last start after both.
 //!
 //! Must not: judge a value; write.
 #![deny(

@@ -139,8 +139,8 @@ pub(crate) fn contents(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `name = value # comment`; the `=` may be missing. `None` for a line that sets nothing, and for one
-/// whose quotation does not end, with which no server starts.
+/// `name = value # comment`; the `=` may be missing. `None` for a line that sets nothing, and for
+/// one whose quotation does not end, with which no server starts.
 fn parse_line(line: &[u8]) -> Option<(String, Vec<u8>)> {
     let line = line.trim_ascii_start();
     let is_name = |byte: &u8| {
@@ -163,8 +163,8 @@ fn parse_line(line: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((name, value))
 }
 
-/// The text before the closing quote, as the server reads it (`DeescapeQuotedString`, guc-file.l): a
-/// quote is doubled or follows a backslash, which also begins C's letters and octal numbers.
+/// The text before the closing quote, as the server reads it (`DeescapeQuotedString`, guc-file.l):
+/// a quote is doubled or follows a backslash, which also begins C's letters and octal numbers.
 fn unquote(text: &[u8]) -> Option<Vec<u8>> {
     let mut value = Vec::new();
     let mut rest = text;

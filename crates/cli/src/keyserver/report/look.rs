@@ -1,6 +1,8 @@
-//! What a path holds, as the fleet page wants to know it, from what stands there in clear.
+//! The description of an object for the fleet page, from the parts that are in clear.
 //!
-//! Nothing that is read here is authenticated: the page shows what nodes report. Must not: use a key.
+//! Nothing of it is authenticated: the page shows what nodes report.
+//!
+//! Must not: use a key.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -21,19 +23,19 @@ use crate::failure::Failure;
 use crate::paths;
 
 /// An object and what is reported of it.
-pub(super) struct Found {
+pub(super) struct FoundObject {
     pub(super) object_id: [u8; 16],
     pub(super) report: Report,
 }
 
 /// What this host knows besides.
-pub(super) struct Known {
+pub(super) struct HostFacts {
     /// When versions of the keyring's keys were made.
     made: BTreeMap<(String, u32), u64>,
     past: Option<PastRuns>,
 }
 
-impl Known {
+impl HostFacts {
     pub(super) fn new(keyring: &Path, past: Option<PastRuns>) -> Self {
         let keys = Keyring::status(keyring).map(|status| status.keys);
         let made = keys.unwrap_or_default().into_iter();
@@ -51,18 +53,22 @@ impl Known {
 }
 
 /// Looks at one path.
-pub(super) fn look(named: &Path, known: &Known, verified: bool) -> Result<Found, Failure> {
+pub(super) fn look(
+    named: &Path,
+    known: &HostFacts,
+    verified: bool,
+) -> Result<FoundObject, Failure> {
     let path = std::fs::canonicalize(named).map_err(|error| Failure::open(named, &error))?;
     let names = names(named, &path);
     let header = paths::header_of(path.clone());
     let mut found = if header != path {
-        sealed(&path, &header, &names, known)?
+        inspect_sealed(&path, &header, &names, known)?
     } else if path.is_dir() {
         medium(&path, &names, known)?
     } else if begins_as_luks(&path)? {
         volume(&path, known)?
     } else {
-        sealed(&path, &path, &names, known)?
+        inspect_sealed(&path, &path, &names, known)?
     };
     if verified {
         found.report.verified = Some(now());
@@ -91,7 +97,12 @@ fn begins_as_luks(path: &Path) -> Result<bool, Failure> {
 }
 
 /// A database or an instance, by its object header.
-fn sealed(path: &Path, at: &Path, names: &[String], known: &Known) -> Result<Found, Failure> {
+fn inspect_sealed(
+    path: &Path,
+    at: &Path,
+    names: &[String],
+    known: &HostFacts,
+) -> Result<FoundObject, Failure> {
     let shown = || path.display().to_string();
     let (file, _) = paths::open_to_read(at)?;
     let mut start = Vec::new();
@@ -128,7 +139,7 @@ fn sealed(path: &Path, at: &Path, names: &[String], known: &Known) -> Result<Fou
         backed_up,
         ..Report::default()
     };
-    Ok(Found {
+    Ok(FoundObject {
         object_id: header.object_id,
         report,
     })
@@ -144,12 +155,13 @@ fn key_of(header: &Header) -> (String, u32) {
 }
 
 /// A volume, by its token.
-fn volume(path: &Path, known: &Known) -> Result<Found, Failure> {
+fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Failure> {
     let mut volume = Volume::open(path)?;
     let token = volume.token()?;
     let metadata = volume.metadata()?;
     let cipher = metadata.segment()?.encryption.clone();
-    // The disk does not say when it was made: the server knows from the report that came with its making.
+    // The disk does not say when it was made: the server knows from the report that came with its
+    // making.
     let made = known.made(&token.key_id, token.key_version);
     let report = Report {
         kind: "volume".to_owned(),
@@ -160,14 +172,14 @@ fn volume(path: &Path, known: &Known) -> Result<Found, Failure> {
         created: made.unwrap_or_default(),
         ..Report::default()
     };
-    Ok(Found {
+    Ok(FoundObject {
         object_id: token.object_id,
         report,
     })
 }
 
 /// A backup medium, by its head and its sets.
-fn medium(path: &Path, names: &[String], known: &Known) -> Result<Found, Failure> {
+fn medium(path: &Path, names: &[String], known: &HostFacts) -> Result<FoundObject, Failure> {
     let store = strongroom_backup::LocalStore::new(path);
     let listing = strongroom_backup::list(&store)?;
     let unreadable = || Failure::new(&code::HEADER_DAMAGED, path.display().to_string());
@@ -193,7 +205,7 @@ fn medium(path: &Path, names: &[String], known: &Known) -> Result<Found, Failure
         verified,
         ..Report::default()
     };
-    Ok(Found {
+    Ok(FoundObject {
         object_id: id.ok_or_else(unreadable)?,
         report,
     })

@@ -1,6 +1,7 @@
 //! `.import`: rows of a CSV file into a table, all of them or none.
 //!
-//! Must not: guess. A row of another length than the table, or bytes that are not UTF-8, stop the import.
+//! Must not: guess. A row of another length than the table, or bytes that are not UTF-8, stop the
+//! import.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! What a shell holds while it runs: the connection, the settings, and where results go.
+//! The state of a shell while it runs: the connection, the settings, and where results go.
 //!
-//! Must not: print messages; failures are returned and the caller tells them.
+//! Must not: print messages; it returns failures, and the caller prints them.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -51,12 +51,12 @@ impl<'a> Session<'a> {
         let mut batch = Batch::new(&connection, sql);
         loop {
             let started = Instant::now();
-            let statement = batch.next().map_err(|e| refused(e, sql))?;
+            let statement = batch.next().map_err(|e| statement_failure(e, sql))?;
             let Some(mut statement) = statement else {
                 return Ok(());
             };
             self.run_statement(&mut statement)
-                .map_err(|e| withheld(e, sql))?;
+                .map_err(|e| hide_sql(e, sql))?;
             if self.timer {
                 to_stderr(&format!("time: {:.3} s\n", started.elapsed().as_secs_f64()));
             }
@@ -146,12 +146,12 @@ pub(super) fn write_failure(path: Option<&Path>, error: &std::io::Error) -> Fail
 }
 
 /// SQLite's refusal of `sql`.
-fn refused(error: rusqlite::Error, sql: &str) -> Failure {
-    withheld(sealed_sqlite::sql_failure(error), sql)
+fn statement_failure(error: rusqlite::Error, sql: &str) -> Failure {
+    hide_sql(sealed_sqlite::sql_failure(error), sql)
 }
 
 /// SQLite quotes the statement in its messages. Where that may be a key, the message is withheld.
-fn withheld(failure: Failure, sql: &str) -> Failure {
+fn hide_sql(failure: Failure, sql: &str) -> Failure {
     if failure.code() == &code::SQL && history::mentions_key(sql) {
         let detail = "the statement names a key, so SQLite's message is not shown";
         return Failure::new(&code::SQL, detail);

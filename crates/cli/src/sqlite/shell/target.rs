@@ -1,6 +1,7 @@
-//! What the shell opens: a file, a `file:` URI with the guard's parameters, or `:memory:`.
+//! What the shell opens: a file, a `file:` URI with the parameters of the SQLite extension, or
+//! `:memory:`.
 //!
-//! Must not: pass a secret in a URI; key options go to the guard as they are.
+//! Must not: pass a secret in a URI; key options reach the extension as they are.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -44,12 +45,12 @@ pub(super) fn path(text: &str) -> Option<PathBuf> {
         Some(rest) => rest.find('/').and_then(|at| rest.get(at..))?,
         None => named,
     };
-    let path = decoded(named.as_bytes());
+    let path = percent_decode(named.as_bytes());
     (!path.is_empty() && path != b":memory:").then(|| OsString::from_vec(path).into())
 }
 
 /// With `%` and two hexadecimal digits as the byte that they are.
-fn decoded(text: &[u8]) -> Vec<u8> {
+fn percent_decode(text: &[u8]) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,7 +1,8 @@
 //! The rows: each value comes through the proxy and goes back into the new column.
 //!
-//! Invariants: a row that somebody else has locked is passed over, never waited for, so that this command is part of no deadlock; a row is
-//! locked from when its value is read until it is written. Must not: print or keep a value.
+//! Invariants: a row that somebody else has locked is passed over, never waited for, so that this
+//! command is part of no deadlock; a row is locked from when its value is read until it is written.
+//! Must not: print or keep a value.
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
@@ -16,7 +17,8 @@ const BLOCKS: u64 = 64;
 const ROWS: usize = 200;
 /// Fewer rows left than this, and the rest is done under the lock of the swap.
 const FEW: u64 = 1000;
-/// Passes after which the rest is done under the lock whatever is left: writers are as fast as this command then.
+/// Passes after which the rest is done under the lock whatever is left: writers are as fast as this
+/// command then.
 const PASSES: u32 = 20;
 /// OIDs below this are PostgreSQL's own types (access/transam.h).
 const FIRST_NORMAL: u32 = 16384;

@@ -1,4 +1,5 @@
-//! The connection of a conversion to the proxy: transactions, notes for the user, and which errors another attempt may not meet.
+//! The connection of a conversion to the proxy: transactions, notes for the user, and which errors
+//! another attempt may not meet.
 //!
 //! Must not: put a value into a note or an error.
 
@@ -35,7 +36,8 @@ impl<'a> Database<'a> {
         answer.map_err(|error| server_error(&error))
     }
 
-    /// In one transaction. An error that another try may not meet - a lock, a deadlock - is `None`, and nothing was done.
+    /// In one transaction. An error that another try may not meet - a lock, a deadlock - is `None`,
+    /// and nothing was done.
     pub(super) fn attempt(
         &mut self,
         work: impl FnOnce(&mut Connection) -> Result<(), AttemptError>,

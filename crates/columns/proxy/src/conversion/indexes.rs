@@ -1,6 +1,7 @@
 //! The new column's indexes, made while the table is used, before it takes the old one's place.
 //!
-//! Must not: keep an index that was not finished: a command that is killed leaves it invalid, and it is made again.
+//! Must not: keep an index that was not finished: a command that is killed leaves it invalid, and
+//! it is made again.
 
 use strongroom_keyring::Error;
 

@@ -1,11 +1,11 @@
 //! A plain column becomes a confidential one, or the other way, while the table is used.
 //!
 //! The new column is beside the old one until every row has both; then it takes the old one's place
-//! in one transaction. The value goes to this process and back through the data owner's proxy, which
-//! encrypts or decrypts it.
+//! in one transaction. The value goes to this process and back through the data owner's proxy,
+//! which encrypts or decrypts it.
 //!
-//! Invariants C1 to C4 of docs/internals/columns.md. All state is the table's own, the new column and
-//! its trigger, so after any interruption a second run continues the first.
+//! Invariants C1 to C4 of docs/internals/columns.md. All state is the table's own, the new column
+//! and its trigger, so after any interruption a second run continues the first.
 //!
 //! Must not: put a value into a note or an error.
 
@@ -140,14 +140,15 @@ fn prepare(database: &mut Database<'_>, lock_timeout: u32) -> Result<bool, Error
     let answer = database.run("SHOW is_superuser")?;
     let superuser = answer.rows == [[Some("on".to_owned())]];
     if superuser {
-        // Triggers of the application concern changes of the application's; the conversion's own one fires always.
+        // Triggers of the application concern changes of the application's; the conversion's own
+        // one fires always.
         database.run("SET session_replication_role = replica")?;
     }
     Ok(superuser)
 }
 
-/// Takes the advisory lock of the table's conversions. A session whose command was killed has it until the server has finished its
-/// statement.
+/// Takes the advisory lock of the table's conversions. A session whose command was killed has it
+/// until the server has finished its statement.
 fn lock_table_conversions(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     // An OID has 32 bits without a sign, the lock's number has one.
     let number = table.oid.parse().map(u32::cast_signed).unwrap_or(0);

@@ -1,6 +1,7 @@
 //! What a conversion will do, and what stands against it: decided before anything is changed.
 //!
-//! Must not: change anything; leave out a dependent of the column, because the old column is dropped in the end.
+//! Must not: change anything; leave out a dependent of the column, because the old column is
+//! dropped in the end.
 
 use strongroom_keyring::Error;
 
@@ -240,7 +241,8 @@ fn indexes(
         let covers = field(row, 3)
             .split(' ')
             .any(|number| number == table.column.number);
-        // What has the column in an expression or a predicate is found among the dependents' indexes, and is refused here.
+        // What has the column in an expression or a predicate is found among the dependents'
+        // indexes, and is refused here.
         let plain = field(row, 8) == "t";
         if !covers && (plain || !mentions(database, table, field(row, 0))?) {
             continue;

@@ -1,8 +1,10 @@
-//! The two short transactions: the one that puts the new column beside the old one, and the one that puts it in its place.
+//! The two short transactions: the one that puts the new column beside the old one, and the one
+//! that puts it in its place.
 //!
-//! Invariants: C1 (column and trigger come together), C4 (the old column goes only when every row has a value in the new one, with writers
-//! locked out since before that was looked at). Must not: wait for a lock longer than the session's `lock_timeout`, because everybody
-//! else queues behind the waiting.
+//! Invariants: C1 (column and trigger come together), C4 (the old column goes only when every row
+//! has a value in the new one, with writers locked out since before that was looked at). Must not:
+//! wait for a lock longer than the session's `lock_timeout`, because everybody else queues behind
+//! the waiting.
 
 use strongroom_keyring::Error;
 

@@ -1,4 +1,5 @@
-//! Rows as CSV, RFC 4180: CRLF line ends, quotes where needed. NULL is an empty field, text keeps its bytes.
+//! Rows as CSV, RFC 4180: CRLF line ends, quotes where needed. NULL is an empty field, text keeps
+//! its bytes.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,5 @@
-//! What the three renderers have in common: their trait, the settings, and numbers and blobs as text.
+//! What the three renderers have in common: their trait, the settings, and numbers and blobs as
+//! text.
 //!
 //! Must not: choose a renderer.
 
