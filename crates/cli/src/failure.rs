@@ -25,7 +25,7 @@ enum Reported {
     Nothing,
     /// The result object on standard output has an `error` member.
     Json,
-    /// Standard output was closed by its reader: nobody is listening.
+    /// Standard output was closed by its reader.
     Everything,
 }
 
@@ -102,7 +102,7 @@ impl Failure {
         }
     }
 
-    /// Of a process that was started for this and has told everything already.
+    /// The failure of a child process that has already printed it.
     pub(crate) fn already_reported(code: &'static Code, exit: u8) -> Self {
         Self {
             told: Reported::Everything,
@@ -183,7 +183,7 @@ impl Failure {
     fn print_json(&self) {
         let object = OnlyError { error: self.json() };
         if let Ok(text) = serde_json::to_string(&object) {
-            // The exit code still tells; a closed standard output cannot be told about.
+            // Standard output may be closed; the exit code still reports the failure.
             drop(writeln!(std::io::stdout(), "{text}"));
         }
     }
@@ -211,7 +211,7 @@ pub(crate) fn note(text: &str) {
     to_stderr(&format!("note: {text}\n"));
 }
 
-/// Says what a call to a key server waits for: nobody is to sit before a command that is silent.
+/// Prints what a call to a key server waits for, so that the user does not take it for a hang.
 pub(crate) fn waiting(waiting: &strongroom_keys_client::Waiting) {
     let servers = waiting.servers.join(", ");
     let why = match waiting.why.as_str() {
@@ -243,7 +243,7 @@ fn message(level: &str, code: &Code, detail: &str) {
     ));
 }
 
-/// Standard error may be closed; the exit code still tells.
+/// Writes to standard error, which may be closed; the exit code still reports a failure.
 pub(crate) fn to_stderr(text: &str) {
     drop(std::io::stderr().write_all(text.as_bytes()));
 }

@@ -69,7 +69,7 @@ pub(crate) fn without_terminal(error: strongroom_keyring::Error, instead: &str) 
     }
 }
 
-/// Paths are made absolute: the program that gets them may stand in another directory.
+/// Makes paths absolute: the program that gets them may have another working directory.
 pub(crate) fn with_absolute_path(key: KeySource) -> Result<KeySource, Failure> {
     match key {
         KeySource::File(path) => {
@@ -86,7 +86,7 @@ pub(crate) fn absolute_keyring_path(named: Option<PathBuf>) -> Result<PathBuf, F
     std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))
 }
 
-/// A path as text, for another program's environment. SR-2019 when it is none.
+/// A path as text, for another program's environment. SR-2019 when it is not UTF-8.
 pub(crate) fn path_text(path: &Path) -> Result<String, Failure> {
     let refused = || Failure::new(&code::KEY_OPTION, format!("{}: not UTF-8", path.display()));
     path.to_str().map(String::from).ok_or_else(refused)

@@ -151,7 +151,7 @@ fn run(cli: Cli) -> ExitCode {
     if strongroom_keyring::take_older_keyring_warning() {
         failure::warn(&code::KEYRING_OLDER_USED, "");
     }
-    // The guard has taken what the keyring said while a database was opened, with its path.
+    // The VFS has taken the warnings of the keyring from while a database was opened, with its path.
     for (code, detail) in strongroom_sqlite::take_warnings() {
         failure::warn(code, &detail);
     }
@@ -185,7 +185,7 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
 fn refused_arguments(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed standard output is the only way this fails, and then nobody reads the
+            // Only a closed standard output makes this fail, and then there is no reader of the
             // reason.
             return match error.print() {
                 Ok(()) => ExitCode::SUCCESS,

@@ -17,7 +17,7 @@ use strongroom_keyring::{Link, is_not_regular, open_regular};
 
 use crate::failure::Failure;
 
-/// The header that stands for a sealed PostgreSQL data directory; any other path as it is.
+/// The header file of a sealed PostgreSQL data directory; any other path as it is.
 pub(crate) fn header_of(path: PathBuf) -> PathBuf {
     let header = path.join(HEADER_FILE);
     if path.is_dir() && header.is_file() {

@@ -30,7 +30,7 @@ pub(crate) fn options(key: Option<KeySource>, context: &Context) -> OpenOptions 
     }
 }
 
-/// Never left to the guard: it knows the environment, but not `--keyring`.
+/// Always given to the library, which knows the environment, but not `--keyring`.
 fn keyring(named: Option<PathBuf>) -> PathBuf {
     named.unwrap_or_else(Keyring::default_path)
 }
@@ -40,7 +40,7 @@ fn set_private_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// Ctrl-C, or being asked to end, stops a copy in such a way that nothing of it is left behind.
+/// Ctrl-C, or being asked to end, stops a copy so that nothing of it remains.
 fn stop_on_signal() -> Result<(), Failure> {
     ctrlc::set_handler(ops::cancel)
         .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))
@@ -245,7 +245,7 @@ pub(crate) fn open(
     Ok(strongroom_sqlite::open(path, &options)?)
 }
 
-/// Opens what a URI names, with the guard's parameters in it.
+/// Opens what a URI names, with the SQLite extension's parameters in it.
 pub(crate) fn open_uri(
     uri: &str,
     named_keyring: Option<PathBuf>,
@@ -257,7 +257,7 @@ pub(crate) fn open_uri(
         .any(|item| KEY_PARAMETERS.iter().any(|name| item.starts_with(name)));
     let names_keyring = query.split('&').any(|item| item.starts_with("keyring="));
     if named_keyring.is_some() && names_key && !names_keyring {
-        // --keyring and STRONGROOM_KEYRING look alike here, and the guard reads only the variable.
+        // --keyring and STRONGROOM_KEYRING look alike here, and the extension reads only the variable.
         if std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from) != named_keyring {
             let detail = "--keyring goes with a file name; in a URI write keyring=FILE";
             return Err(Failure::new(&code::KEY_OPTION, detail));
@@ -277,7 +277,7 @@ pub(crate) fn open_uri(
     Ok(connection)
 }
 
-/// The guard's error behind one of SQLite's, or SQLite's own, without the statement that it was
+/// The VFS's error that caused one of SQLite's, or SQLite's own, without the statement that it was
 /// about.
 pub(crate) fn sql_failure(error: rusqlite::Error) -> Failure {
     strongroom_sqlite::explain(error).into()

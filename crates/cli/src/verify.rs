@@ -85,7 +85,7 @@ fn verify_file(
     }
     match sealed_kind(path)? {
         ObjectKind::Keyring => Ok((verify_keyring(path)?, None)),
-        // What such a header seals lies in other files.
+        // The sealed bytes are in other files.
         ObjectKind::Postgres => {
             let shown = path.display();
             let detail =
@@ -120,7 +120,7 @@ fn sealed_kind(path: &Path) -> Result<ObjectKind, Failure> {
             Err(Failure::new(&code::NEWER_FORMAT, detail))
         }
         Err(HeaderError::Truncated) => Err(Failure::new(&code::HEADER_TRUNCATED, shown)),
-        // A redo copy may hold the header that a crash left half written: the guard knows.
+        // A crash can leave a header half written, of which a redo copy exists; the VFS reads it.
         Err(_) => Ok(ObjectKind::Sqlite),
     }
 }

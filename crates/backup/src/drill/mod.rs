@@ -2,17 +2,17 @@
 //! PostgreSQL's own programs check it.
 //!
 //! Invariants:
-//! - The server listens on a socket in the private place and nowhere else, archives nothing,
-//!   follows no publisher, and runs as the owner of its files: whoever runs this, or the user
-//!   `postgres` when that is root.
-//! - The place itself stays ours: of another user are only the cluster, its tablespaces and the
-//!   directory of the socket, and nothing in them is opened by root once that user can reach it,
-//!   but the server's own word that it is ready.
+//! - The server listens on a socket in the private directory and nowhere else, archives nothing and
+//!   follows no publisher. It runs as the owner of its files, which is never root.
+//! - The private directory belongs to this process's user. Only the cluster, its tablespaces and the
+//!   directory of the socket belong to the server's user, and once that user can reach them, root
+//!   opens nothing in them but the server's report that it is ready.
 //! - The server gets the archived log from this process, file by file, and no key (`requests.rs`).
-//! - Server and place are gone when this ends, after a signal too, unless it is killed.
-//! - What was not checked is said; what was checked and failed is an error.
+//! - The server and the directory are removed when the test ends, after a signal too, unless this
+//!   process is killed.
+//! - The report lists what was not checked; a check that fails is an error.
 //!
-//! Must not: take a setting of the restored cluster: they are for another place.
+//! Must not: use a setting of the restored cluster, which are for the original server.
 
 mod options;
 mod private_directory;
@@ -48,7 +48,7 @@ pub struct DrillReport {
 pub struct ReplayedLog {
     /// Where the last record begins.
     pub lsn: String,
-    /// When the last transaction ended, as the server prints it; null if none did behind the
+    /// When the last transaction ended, as the server prints it; null if none ended after the
     /// backup.
     pub last_transaction: Option<String>,
 }
@@ -208,7 +208,7 @@ fn sql(
         return Ok(None);
     };
     server.connect_as(&mut psql, &questions.superuser);
-    // Terse: what a row holds has no place in an error.
+    // Terse: an error must not hold the content of a row.
     psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]);
     psql.args(["-v", "VERBOSITY=terse"]);
     psql.arg("-d").arg(database).arg("-c").arg(statement);

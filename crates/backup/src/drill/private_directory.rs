@@ -55,7 +55,7 @@ impl PrivateDirectory {
 
 impl Drop for PrivateDirectory {
     fn drop(&mut self) {
-        // Nobody is there to be told of an error; nobody else can read what remains.
+        // An error cannot be reported here; no other user can read what remains.
         drop(fs::remove_dir_all(&self.root));
     }
 }

@@ -15,13 +15,13 @@ use strongroom_format::text::printable;
 
 use crate::{Error, Result};
 
-/// Most of a program's or server's words that stand in an error, in characters.
+/// Longest output of a program or server that an error shows, in characters.
 const WORDS_MAX: usize = 2000;
 /// How often a program that runs is looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs a program to its end, or to a signal for us. What it says goes to memory: nobody has to
-/// read along, and no name leads to it.
+/// Runs a program to its end, or until `stop` is set. Its output goes to memory, so that no reader is
+/// needed, and no name leads to it.
 pub(super) fn run(name: &str, mut command: Command, stop: &AtomicBool) -> Result<Output> {
     let (out, err) = (unnamed_file()?, unnamed_file()?);
     command.stdout(duplicate(&out)?).stderr(duplicate(&err)?);
@@ -46,7 +46,7 @@ pub(super) fn duplicate(file: &File) -> Result<File> {
     copy.map_err(|error| Error::new(&code::IO, error.to_string()))
 }
 
-/// All of a file from its beginning, wherever its writer stands.
+/// All of a file from its beginning, whatever its writer's offset.
 pub(super) fn read_all(file: &File) -> Result<Vec<u8>> {
     let failed = |error: std::io::Error| Error::new(&code::IO, error.to_string());
     let length = usize::try_from(file.metadata().map_err(failed)?.len()).unwrap_or(usize::MAX);
@@ -72,7 +72,7 @@ fn wait_for(name: &str, command: &mut Command, stop: &AtomicBool) -> Result<Exit
     }
 }
 
-/// SR of a failed test unless the program ended with 0; its last words are in the detail.
+/// SR-7163 unless the program ended with 0, with the end of its output.
 pub(super) fn check_status(name: &str, status: ExitStatus, said: &[u8]) -> Result<()> {
     if status.success() {
         return Ok(());

@@ -11,7 +11,7 @@
 //! that was opened before that user could reach it. A file appears under its name when it is whole.
 //! An answer stays until its request is gone.
 //!
-//! Must not: tell an archived file that cannot be opened as one that is not there: recovery would
+//! Must not: report an archived file that cannot be opened as absent: recovery would
 //! end as if the log did.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,7 +155,7 @@ impl Requests {
 }
 
 /// A request that the command could make: the name of a file, of letters, digits and dots, and the
-/// number of a process behind a dot.
+/// number of a process after a dot.
 fn request_of(name: &CStr) -> Option<String> {
     let name = name.to_str().ok().filter(|name| name.len() <= NAME_MAX)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';

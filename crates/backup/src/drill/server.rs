@@ -2,7 +2,7 @@
 //!
 //! Invariants: those of the module `drill` that concern the server.
 //!
-//! Must not: take a setting of the restored cluster: they are for another place.
+//! Must not: use a setting of the restored cluster, which are for the original server.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -30,7 +30,7 @@ use crate::io_error::io_error;
 use crate::recovery::quoted;
 use crate::{ArchivedLog, Error, Result};
 
-/// How long a server may take that is told to end at once.
+/// How long a server may take to end after SIGQUIT.
 const AT_ONCE: Duration = Duration::from_secs(10);
 /// Since this version (`server_version_num`) a server that recovers writes every 10 seconds to its
 /// log how far it has come (`log_startup_progress_interval`).
@@ -134,7 +134,7 @@ impl Server {
             ("pg_hba.conf", "local all all trust\n"),
             ("pg_ident.conf", ""),
         ];
-        // Until the last line nobody else can reach any of this.
+        // No other user can reach any of this until the last line.
         create_private(&self.settings)?;
         for (name, content) in files {
             let path = self.settings.join(name);
@@ -287,7 +287,7 @@ impl Server {
     fn signal(&self, signal: Signal) {
         let pid = self.child.as_ref().map(|child| child.id().cast_signed());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
-            // Not waited for yet, so it is nobody else's.
+            // The process was not waited for yet, so its number is not reused.
             let _sent: std::result::Result<(), Errno> = kill_process(pid, signal);
         }
     }
@@ -317,7 +317,7 @@ impl Silence {
 }
 
 /// Settings by which a server recovers to the end of an archive. What it says of that is read, so
-/// it is in English; and it needs no sizes of the former server's while nobody can ask it anything.
+/// it is in English; and it needs no sizes of the former server's while it accepts no connections.
 fn recovery_settings(archive: &ArchivedLog<'_>) -> String {
     format!(
         "restore_command = {}\nrecovery_target_timeline = '{}'\nrecovery_target_action = 'promote'\n\

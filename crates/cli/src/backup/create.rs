@@ -141,7 +141,7 @@ impl CreateArgs {
             return Err(Failure::usage("--mirror is given at most three times"));
         }
         let medium = store(&self.to)?;
-        // First of all: what fails from here on is told of this medium.
+        // First of all: a failure from here on is noted for this medium.
         record.set_medium(medium.as_ref());
         let sign_key = self.sign_key.key()?;
         let algorithm = self.sealing.cipher(&self.to)?;

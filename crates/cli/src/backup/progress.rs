@@ -80,7 +80,7 @@ impl ProgressReporter {
         }
     }
 
-    /// Where the bytes of all of it go as soon as they are known; `None` when nobody looks.
+    /// Where the bytes of all of it go as soon as they are known; `None` when no progress is shown.
     pub(super) fn total(&self) -> Option<Arc<AtomicU64>> {
         (self.form != Form::None).then(|| Arc::clone(&self.total))
     }
@@ -118,7 +118,7 @@ impl ProgressReporter {
         let line = Line {
             operation: self.operation,
             bytes_done: self.done,
-            // An estimate that was passed is none.
+            // An estimate that was exceeded is dropped.
             bytes_total: total.filter(|total| *total >= self.done),
             bytes_per_s: rate,
             seconds_left: left.and_then(|left| left.checked_div(rate)),

@@ -130,7 +130,7 @@ fn private_keys(keyring: &Path) -> Result<Opener, Failure> {
     Err(Failure::usage(text))
 }
 
-/// What stands in the way of success: heads that cannot be read, and objects of other keys.
+/// What prevents success: heads that cannot be read, and objects of other keys.
 fn finish(
     left: Vec<(String, Failure)>,
     listing: &strongroom_backup::Listing,

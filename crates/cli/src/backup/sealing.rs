@@ -51,7 +51,7 @@ impl SealingOptions {
         !self.certificate.is_empty()
     }
 
-    /// Everyone that it is sealed for; nobody if it is not.
+    /// The keys that a set is sealed for; none if it is not sealed.
     pub(super) fn openers(
         &self,
         key: Option<&KeySource>,

@@ -163,7 +163,7 @@ impl VerifyArgs {
     }
 }
 
-/// What was found of a set, those that it builds on, and the log behind it.
+/// The result for a set, for the sets that it builds on, and for the log that follows it.
 struct VerifiedSet {
     verified: Verified,
     bases: Vec<Verified>,
@@ -227,7 +227,7 @@ impl VerifiedSet {
     }
 }
 
-/// Says that the signature of a set says nothing of the archived log behind it.
+/// Notes that the signature of a set does not cover the archived log that follows it.
 fn note_unsigned_log(
     mut verified: Verified,
     signer: Option<&String>,

@@ -99,7 +99,7 @@ impl WalPushArgs {
             let detail = format!("{}: longer than a segment can be", self.file.display());
             return Err(Failure::new(&code::BACKUP_SOURCE, detail));
         }
-        // The server runs this without the shield: what lies in a sealed instance is sealed.
+        // The server runs this without the shield, so files of a sealed instance are sealed.
         let sealed = SealedLog::around(&self.file, context, false)?;
         let content = if let Some(sealed) = &sealed {
             sealed.open(&self.file, name, FILE_MAX)?
@@ -192,8 +192,8 @@ struct ServerFile {
 
 impl ServerFile {
     /// What is handed over. A sealed instance gets a segment sealed for it if the medium
-    /// authenticated it; what nobody vouches for reaches the shield as it is, which refuses it
-    /// unless it was told otherwise.
+    /// authenticated it; an unauthenticated one reaches the shield as it is, which refuses it
+    /// unless it is configured otherwise.
     fn seal_if_needed(&self, content: Vec<u8>, authentic: bool) -> Result<Vec<u8>, Failure> {
         match &self.sealed {
             Some(sealed) if authentic && begins_segment(&self.name, &content) => {

@@ -28,7 +28,7 @@ struct ListJson {
     certificates: Vec<CertificateJson>,
 }
 
-/// One certificate. What stands in the certificate itself is null when it cannot be read.
+/// One certificate. Fields of the certificate itself are null when it cannot be read.
 #[derive(Serialize)]
 struct CertificateJson {
     name: String,
@@ -90,7 +90,7 @@ fn row(certificate: &CertificateJson) -> Vec<String> {
             .rsa_bits
             .map_or_else(unknown, |bits| bits.to_string()),
         certificate.not_after.clone().unwrap_or_else(unknown),
-        // Enough to tell them apart; --json has all of it.
+        // Enough to distinguish them; --json has all of it.
         certificate.id.chars().take(16).collect(),
         certificate
             .subject

@@ -39,7 +39,7 @@ impl KeyArgs {
         }
         let key = keys::keyring(context)?.key(&self.name, self.key_version)?;
         let text = KeyText::text_of_keyring_key(&key)?;
-        // Past standard output's buffers, which nobody wipes.
+        // Not through standard output's buffers, which are not wiped.
         let unbuffered = out.as_fd().try_clone_to_owned().map(File::from);
         let written = unbuffered.and_then(|mut pipe| {
             pipe.write_all(text.as_slice())?;

@@ -98,7 +98,7 @@ fn note_foreign(report: &mut Report, scan: &Scan) {
     });
 }
 
-/// Fills in what the first bytes tell. Returns the length of the header and what is wrong with it.
+/// Fills in what the first bytes show. Returns the length of the header and its problem, if any.
 fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Failure>) {
     match format_of(head) {
         FileFormat::Empty => report.kind = "empty",
@@ -279,7 +279,7 @@ fn describe_sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<
     None
 }
 
-/// Whether one of the two copies of a LUKS header stands where it should, whatever its state.
+/// Whether one of the two copies of a LUKS header is at its place, whatever its state.
 fn is_luks(path: &Path, head: &[u8]) -> bool {
     if matches!(
         strongroom_luks2::magic(head),

@@ -112,7 +112,7 @@ fn slot_report(metadata: &Metadata, number: u32, slot: &Keyslot) -> LuksSlotRepo
     }
 }
 
-/// The kind of whoever put the slot there: its token's, else somebody with a passphrase.
+/// What opens the slot: the kind of its token, else a passphrase.
 fn opener(metadata: &Metadata, number: u32) -> String {
     let mut tokens = metadata.tokens.values();
     let token = tokens.find(|token| token.keyslots.contains(&number));

@@ -52,7 +52,7 @@ impl Sampler {
         self.values.is_empty()
     }
 
-    /// Takes what is drawn from `chunk`, which stands at `offset` in the file. Chunks come in
+    /// Takes what is drawn from `chunk`, which is at `offset` in the file. Chunks come in
     /// order.
     pub(super) fn take(&mut self, offset: u64, chunk: &[u8]) {
         while let Some(&value) = self

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::key_options::KeyOptions;
 use crate::keys;
 
-/// What an export is sealed for: whatever is no key of the keyring. SR-2044 when there is none.
+/// The key that an export is sealed for, which must not be one of the keyring. SR-2044 without one.
 pub(super) fn export_key(options: KeyOptions) -> Result<KeySource, Failure> {
     match keys::source(options) {
         Some(KeySource::KeyId { id }) => {

@@ -102,7 +102,7 @@ pub(super) fn request(key: &Value) -> Option<String> {
     ))
 }
 
-/// The name that somebody types. Nothing, where nobody is.
+/// The name that the user types; empty without a terminal.
 fn ask_for_name(name: &str) -> Result<String, Failure> {
     let mut line = String::new();
     if std::io::stdin().is_terminal() {

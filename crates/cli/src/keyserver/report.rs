@@ -123,7 +123,7 @@ impl ReportArgs {
         }
     }
 
-    /// What the catalogue and the keyring tell. Neither has to be there.
+    /// Facts from the catalogue and the keyring, either of which may be absent.
     fn known_facts(&self, context: &Context) -> HostFacts {
         let keyring = context.keyring_path();
         let past = past_runs(self.catalogue.as_deref(), &keyring);

@@ -42,7 +42,7 @@ const PLACES: [&str; 5] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Becomes the owner of `paths` when this is root and somebody else owns them; then it does not
+/// Becomes the owner of `paths` when this is root and another user owns them; then it does not
 /// return. Does nothing for everybody else, and where everything is root's.
 ///
 /// # Errors

@@ -168,7 +168,7 @@ impl ChosenKey {
     /// Opens the instance with it, for its files. SR-7003 while a conversion is unfinished.
     pub(super) fn instance(&self, directory: &Directory) -> Result<Instance, Failure> {
         let about = |error| Failure::from(error).with_prefix(&format!("{}: ", directory.shown()));
-        // The header first: what can be told without a key is.
+        // The header first: its faults are reported without a key.
         instance::header(&directory.path).map_err(about)?;
         Instance::open(&directory.path, &[], &self.opener()?).map_err(about)
     }

@@ -33,7 +33,7 @@ pub(super) fn configuration_of(
     named: Option<&Path>,
 ) -> Result<Option<PathBuf>, Failure> {
     if let Some(named) = named {
-        // The server stands in its data directory.
+        // The server's working directory is its data directory.
         let file = named.canonicalize().map_err(|e| Failure::open(named, &e))?;
         check_is_of(directory, &file)?;
         return Ok(Some(file));

@@ -52,7 +52,7 @@ impl<'a> Contents<'a> {
             file,
             instance,
             seal,
-            // The last word: what is wrong is told by the caller, not on standard error.
+            // The last value: the caller reports what is wrong, nothing goes to standard error.
             memory: [0, 0, 0, 1].map(AtomicU64::new),
             real: Real::linked(),
         }

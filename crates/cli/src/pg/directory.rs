@@ -23,7 +23,7 @@ pub(super) struct DirectoryOption {
 
 /// A data directory.
 pub(super) struct Directory {
-    /// Absolute, with links resolved: the programs that are started may stand elsewhere.
+    /// Absolute, with links resolved: programs may be started in another working directory.
     pub(super) path: PathBuf,
     /// As it was named, for messages.
     named: PathBuf,

@@ -161,7 +161,7 @@ impl SealedLog {
 }
 
 /// Where the data directory of a file in `pg_wal` can be: above it as it is spelled, above it with
-/// links resolved, or where the command stands when its `pg_wal` leads to the file. PostgreSQL runs
+/// links resolved, or the working directory when its `pg_wal` leads to the file. PostgreSQL runs
 /// its commands in the data directory.
 fn directories(file: &Path) -> Result<Vec<PathBuf>, Failure> {
     let absolute = std::path::absolute(file).map_err(|error| Failure::io(file, &error))?;

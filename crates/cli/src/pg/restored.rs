@@ -65,7 +65,7 @@ impl NewInstance {
         })
     }
 
-    /// What the command has to tell once the instance is there.
+    /// Warns of the key once the instance is there.
     pub(crate) fn warn_about_key(unattended: bool, to: &Path) {
         let shown = to.display().to_string();
         warn(&code::PG_KEEP_KEY, &shown);
@@ -97,7 +97,7 @@ impl Sealing for NewInstance {
             Fate::Sealed(seal) => Becomes::Sealed(Box::new(SealedWriter {
                 instance: Arc::clone(&self.instance),
                 seal,
-                // The last word: what is wrong is told by the caller, not on standard error.
+                // The last value: the caller reports what is wrong, nothing goes to standard error.
                 memory: [0, 0, 0, 1].map(AtomicU64::new),
                 real: Real::linked(),
             })),

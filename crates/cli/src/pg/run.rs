@@ -78,7 +78,7 @@ impl RunArgs {
         named.iter().map(sealed).collect()
     }
 
-    /// Opens the header now, so that a wrong key is told before the program begins.
+    /// Opens the header now, so that a wrong key is reported before the program begins.
     fn check(
         &self,
         context: &Context,

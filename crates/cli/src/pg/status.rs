@@ -103,7 +103,7 @@ impl StatusArgs {
     }
 }
 
-/// Whether pages of relations have checksums; `None` when that cannot be told. A key that was given
+/// Whether pages of relations have checksums; `None` when that is not known. A key that was given
 /// has to open the instance.
 fn data_checksums(
     key: KeyOptions,

@@ -71,7 +71,7 @@ impl RunArgs {
         };
         let key = keys::required(self.key.clone(), "run")?;
         let key = keys::with_absolute_path(key)?.settled(&surroundings)?;
-        // A wrong name is told before the program begins. A command is run by the program, and
+        // A wrong name is reported before the program begins. A command is run by the program, and
         // would be run twice.
         if !matches!(key, KeySource::Command(_)) && !needs_terminal(&key, &surroundings)? {
             key.opener(&surroundings)?;
@@ -97,7 +97,7 @@ impl RunArgs {
         Err(Failure::open(&program, &error))
     }
 
-    /// What the guard reads in the program's environment, and the descriptor that must stay open
+    /// What the SQLite extension reads in the program's environment, and the descriptor that must stay open
     /// until the program has begun.
     fn variable(
         &self,

@@ -106,7 +106,7 @@ impl AttachArgs {
         };
         let mut mounted = Mounted::mount(volume, &self.mountpoint, &options)?;
         let mut unmounter = mounted.unmounter();
-        // In use it stays; whoever wants it gone stops its users first.
+        // In use it stays; its users have to be stopped first.
         ctrlc::set_handler(move || drop(unmounter.unmount()))
             .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))?;
         if self.serving {
@@ -177,7 +177,7 @@ fn start() -> Result<(), Failure> {
     {
         return Ok(());
     }
-    // It has told why.
+    // It has printed why.
     let ended = child.wait().map_err(failed)?;
     let exit = ended.code().and_then(|code| u8::try_from(code).ok());
     Err(match exit {

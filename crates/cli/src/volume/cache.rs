@@ -86,7 +86,7 @@ pub(super) fn forget_volume(volume: &mut Volume) {
     }
 }
 
-/// As [`forget_of`]. That it could not be removed is told: it opens the volume for as long as its
+/// As [`forget_volume`]. A failure to remove the entry is reported: it opens the volume for as long as its
 /// slot is there.
 pub(super) fn forget(token: &Token) {
     if let Err(error) = kept::forget(&token.object_id) {

@@ -23,9 +23,10 @@ pub(super) enum VolumeChange {
     Shredded,
 }
 
-/// Tells it; a failure is a note. The server knows the time of its making, if it was told before.
+/// Reports a change of the volume; a failure is a note. The server keeps the time of creation that
+/// was reported before.
 pub(super) fn report_change(path: &Path, keys: &mut dyn Keys, happened: VolumeChange) {
-    // A keyring takes no reports: `keyserver report` tells of its volumes.
+    // A keyring takes no reports: `keyserver report` reports its volumes.
     if !keys.keeps_headers() {
         return;
     }

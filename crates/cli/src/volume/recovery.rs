@@ -35,7 +35,7 @@ pub(super) enum Shown {
 }
 
 impl RecoveryOptions {
-    /// Finds the place; fails early when there is none.
+    /// Finds the terminal or the file; fails early without one.
     pub(super) fn place(&self) -> Result<Shown, Failure> {
         if let Some(path) = &self.recovery_out {
             paths::check_new(path)?;

@@ -158,7 +158,7 @@ impl RestoreArgs {
         Ok((backup, slot_secret(&material.key, &object_id)?))
     }
 
-    /// Object id and key: as they were said, else as what is left of the header says.
+    /// Object id and key: as the options give them, else from what can be read of the header.
     fn which(&self) -> Result<([u8; 16], String), Failure> {
         if let (Some(id), Some(key)) = (&self.object_id, &self.key_id) {
             let id = from_hex(&id.to_ascii_lowercase()).and_then(|id| id.try_into().ok());

@@ -200,7 +200,7 @@ impl RotateArgs {
             .chain(self.drop.iter().copied())
             .collect();
         let mut missing = left_out(&metadata, &staying);
-        // A new recovery key stands for all that were before.
+        // A new recovery key replaces all former ones.
         missing.retain(|slot| !(self.new_recovery && metadata.kind(*slot) == Kind::Recovery));
         if !missing.is_empty() {
             let name = |slot: &u32| format!("slot {slot} ({})", metadata.kind(*slot).name());

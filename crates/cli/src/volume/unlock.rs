@@ -308,7 +308,7 @@ fn of_keyring(path: &Path, token: &Token, time: Duration) -> Result<Material, Fa
     })
 }
 
-/// Where somebody types the root key, the table has an opener for that.
+/// Refuses a keyring whose root key is typed: the table has an opener for passphrases.
 fn check_keyring(path: &Path) -> Result<(), Failure> {
     let status = strongroom_keyring::Keyring::status(path)?;
     if status.provider == "passphrase" {

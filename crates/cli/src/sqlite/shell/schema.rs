@@ -39,7 +39,7 @@ pub(super) fn databases(connection: &Connection) -> Result<Vec<String>, Failure>
     )
 }
 
-/// Refuses a file that the connection has open: whoever opens and closes it once more drops the
+/// Refuses a file that the connection has open: opening and closing it a second time drops the
 /// process's locks on it (POSIX advisory locks; SQLite, "How To Corrupt", section 2.2).
 pub(super) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let Ok(about) = std::fs::metadata(path) else {

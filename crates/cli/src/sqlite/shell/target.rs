@@ -41,7 +41,7 @@ pub(super) fn path(text: &str) -> Option<PathBuf> {
     let end = uri.find(['?', '#']).unwrap_or(uri.len());
     let named = uri.get(..end).unwrap_or_default();
     let named = match named.strip_prefix("//") {
-        // What stands before the path can only be this host.
+        // The authority before the path can only be this host.
         Some(rest) => rest.find('/').and_then(|at| rest.get(at..))?,
         None => named,
     };

@@ -1,6 +1,6 @@
 //! The rows: each value comes through the proxy and goes back into the new column.
 //!
-//! Invariants: a row that somebody else has locked is passed over, never waited for, so that this
+//! Invariants: a row that another session has locked is passed over, never waited for, so that this
 //! command is part of no deadlock; a row is locked from when its value is read until it is written.
 //! Must not: print or keep a value.
 
@@ -52,7 +52,7 @@ pub(super) fn check_proxy(database: &mut Database<'_>, table: &Table) -> Result<
         prepared.map_err(|error| server_error(&error))
     };
     prepare(database, READ, &read)?;
-    // In the place of the parameter the proxy puts what the new column's type is.
+    // The proxy replaces the parameter by a value of the new column's type.
     let write = format!("UPDATE ONLY {qualified} AS x SET {new} = $1 WHERE x.ctid = $2::tid");
     prepare(database, WRITE, &write)?;
     Ok(())

@@ -49,7 +49,7 @@ impl<'a> Database<'a> {
             Ok(()) => return Ok(Some(())),
             Err(failed) => failed,
         };
-        // The first error is the one to be told.
+        // The first error is the one to report.
         drop(self.connection.run("ROLLBACK"));
         match failed {
             AttemptError::Server(error) if is_passing(&error) => Ok(None),

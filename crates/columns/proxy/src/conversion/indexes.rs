@@ -53,7 +53,7 @@ fn build_index(database: &mut Database<'_>, table: &Table, index: &Index) -> Res
     )))
 }
 
-/// An error that another try may not meet is none.
+/// Ignores an error that another attempt may not meet.
 fn ignore_passing<T>(done: Result<T, crate::server::Error>) -> Result<(), Error> {
     match done {
         Ok(_) => Ok(()),

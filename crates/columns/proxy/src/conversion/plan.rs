@@ -1,4 +1,4 @@
-//! What a conversion will do, and what stands against it: decided before anything is changed.
+//! What a conversion will do, or why it cannot be done: decided before anything is changed.
 //!
 //! Must not: change anything; leave out a dependent of the column, because the old column is
 //! dropped in the end.
@@ -13,7 +13,7 @@ use crate::server::identifier;
 pub(super) struct Index {
     pub(super) oid: String,
     pub(super) name: String,
-    /// What stands between the parentheses of its definition, for the new column.
+    /// The text between the parentheses of its definition, for the new column.
     pub(super) keys: String,
     pub(super) unique: bool,
     /// The constraint that it is of: its name, and whether it is deferrable and deferred.

@@ -3,7 +3,7 @@
 //!
 //! Invariants: C1 (column and trigger come together), C4 (the old column goes only when every row
 //! has a value in the new one, with writers locked out since before that was looked at). Must not:
-//! wait for a lock longer than the session's `lock_timeout`, because everybody else queues behind
+//! wait for a lock longer than the session's `lock_timeout`, because all other sessions queue behind
 //! the waiting.
 
 use strongroom_keyring::Error;
@@ -77,7 +77,7 @@ pub(super) fn begin(database: &mut Database<'_>, table: &Table, plan: &Plan) -> 
     })
 }
 
-/// Converts what is left and puts the new column in the old one's place.
+/// Converts the last rows and puts the new column in the old one's place.
 pub(super) fn finish(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
     let (name, new) = (table.qualified(), identifier(&table.new_column()));
     let statements = swap_statements(table, plan);

@@ -16,7 +16,7 @@ pub(crate) struct Style {
     pub(crate) mode: Mode,
     /// Whether table and CSV begin with the column names.
     pub(crate) headers: bool,
-    /// What stands for NULL in a table.
+    /// The text of NULL in a table.
     pub(crate) null: String,
 }
 
