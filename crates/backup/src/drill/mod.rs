@@ -62,7 +62,8 @@ impl RestoredCluster {
     /// Restores the chain, every set of which is read to its end. `progress` gets the bytes of
     /// files so far.
     ///
-    /// # Errors SR-1001 when the path of the private directory is too long; those of the restore;
+    /// # Errors
+    /// SR-1001 when the path of the private directory is too long; those of the restore;
     /// SR-5001.
     pub fn restore(
         chain: &Chain<'_>,

@@ -76,7 +76,8 @@ impl Catalogue {
     /// Makes one for the key `id` of the keyring. It is no error when another run has made it
     /// meanwhile.
     ///
-    /// # Errors What the keyring reports; SR-5001; errors of SQLite.
+    /// # Errors
+    /// What the keyring reports; SR-5001; errors of SQLite.
     pub fn create(path: &Path, keyring: &Path, id: &str) -> Result<()> {
         let new = NewFile::beside(path)?;
         let connection = open_database(&new.0, keyring, id, true)?;
@@ -164,7 +165,8 @@ impl Catalogue {
     /// Adds the sets of a medium that the catalogue does not have, from their heads; returns how
     /// many there were. Nothing of the heads is authenticated.
     ///
-    /// # Errors What the medium reports. Of a head that cannot be read the error comes after the
+    /// # Errors
+    /// What the medium reports. Of a head that cannot be read the error comes after the
     /// sets whose heads can were added.
     pub fn scan(&mut self, store: &dyn Store) -> Result<u64> {
         let listing = list(store)?;
@@ -209,7 +211,8 @@ impl Catalogue {
     /// The newest `last` runs, oldest first; without a number all. `medium`: only those on this
     /// medium.
     ///
-    /// # Errors Those of SQLite.
+    /// # Errors
+    /// Those of SQLite.
     pub fn runs(&self, medium: Option<&str>, last: Option<u32>) -> Result<Vec<RunRecord>> {
         let query = format!(
             "SELECT {COLUMNS} FROM (SELECT * FROM run WHERE ?1 IS NULL OR medium = ?1

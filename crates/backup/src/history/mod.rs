@@ -27,7 +27,8 @@ use crate::{Error, Result};
 /// none, a run that made a set with the key `key_id` of the keyring makes it, and other runs are
 /// not noted.
 ///
-/// # Errors SR-7152 when the catalogue that was named is absent; those of the catalogue.
+/// # Errors
+/// SR-7152 when the catalogue that was named is absent; those of the catalogue.
 pub fn note_run(
     named: Option<&Path>,
     keyring: &Path,

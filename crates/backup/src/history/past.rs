@@ -19,7 +19,8 @@ pub struct PastRuns {
 /// Reads the catalogue. `None` where there is none, or where the keyring would ask for its root
 /// key.
 ///
-/// # Errors What opening it reports.
+/// # Errors
+/// What opening it reports.
 pub fn past_runs(named: Option<&Path>, keyring: &Path) -> Result<Option<PastRuns>> {
     let path = catalogue_path(named, keyring);
     if named.is_none() && (!path.exists() || !can_be_opened_unasked(keyring)) {

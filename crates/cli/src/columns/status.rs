@@ -278,7 +278,7 @@ mod tests {
             assert!(text.contains(line), "{line}\n{text}");
         }
         let locked = status.replace("\"locked\":false", "\"locked\":true");
-        let locked = self::status_text(&serde_json::from_str(&locked).unwrap());
+        let locked = status_text(&serde_json::from_str(&locked).unwrap());
         assert!(
             locked.contains("10.0 MiB, values and keys locked\n") && !locked.contains("8026"),
             "{locked}"

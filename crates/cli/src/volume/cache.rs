@@ -54,7 +54,7 @@ pub(super) fn of_server(
             if volume.opens(&token.slots, &secret)?.is_some() {
                 let kept = store_secret(&token, &secret, entry, hours);
                 kept.unwrap_or_else(|error| {
-                    warn(&code::VOLUME_NOT_KEPT, &entry_error(entry, &error))
+                    warn(&code::VOLUME_NOT_KEPT, &entry_error(entry, &error));
                 });
             }
             Ok((secret, "keyserver"))
