@@ -13,19 +13,25 @@ mod combine;
 mod continuity;
 mod create;
 mod delta;
+pub mod drill;
 mod expire;
 mod family;
 mod files;
 mod head;
+pub mod history;
+mod io_error;
 mod leftovers;
 mod medium;
+pub mod metrics;
 mod mounts;
 #[cfg(feature = "object-store")]
 mod object;
+mod opener_names;
 mod pieces;
 mod pipeline;
 mod read;
 mod receive;
+mod recovery;
 mod removal;
 mod replay;
 mod restore;
@@ -51,9 +57,11 @@ pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, Tablesp
 pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list, listed};
 #[cfg(feature = "object-store")]
 pub use object::ObjectMedium;
+pub use opener_names::opener_names;
 pub use pieces::{Partial, wal_partial};
 pub use read::{SetReader, Verified, open_set, verify};
 pub use receive::{ReceiveOptions, Received, wal_receive};
+pub use recovery::{RecoveryTarget, recovery_settings};
 pub use replay::{ArchivedLog, Replayed};
 pub use restore::{RestoreOptions, Restored, restore};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};

@@ -1,10 +1,10 @@
-//! The argument model: one enum of nouns; each verb's arguments stand in the verb's own file.
+//! The command line: one enum of nouns. Each verb's arguments are in the verb's own file.
 //!
-//! Must not: have any option that takes a secret. Key options name where the key comes from.
+//! Must not: have an option that takes a secret. Key options name where the key comes from.
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use strongroom_keyring::Keyring;
 
 use crate::backup::BackupArgs;
@@ -23,7 +23,8 @@ use crate::sqlite::SqliteArgs;
 use crate::verify::VerifyArgs;
 use crate::volume::VolumeArgs;
 
-/// Keeps databases unreadable wherever they rest: keyrings, keys, sealed SQLite files and PostgreSQL instances.
+/// Keeps databases unreadable wherever they rest: keyrings, keys, sealed SQLite files and
+/// PostgreSQL instances.
 #[derive(Parser)]
 #[command(
     name = "strongroom",
@@ -102,137 +103,6 @@ impl Command {
             | Self::Explain(_)
             | Self::Completion(_)
             | Self::Man(_) => false,
-        }
-    }
-}
-
-/// Where the key comes from. At most one; secrets never stand on the command line.
-#[derive(Args, Clone, Default)]
-#[group(required = false, multiple = false)]
-pub(crate) struct KeyOptions {
-    /// A key of the keyring, by name
-    #[arg(long, value_name = "NAME", help_heading = "Key options")]
-    pub(crate) key_id: Option<String>,
-    /// The environment variable that holds the key
-    #[arg(long, value_name = "VAR", help_heading = "Key options")]
-    pub(crate) key_env: Option<String>,
-    /// The file that holds the key
-    #[arg(long, value_name = "FILE", help_heading = "Key options")]
-    pub(crate) key_file: Option<PathBuf>,
-    /// The command that prints the key on its standard output
-    #[arg(long, value_name = "CMD", help_heading = "Key options")]
-    pub(crate) key_command: Option<String>,
-    /// Ask for a passphrase on the terminal
-    #[arg(long, help_heading = "Key options")]
-    pub(crate) ask: bool,
-}
-
-/// Where the key of a sealed source comes from. At most one.
-#[derive(Args, Clone)]
-#[group(required = false, multiple = false)]
-pub(crate) struct SourceKeyOptions {
-    /// A key of the keyring, by name
-    #[arg(long, value_name = "NAME", help_heading = "Source key options")]
-    source_key_id: Option<String>,
-    /// The environment variable that holds the source's key
-    #[arg(long, value_name = "VAR", help_heading = "Source key options")]
-    source_key_env: Option<String>,
-    /// The file that holds the source's key
-    #[arg(long, value_name = "FILE", help_heading = "Source key options")]
-    source_key_file: Option<PathBuf>,
-    /// The command that prints the source's key on its standard output
-    #[arg(long, value_name = "CMD", help_heading = "Source key options")]
-    source_key_command: Option<String>,
-    /// Ask for the source's passphrase on the terminal
-    #[arg(long, help_heading = "Source key options")]
-    source_ask: bool,
-}
-
-impl From<SourceKeyOptions> for KeyOptions {
-    fn from(source: SourceKeyOptions) -> Self {
-        Self {
-            key_id: source.source_key_id,
-            key_env: source.source_key_env,
-            key_file: source.source_key_file,
-            key_command: source.source_key_command,
-            ask: source.source_ask,
-        }
-    }
-}
-
-/// Where the new key comes from. At most one.
-#[derive(Args)]
-#[group(required = false, multiple = false)]
-pub(crate) struct NewKeyOptions {
-    /// A key of the keyring, by name
-    #[arg(long, value_name = "NAME", help_heading = "New key options")]
-    new_key_id: Option<String>,
-    /// The environment variable that holds the new key
-    #[arg(long, value_name = "VAR", help_heading = "New key options")]
-    new_key_env: Option<String>,
-    /// The file that holds the new key
-    #[arg(long, value_name = "FILE", help_heading = "New key options")]
-    new_key_file: Option<PathBuf>,
-    /// The command that prints the new key on its standard output
-    #[arg(long, value_name = "CMD", help_heading = "New key options")]
-    new_key_command: Option<String>,
-    /// Ask for a new passphrase on the terminal
-    #[arg(long, help_heading = "New key options")]
-    new_ask: bool,
-}
-
-impl From<NewKeyOptions> for KeyOptions {
-    fn from(new: NewKeyOptions) -> Self {
-        Self {
-            key_id: new.new_key_id,
-            key_env: new.new_key_env,
-            key_file: new.new_key_file,
-            key_command: new.new_key_command,
-            ask: new.new_ask,
-        }
-    }
-}
-
-/// Where the key comes from that opens a restored instance. At most one.
-#[derive(Args, Clone)]
-#[group(required = false, multiple = false)]
-pub(crate) struct InstanceKeyOptions {
-    /// A key of the keyring, by name
-    #[arg(long, value_name = "NAME", help_heading = "Instance key options")]
-    instance_key_id: Option<String>,
-    /// The environment variable that holds the instance's key
-    #[arg(long, value_name = "VAR", help_heading = "Instance key options")]
-    instance_key_env: Option<String>,
-    /// The file that holds the instance's key
-    #[arg(long, value_name = "FILE", help_heading = "Instance key options")]
-    instance_key_file: Option<PathBuf>,
-    /// The command that prints the instance's key on its standard output
-    #[arg(long, value_name = "CMD", help_heading = "Instance key options")]
-    instance_key_command: Option<String>,
-    /// Ask for the instance's passphrase on the terminal
-    #[arg(long, help_heading = "Instance key options")]
-    instance_ask: bool,
-}
-
-impl InstanceKeyOptions {
-    /// Whether one of them is given.
-    pub(crate) const fn is_given(&self) -> bool {
-        self.instance_key_id.is_some()
-            || self.instance_key_env.is_some()
-            || self.instance_key_file.is_some()
-            || self.instance_key_command.is_some()
-            || self.instance_ask
-    }
-}
-
-impl From<InstanceKeyOptions> for KeyOptions {
-    fn from(instance: InstanceKeyOptions) -> Self {
-        Self {
-            key_id: instance.instance_key_id,
-            key_env: instance.instance_key_env,
-            key_file: instance.instance_key_file,
-            key_command: instance.instance_key_command,
-            ask: instance.instance_ask,
         }
     }
 }

@@ -8,8 +8,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use strongroom_keyring::durable;
 
-use crate::Context;
 use crate::args::Cli;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

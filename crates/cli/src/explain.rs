@@ -1,11 +1,12 @@
 //! `strongroom explain SR-nnnn`: what an error code means and what to do.
 //!
-//! Must not: hold any text of its own about a code; the table in strongroom-format is the one source.
+//! Must not: hold any text of its own about a code; the table in strongroom-format is the one
+//! source.
 
 use clap::Args;
 use strongroom_format::code::{self, Class, Code};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, code_text};
 use crate::help::tail;
 

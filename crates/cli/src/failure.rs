@@ -1,4 +1,4 @@
-//! Why a command failed, and how that is told: one code, what happened, what to do.
+//! The failure of a command: one code, what happened, and what the user can do.
 //!
 //! Must not: carry a secret. Details name files, keys by id, and positions.
 
@@ -8,23 +8,24 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use strongroom_format::code::{self, Code};
+use strongroom_format::text::printable;
 
 /// A command's failure.
 pub(crate) struct Failure {
     code: &'static Code,
     detail: String,
-    told: Told,
+    told: Reported,
     /// Instead of the exit code of the code's class.
     exit: Option<u8>,
 }
 
 /// What has been reported already.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Reported {
     Nothing,
     /// The result object on standard output has an `error` member.
     Json,
-    /// Standard output was closed by its reader: nobody is listening.
+    /// Standard output was closed by its reader.
     Everything,
 }
 
@@ -47,7 +48,7 @@ impl Failure {
         Self {
             code,
             detail: detail.into(),
-            told: Told::Nothing,
+            told: Reported::Nothing,
             exit: None,
         }
     }
@@ -74,9 +75,9 @@ impl Failure {
     /// Failure to write results.
     pub(crate) fn output(error: &std::io::Error) -> Self {
         let told = if error.kind() == std::io::ErrorKind::BrokenPipe {
-            Told::Everything
+            Reported::Everything
         } else {
-            Told::Nothing
+            Reported::Nothing
         };
         Self {
             told,
@@ -85,32 +86,33 @@ impl Failure {
     }
 
     /// Marks the failure as part of a JSON result that is already on standard output.
-    pub(crate) fn told_in_json(self) -> Self {
+    pub(crate) fn reported_in_json(self) -> Self {
         Self {
-            told: Told::Json,
+            told: Reported::Json,
             ..self
         }
     }
 
-    /// Ends the command with this exit code, where another program has its own meaning for exit codes.
-    pub(crate) fn exiting(self, exit: u8) -> Self {
+    /// Ends the command with this exit code, where another program has its own meaning for exit
+    /// codes.
+    pub(crate) fn with_exit_code(self, exit: u8) -> Self {
         Self {
             exit: Some(exit),
             ..self
         }
     }
 
-    /// Of a process that was started for this and has told everything already.
-    pub(crate) fn told(code: &'static Code, exit: u8) -> Self {
+    /// The failure of a child process that has already printed it.
+    pub(crate) fn already_reported(code: &'static Code, exit: u8) -> Self {
         Self {
-            told: Told::Everything,
+            told: Reported::Everything,
             exit: Some(exit),
             ..Self::new(code, "")
         }
     }
 
     /// Puts `prefix` before the detail.
-    pub(crate) fn within(self, prefix: &str) -> Self {
+    pub(crate) fn with_prefix(self, prefix: &str) -> Self {
         let detail = format!("{prefix}{}", self.detail);
         Self { detail, ..self }
     }
@@ -124,7 +126,7 @@ impl Failure {
     }
 
     /// Code, what happened and detail, to be the detail of a warning.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         format!(
             "{}, {}: {}",
             code_text(self.code),
@@ -135,7 +137,7 @@ impl Failure {
 
     /// Whether the reader of standard output has gone, so that going on is useless.
     pub(crate) fn is_closed_output(&self) -> bool {
-        self.told == Told::Everything
+        self.told == Reported::Everything
     }
 
     /// The `error` member for a JSON result.
@@ -149,16 +151,16 @@ impl Failure {
     }
 
     /// Writes the failure to standard error.
-    pub(crate) fn tell(&self) {
-        if self.told != Told::Everything {
+    pub(crate) fn print(&self) {
+        if self.told != Reported::Everything {
             message("error", self.code, &self.detail);
         }
     }
 
     /// Reports the failure; returns the exit code of its class.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
-        self.tell();
-        if json && self.told == Told::Nothing {
+        self.print();
+        if json && self.told == Reported::Nothing {
             self.print_json();
         }
         self.exit_code()
@@ -181,7 +183,7 @@ impl Failure {
     fn print_json(&self) {
         let object = OnlyError { error: self.json() };
         if let Ok(text) = serde_json::to_string(&object) {
-            // The exit code still tells; a closed standard output cannot be told about.
+            // Standard output may be closed; the exit code still reports the failure.
             drop(writeln!(std::io::stdout(), "{text}"));
         }
     }
@@ -209,7 +211,7 @@ pub(crate) fn note(text: &str) {
     to_stderr(&format!("note: {text}\n"));
 }
 
-/// Says what a call to a key server waits for: nobody is to sit before a command that is silent.
+/// Prints what a call to a key server waits for, so that the user does not take it for a hang.
 pub(crate) fn waiting(waiting: &strongroom_keys_client::Waiting) {
     let servers = waiting.servers.join(", ");
     let why = match waiting.why.as_str() {
@@ -241,14 +243,7 @@ fn message(level: &str, code: &Code, detail: &str) {
     ));
 }
 
-/// File names and SQL may hold control characters; a terminal must not obey them.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
-}
-
-/// Standard error may be closed; the exit code still tells.
+/// Writes to standard error, which may be closed; the exit code still reports a failure.
 pub(crate) fn to_stderr(text: &str) {
     drop(std::io::stderr().write_all(text.as_bytes()));
 }

@@ -1,7 +1,8 @@
 //! From the key options of the command line to a source of key material.
 //!
 //! Invariant: environment variables of the command are read here and in `main`, nowhere else.
-//! Must not: read any key material; that is the source's work. What was typed is only handed on.
+//!
+//! Must not: read key material, which the source does. A typed secret is only passed on.
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -12,8 +13,8 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
 
-use crate::args::KeyOptions;
 use crate::failure::Failure;
+use crate::key_options::KeyOptions;
 
 /// `--keyring`, else `STRONGROOM_KEYRING` if it is set to anything, else `None`: the default path.
 pub(crate) fn keyring_path(option: Option<PathBuf>) -> Option<PathBuf> {
@@ -23,7 +24,8 @@ pub(crate) fn keyring_path(option: Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-/// The source that the options name; `None` when they name none. Clap has made sure that there is at most one.
+/// The source that the options name; `None` when they name none. Clap has made sure that there is
+/// at most one.
 pub(crate) fn source(options: KeyOptions) -> Option<KeySource> {
     let KeyOptions {
         key_id,
@@ -62,13 +64,13 @@ pub(crate) fn without_terminal(error: strongroom_keyring::Error, instead: &str) 
     let is_terminal = error.code() == &code::NO_TERMINAL;
     let failure = Failure::from(error);
     match is_terminal {
-        true => failure.within(&format!("give {instead}: ")),
+        true => failure.with_prefix(&format!("give {instead}: ")),
         false => failure,
     }
 }
 
-/// Paths are made absolute: the program that gets them may stand in another directory.
-pub(crate) fn lasting(key: KeySource) -> Result<KeySource, Failure> {
+/// Makes paths absolute: the program that gets them may have another working directory.
+pub(crate) fn with_absolute_path(key: KeySource) -> Result<KeySource, Failure> {
     match key {
         KeySource::File(path) => {
             let absolute = std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))?;
@@ -79,20 +81,20 @@ pub(crate) fn lasting(key: KeySource) -> Result<KeySource, Failure> {
 }
 
 /// The keyring's path, made absolute.
-pub(crate) fn lasting_keyring(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
+pub(crate) fn absolute_keyring_path(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let path = named.unwrap_or_else(Keyring::default_path);
     std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))
 }
 
-/// A path as text, for another program's environment. SR-2019 when it is none.
-pub(crate) fn text(path: &Path) -> Result<String, Failure> {
+/// A path as text, for another program's environment. SR-2019 when it is not UTF-8.
+pub(crate) fn path_text(path: &Path) -> Result<String, Failure> {
     let refused = || Failure::new(&code::KEY_OPTION, format!("{}: not UTF-8", path.display()));
     path.to_str().map(String::from).ok_or_else(refused)
 }
 
 /// A descriptor that programs inherit and from which they can read `secret`; it has no name and
 /// cannot be changed.
-pub(crate) fn inherited(name: &str, secret: &[u8]) -> Result<OwnedFd, Failure> {
+pub(crate) fn inheritable_secret(name: &str, secret: &[u8]) -> Result<OwnedFd, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(&code::IO, format!("memory for the passphrase: {error}"))
     };

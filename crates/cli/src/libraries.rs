@@ -23,7 +23,7 @@ const DIRECTORIES: &[&str] = &[
 /// else where packages put it.
 ///
 /// # Errors
-/// `missing` when there is none, or its path cannot stand in `LD_PRELOAD`.
+/// `missing` when there is none, or `LD_PRELOAD` cannot hold its path.
 pub(crate) fn find(file: &str, variable: &str, missing: &'static Code) -> Result<PathBuf, Failure> {
     let found = match std::env::var_os(variable).filter(|value| !value.is_empty()) {
         Some(named) => named_library(named, variable, missing)?,
@@ -31,7 +31,7 @@ pub(crate) fn find(file: &str, variable: &str, missing: &'static Code) -> Result
             .find(|path| path.is_file())
             .ok_or_else(|| Failure::new(missing, ""))?,
     };
-    // What separates the entries of LD_PRELOAD cannot stand in one.
+    // An entry of LD_PRELOAD cannot hold a separator.
     let separators = [b':', b' ', b'\t', b'\n'];
     let bytes = found.as_os_str().as_bytes();
     if bytes.iter().any(|byte| separators.contains(byte)) {

@@ -11,18 +11,20 @@
 //! Must not: seal or open anything itself, take a secret from the command line.
 #![deny(clippy::expect_used)]
 
+mod allocator;
 mod args;
 mod backup;
 mod cert;
 mod columns;
+mod context;
 mod documentation;
 mod duckdb;
 mod explain;
 mod failure;
-mod guard;
 mod help;
 mod inspect;
 mod key;
+mod key_options;
 mod keyring;
 mod keys;
 mod keyserver;
@@ -32,9 +34,11 @@ mod owner;
 mod paths;
 mod pg;
 mod progress;
+mod sealed_sqlite;
 mod signals;
 mod sqlite;
 mod time;
+mod verification;
 mod verify;
 mod volume;
 
@@ -45,29 +49,19 @@ use clap::error::ErrorKind;
 use strongroom_format::code;
 
 use crate::args::{Cli, Command};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Output;
-
-/// Switched on by `keyserver run` alone: [`strongroom_wiping`].
-#[global_allocator]
-static ALLOCATOR: strongroom_wiping::Wiping = strongroom_wiping::Wiping::new();
-
-/// What every subcommand needs: the keyring that was named and where results go.
-struct Context {
-    /// `--keyring`, or `STRONGROOM_KEYRING`; `None` for the default path.
-    keyring: Option<std::path::PathBuf>,
-    /// Standard output.
-    output: Output,
-}
 
 /// What this program starts itself with for the sake of a provider's module. Nothing for people.
 const PROVIDER_CHILD: &str = "--provider-child";
 
-/// What the preload library and the extension start this program with, to have a root key of a provider that they do not have.
+/// What the preload library and the extension start this program with, to have a root key of a
+/// provider that they do not have.
 const PROVIDER_FETCH: &str = "--provider-fetch";
 
 /// Prints the root key of a provider, given its number and its argument. For a program's pipe only.
-fn deliver(arguments: &[std::ffi::OsString]) -> ExitCode {
+fn print_root_key(arguments: &[std::ffi::OsString]) -> ExitCode {
     use std::io::{IsTerminal as _, Write as _};
     let usage = || Failure::usage("this is for programs of Strongroom");
     let mut out = std::io::stdout();
@@ -116,17 +110,17 @@ fn main() -> ExitCode {
         .nth(1)
         .is_some_and(|first| first == PROVIDER_FETCH)
     {
-        return deliver(&std::env::args_os().skip(2).collect::<Vec<_>>());
+        return print_root_key(&std::env::args_os().skip(2).collect::<Vec<_>>());
     }
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if backup::is_wal_fetch(&arguments) {
         // Whatever goes wrong, PostgreSQL must not take it for the end of the archive.
-        return backup::never_absent(|| parsed(&arguments));
+        return backup::run_never_absent(|| parse_and_run(&arguments));
     }
-    parsed(&arguments)
+    parse_and_run(&arguments)
 }
 
-fn parsed(arguments: &[std::ffi::OsString]) -> ExitCode {
+fn parse_and_run(arguments: &[std::ffi::OsString]) -> ExitCode {
     match Cli::try_parse_from(arguments) {
         Ok(cli) => run(cli),
         Err(error) => refused_arguments(&error, arguments),
@@ -139,7 +133,7 @@ fn run(cli: Cli) -> ExitCode {
         keyring: keys::keyring_path(cli.keyring),
         output: Output::stdout(),
     };
-    let acted = owner::act(&cli.command.subjects(context.keyring.as_deref()));
+    let acted = owner::become_owner_of(&cli.command.subjects(context.keyring.as_deref()));
     let result = acted.and_then(|()| dispatch(cli.command, &mut context));
     let result = match (result, context.output.flush()) {
         (Ok(()), Err(error)) => Err(error),
@@ -157,7 +151,7 @@ fn run(cli: Cli) -> ExitCode {
     if strongroom_keyring::take_older_keyring_warning() {
         failure::warn(&code::KEYRING_OLDER_USED, "");
     }
-    // The guard has taken what the keyring said while a database was opened, with its path.
+    // The VFS has taken the warnings of the keyring from while a database was opened, with its path.
     for (code, detail) in strongroom_sqlite::take_warnings() {
         failure::warn(code, &detail);
     }
@@ -191,7 +185,8 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
 fn refused_arguments(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed standard output is the only way this fails, and then nobody reads the reason.
+            // Only a closed standard output makes this fail, and then there is no reader of the
+            // reason.
             return match error.print() {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::from(code::IO.class.exit_code()),
@@ -207,7 +202,7 @@ fn refused_arguments(error: &clap::Error, arguments: &[std::ffi::OsString]) -> E
     let json = arguments.iter().any(|argument| argument == "--json");
     let failure = Failure::usage(text.strip_prefix("error: ").unwrap_or(&text));
     if backup::is_wal_fetch(arguments) {
-        return backup::stopping(failure).report_usage(json);
+        return backup::with_stopping_code(failure).report_usage(json);
     }
     failure.report_usage(json)
 }

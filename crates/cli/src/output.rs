@@ -1,7 +1,9 @@
 //! Where results are written: standard output, buffered.
 //!
-//! Invariant: a reader that goes away ends the command quietly (see `Failure::output`), it is not a panic.
-//! Must not: be used for messages; those go to standard error through `failure`.
+//! Invariant: a reader that closes the pipe ends the command quietly, without a panic
+//! (`Failure::output`).
+//!
+//! Must not: be used for messages, which go to standard error through `failure`.
 
 use std::io::{BufWriter, Stdout, Write};
 

@@ -1,6 +1,9 @@
-//! What can be checked about files before any key is fetched: there, not the same, not in the way.
+//! Checks of files before any key is fetched: inputs exist, outputs do not, and they are not the
+//! same file.
 //!
-//! These checks give early and clear messages. Races are settled later, by moving without overwriting.
+//! These checks give early and clear messages. Races are excluded later, by moving files without
+//! overwriting.
+//!
 //! Must not: change anything.
 
 use std::fs::File;
@@ -14,7 +17,7 @@ use strongroom_keyring::{Link, is_not_regular, open_regular};
 
 use crate::failure::Failure;
 
-/// The header that stands for a sealed PostgreSQL data directory; any other path as it is.
+/// The header file of a sealed PostgreSQL data directory; any other path as it is.
 pub(crate) fn header_of(path: PathBuf) -> PathBuf {
     let header = path.join(HEADER_FILE);
     if path.is_dir() && header.is_file() {
@@ -28,7 +31,7 @@ pub(crate) const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// What a file is by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum FileFormat {
     Empty,
     Sealed,
     PlainSqlite,
@@ -70,27 +73,28 @@ fn check_directory_of(output: &Path) -> Result<(), Failure> {
 }
 
 /// Looks at the first bytes of a regular file.
-pub(crate) fn sort(path: &Path) -> Result<Sort, Failure> {
+pub(crate) fn file_format(path: &Path) -> Result<FileFormat, Failure> {
     let (mut file, _) = open_to_read(path)?;
     let mut first = Vec::new();
     let read = file.by_ref().take(16).read_to_end(&mut first);
     read.map_err(|e| Failure::io(path, &e))?;
-    Ok(sort_of(&first))
+    Ok(format_of(&first))
 }
 
-pub(crate) fn sort_of(first: &[u8]) -> Sort {
+pub(crate) fn format_of(first: &[u8]) -> FileFormat {
     if first.is_empty() {
-        Sort::Empty
+        FileFormat::Empty
     } else if header::is_sealed(first) {
-        Sort::Sealed
+        FileFormat::Sealed
     } else if first.starts_with(SQLITE_MAGIC) {
-        Sort::PlainSqlite
+        FileFormat::PlainSqlite
     } else {
-        Sort::Other
+        FileFormat::Other
     }
 }
 
-/// Opens a regular file and returns its length in bytes. Opening a pipe would wait for a writer, so it is refused.
+/// Opens a regular file and returns its length in bytes. Opening a pipe would wait for a writer, so
+/// it is refused.
 pub(crate) fn open_to_read(path: &Path) -> Result<(File, u64), Failure> {
     let opened = open_regular(path, Link::Followed);
     let (file, about) = opened.map_err(|error| match is_not_regular(&error) {

@@ -1,4 +1,5 @@
-//! Signals that end a command in order: SIGINT, SIGTERM and SIGHUP set a flag, which the command looks at.
+//! Signals that end a command in order: SIGINT, SIGTERM and SIGHUP set a flag, which the command
+//! checks.
 //!
 //! Must not: be used twice in one process.
 
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 ///
 /// # Errors
 /// SR-5001.
-pub(crate) fn set(stop: &'static AtomicBool) -> Result<(), Failure> {
+pub(crate) fn stop_on_signals(stop: &'static AtomicBool) -> Result<(), Failure> {
     ctrlc::set_handler(|| stop.store(true, Ordering::Relaxed))
         .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))
 }

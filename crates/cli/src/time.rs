@@ -14,7 +14,8 @@ pub(crate) fn rfc3339(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-compatible low-level date algorithms").
+/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-compatible low-level
+/// date algorithms").
 fn date(days: u64) -> (u64, u64, u64) {
     let from_march_0 = days + 719_468;
     let (era, day_of_era) = (from_march_0 / 146_097, from_march_0 % 146_097);

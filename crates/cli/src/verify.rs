@@ -1,38 +1,47 @@
-//! `strongroom verify FILE` or `DIR`: is every unit of a sealed object authentic, and what could not be checked.
+//! `strongroom verify FILE` or `DIR`: checks every unit of a sealed object, and lists what could
+//! not be checked.
 //!
-//! Invariant: whatever was not checked is listed. Success means that nothing bad was found in what was checked.
+//! Invariant: everything that was not checked is listed. Success means that nothing bad was found
+//! in what was checked.
+//!
 //! Must not: change the object, or show any of its contents.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Serialize;
 use strongroom_format::code;
 use strongroom_format::header::{Cipher, HEADER_LEN, Header, HeaderError, ObjectKind};
 use strongroom_format::hex::from_hex;
+use strongroom_format::text::printable;
 use strongroom_keyring::Keyring;
 
-use crate::args::KeyOptions;
-use crate::failure::{ErrorJson, Failure, printable};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::help::tail;
-use crate::paths::{self, Sort};
-use crate::{Context, duckdb, guard, keys, pg};
+use crate::key_options::KeyOptions;
+use crate::paths::{self, FileFormat};
+use crate::verification::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
+use crate::{duckdb, keys, pg, sealed_sqlite};
 
-/// Check that every part of a sealed database, or a keyring, is authentic; of a PostgreSQL instance or DuckDB's encrypted database, what can be.
+/// Check that every part of a sealed database, or a keyring, is authentic; of a PostgreSQL instance
+/// or DuckDB's encrypted database, what can be.
 ///
 /// Names every bad page, frame, journal chunk and container, and lists what was not checked.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom verify sealed.db --key-id app --json"))]
 pub(crate) struct VerifyArgs {
-    /// The sealed database, a keyring, a DuckDB database, or the data directory of a PostgreSQL instance
+    /// The sealed database, a keyring, a DuckDB database, or the data directory of a PostgreSQL
+    /// instance
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
-    /// Of a database that keeps freshness: the root that it must have, 64 hexadecimal digits, as verify has shown it before
-    #[arg(long, value_name = "ROOT", value_parser = root)]
+    /// Of a database that keeps freshness: the root that it must have, 64 hexadecimal digits, as
+    /// verify has shown it before
+    #[arg(long, value_name = "ROOT", value_parser = parse_root)]
     expect: Option<[u8; 32]>,
-    /// Of a database that keeps freshness: take the pages that are there for the newest, if they are authentic
+    /// Of a database that keeps freshness: take the pages that are there for the newest, if they
+    /// are authentic
     #[arg(long, conflicts_with = "expect")]
     settle: bool,
     /// Print one JSON object
@@ -40,71 +49,9 @@ pub(crate) struct VerifyArgs {
     pub(crate) json: bool,
 }
 
-/// The JSON result: docs/reference/exit-codes.md.
-#[derive(Serialize)]
-pub(crate) struct Verified {
-    pub(crate) path: String,
-    pub(crate) kind: &'static str,
-    pub(crate) ok: bool,
-    pub(crate) cipher: &'static str,
-    pub(crate) rekey_under_way: bool,
-    /// Of a database that keeps it: `holds`, `stale` or `unknown`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) freshness: Option<&'static str>,
-    /// The root of its pages, when freshness holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) root: Option<String>,
-    /// Of a database that is sealed with AES-256-GCM and has a valid anchor.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(crate) seals: Option<Seals>,
-    /// What was checked, and how many of it were good.
-    pub(crate) checked: Vec<Checked>,
-    pub(crate) bad: Vec<BadUnit>,
-    /// What was found that is neither good nor bad.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) notes: Vec<String>,
-    pub(crate) not_checked: Vec<String>,
-    pub(crate) error: Option<ErrorJson>,
-}
-
-/// How much was sealed under the data key of a database.
-#[derive(Serialize)]
-pub(crate) struct Seals {
-    /// An estimate of the pages that were sealed.
-    pub(crate) seals: u64,
-    /// How many pages one data key may seal.
-    pub(crate) seals_limit: u64,
-}
-
-/// One sort of unit.
-#[derive(Serialize)]
-pub(crate) struct Checked {
-    pub(crate) kind: &'static str,
-    pub(crate) count: u64,
-    pub(crate) good: u64,
-    /// What is known of a good one, for people.
-    #[serde(skip)]
-    pub(crate) claim: &'static str,
-}
-
-/// What is known of a unit whose tag was checked.
-pub(crate) const AUTHENTIC: &str = "authentic";
-
-/// One unit that failed.
-#[derive(Serialize)]
-pub(crate) struct BadUnit {
-    pub(crate) kind: &'static str,
-    pub(crate) index: u64,
-    pub(crate) offset_bytes: u64,
-    pub(crate) code: String,
-    /// Of an instance: the file, relative to the data directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) file: Option<String>,
-}
-
 impl VerifyArgs {
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let about = guard::AboutFreshness {
+        let about = sealed_sqlite::FreshnessOptions {
             expected: self.expect,
             settle: self.settle,
         };
@@ -117,10 +64,10 @@ impl VerifyArgs {
         if self.json {
             context.output.json(&report)?;
         } else {
-            context.output.text(&text(&report))?;
+            context.output.text(&report_text(&report))?;
         }
         match failure {
-            Some(failure) if self.json => Err(failure.told_in_json()),
+            Some(failure) if self.json => Err(failure.reported_in_json()),
             Some(failure) => Err(failure),
             None => Ok(()),
         }
@@ -130,7 +77,7 @@ impl VerifyArgs {
 fn verify_file(
     path: &Path,
     key: KeyOptions,
-    about: guard::AboutFreshness,
+    about: sealed_sqlite::FreshnessOptions,
     context: &Context,
 ) -> Result<(Verified, Option<Failure>), Failure> {
     if duckdb::verify::is_duckdb(path)? {
@@ -138,22 +85,27 @@ fn verify_file(
     }
     match sealed_kind(path)? {
         ObjectKind::Keyring => Ok((verify_keyring(path)?, None)),
-        // What such a header seals lies in other files.
+        // The sealed bytes are in other files.
         ObjectKind::Postgres => {
             let shown = path.display();
             let detail =
                 format!("{shown}: the header of a PostgreSQL instance; name its directory");
             Err(Failure::new(&code::WRONG_KIND, detail))
         }
-        _ => guard::verify(path, &guard::options(keys::source(key), context), about),
+        _ => sealed_sqlite::verify(
+            path,
+            &sealed_sqlite::options(keys::source(key), context),
+            about,
+        ),
     }
 }
 
-/// The kind that the header names; an error when the file is not a sealed object that this version reads.
+/// The kind that the header names; an error when the file is not a sealed object that this version
+/// reads.
 fn sealed_kind(path: &Path) -> Result<ObjectKind, Failure> {
     use std::io::Read as _;
     let shown = path.display().to_string();
-    if paths::sort(path)? != Sort::Sealed {
+    if paths::file_format(path)? != FileFormat::Sealed {
         return Err(Failure::new(&code::NOT_SEALED, shown));
     }
     let (file, _) = paths::open_to_read(path)?;
@@ -168,7 +120,7 @@ fn sealed_kind(path: &Path) -> Result<ObjectKind, Failure> {
             Err(Failure::new(&code::NEWER_FORMAT, detail))
         }
         Err(HeaderError::Truncated) => Err(Failure::new(&code::HEADER_TRUNCATED, shown)),
-        // A redo copy may hold the header that a crash left half written: the guard knows.
+        // A crash can leave a header half written, of which a redo copy exists; the VFS reads it.
         Err(_) => Ok(ObjectKind::Sqlite),
     }
 }
@@ -211,7 +163,7 @@ fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
     })
 }
 
-fn text(report: &Verified) -> String {
+fn report_text(report: &Verified) -> String {
     let mut out = format!("{}: {}\n", printable(&report.path), report.kind);
     for Checked {
         kind,
@@ -270,7 +222,7 @@ fn conclusion(report: &Verified) -> &'static str {
     }
 }
 
-fn root(text: &str) -> Result<[u8; 32], String> {
+fn parse_root(text: &str) -> Result<[u8; 32], String> {
     let wrong = || "use the 64 hexadecimal digits that verify shows".to_owned();
     from_hex(text)
         .and_then(|bytes| bytes.try_into().ok())

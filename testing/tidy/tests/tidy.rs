@@ -89,10 +89,11 @@ fn dependencies_point_one_way() {
         ("argon2", &["crates/core/crypto"]),
         (
             "rusqlite",
-            // The store of the key server is a sealed SQLite database.
+            // The store of the key server and the catalogue of backups are sealed SQLite databases.
             &[
                 "crates/sqlite/library",
                 "crates/keys/server",
+                "crates/backup",
                 "crates/cli",
                 "testing",
                 "benches",

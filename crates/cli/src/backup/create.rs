@@ -1,12 +1,13 @@
-//! `strongroom backup create SOURCE --to MEDIUM`: one set more on a medium.
+//! `strongroom backup create SOURCE --to MEDIUM`: adds a set to a medium.
 //!
-//! Must not: write an unencrypted set unless it was asked for in so many words.
+//! Must not: write an unencrypted set unless the user asks for one with `--no-encryption`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_backup::history::{RunRecord, absolute_name};
 use strongroom_backup::{
     Cipher, Compression, CreateOptions, Created, DirectorySource, Mode, PostgresSource, Source,
     SqliteSource, Store, list, open_base,
@@ -16,28 +17,34 @@ use strongroom_format::{code, hex};
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 use strongroom_postgres_replication::{Config, SslMode};
 
-use super::history::{self, Entry, HistoryOptions, Told};
+use super::history::{self, HistoryOptions, Outlets};
+use super::medium_name::{is_url, store};
 use super::metrics::MetricsOptions;
-use super::progress::{ProgressOptions, Watch};
+use super::progress::{ProgressOptions, ProgressReporter};
 use super::sealing::SealingOptions;
+use super::set_keys::with_key;
 use super::signature::SignKeyOption;
-use super::{is_url, store, thread_count, threads, with_key};
-use crate::args::SourceKeyOptions;
+use super::threads::{thread_count, threads};
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
-use crate::paths::{self, Sort};
-use crate::{Context, guard, keyring, keys};
+use crate::key_options::SourceKeyOptions;
+use crate::paths::{self, FileFormat};
+use crate::{keys, sealed_sqlite};
 
 /// Back up a directory, a SQLite database, or a PostgreSQL server.
 ///
-/// The set is sealed with the key, so that it can be restored with that key only. It is added to the medium; sets that are there stay.
+/// The set is sealed with the key, so that it can be restored with that key only. It is added to
+/// the medium; sets that are there stay.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup create /srv/files --to /mnt/backups --key-id backups"))]
 pub(super) struct CreateArgs {
-    /// A directory, a SQLite database, or a connection string of a PostgreSQL server: postgresql://... or host=...
+    /// A directory, a SQLite database, or a connection string of a PostgreSQL server:
+    /// postgresql://... or host=...
     #[arg(value_name = "SOURCE")]
     source: OsString,
-    /// The medium: a directory, which is made if it is absent, or the URL of a place in an object store (s3:, gs:, az:)
+    /// The medium: a directory, which is made if it is absent, or the URL of a place in an object
+    /// store (s3:, gs:, az:)
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     /// A further medium that gets the same set; may be given three times
@@ -70,7 +77,8 @@ pub(super) struct CreateArgs {
     /// Files that the set is spread over, 1 to 64 [default: those of the medium, 1 on a new one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     stripes: Option<u16>,
-    /// Of a PostgreSQL server, 17 or later: only what changed since the newest set of the same cluster
+    /// Of a PostgreSQL server, 17 or later: only what changed since the newest set of the same
+    /// cluster
     #[arg(long, conflicts_with_all = ["init", "format"])]
     incremental: bool,
     /// With --incremental: the position of the set to build on
@@ -118,23 +126,23 @@ const MIRRORS_MAX: usize = 3;
 
 impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let told = Told {
+        let outlets = Outlets {
             history: Some(self.history.clone()),
             key_id: self.sealing.key.key_id.clone(),
             metrics: self.metrics.file(),
         };
-        history::told(context, "create", &told, |context, entry| {
-            self.make(context, entry)
+        history::run_and_note(context, "create", &outlets, |context, record| {
+            self.make(context, record)
         })
     }
 
-    fn make(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn make(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         if self.mirror.len() > MIRRORS_MAX {
             return Err(Failure::usage("--mirror is given at most three times"));
         }
         let medium = store(&self.to)?;
-        // First of all: what fails from here on is told of this medium.
-        entry.on(medium.as_ref());
+        // First of all: a failure from here on is noted for this medium.
+        record.set_medium(medium.as_ref());
         let sign_key = self.sign_key.key()?;
         let algorithm = self.sealing.cipher(&self.to)?;
         let mirrors = self.mirror.iter().map(|place| store(place));
@@ -142,9 +150,9 @@ impl CreateArgs {
         let mirrors = mirrors.iter().map(AsRef::as_ref);
         let stores: Vec<_> = std::iter::once(medium.as_ref()).chain(mirrors).collect();
         let mut source = self.source(context, sign_key.as_ref())?;
-        entry.of_source(source.shown());
+        record.set_source(source.shown());
         let key = self.sealing.key("backup create")?;
-        let keyring_path = keyring::path(context);
+        let keyring_path = context.keyring_path();
         let openers = self.sealing.openers(key.as_ref(), &keyring_path)?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_secs());
@@ -158,7 +166,7 @@ impl CreateArgs {
         options.expires_unix_s = self.retain_days.map(|days| now + u64::from(days) * 86_400);
         options.skip_expiry = self.skip;
         options.sign_key = sign_key.as_ref();
-        let mut progress = Watch::new("create", self.progress);
+        let mut progress = ProgressReporter::new("create", self.progress);
         if let Some(total) = progress.total() {
             source.note_total(total);
         }
@@ -167,10 +175,10 @@ impl CreateArgs {
                 progress.update(bytes);
             })?;
         if let Some((first, mirrored)) = created.split_first() {
-            entry.with_set(medium.as_ref(), first.position);
-            entry.with_detail(mirrors_of(stores.iter().skip(1).copied().zip(mirrored)));
+            record.set_backup_set(medium.as_ref(), first.position);
+            record.set_detail(mirrors_text(stores.iter().skip(1).copied().zip(mirrored)));
         }
-        entry.done();
+        record.mark_done();
         progress.finish();
         self.report(context, created, sign_key.as_ref())?;
         match key {
@@ -211,8 +219,8 @@ impl CreateArgs {
             }
             return Ok(Box::new(DirectorySource::new(path)));
         }
-        let sort = paths::sort(path)?;
-        if !matches!(sort, Sort::PlainSqlite | Sort::Sealed) {
+        let sort = paths::file_format(path)?;
+        if !matches!(sort, FileFormat::PlainSqlite | FileFormat::Sealed) {
             let detail = format!(
                 "{}: neither a directory nor a SQLite database",
                 path.display()
@@ -226,11 +234,11 @@ impl CreateArgs {
         // Asked for once, used more than once.
         let key = keys::source(self.source_key.clone().into());
         let key = key.map(|key| key.settled(&about)).transpose()?;
-        if sort == Sort::Sealed && key.is_none() {
+        if sort == FileFormat::Sealed && key.is_none() {
             let shown = path.display().to_string();
             return Err(Failure::new(&code::SOURCE_KEY, shown));
         }
-        let options = guard::options(key, context);
+        let options = sealed_sqlite::options(key, context);
         Ok(Box::new(SqliteSource::new(path, options)))
     }
 
@@ -244,7 +252,7 @@ impl CreateArgs {
         sign_key: Option<&SigningKey>,
     ) -> Result<(), Failure> {
         let medium = store(&self.to)?;
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let system = source.identify()?.to_owned();
         let signers = sign_key.map_or(&[][..], |key| std::slice::from_ref(key.public()));
         let base = with_key(self.sealing.key.clone(), &keyring, |key| {
@@ -337,9 +345,9 @@ impl CreateArgs {
 }
 
 /// For the catalogue: where else the set is.
-fn mirrors_of<'a>(made: impl Iterator<Item = (&'a dyn Store, &'a Created)>) -> String {
+fn mirrors_text<'a>(made: impl Iterator<Item = (&'a dyn Store, &'a Created)>) -> String {
     let shown = made.map(|(store, created)| {
-        let place = history::place(&store.shown());
+        let place = absolute_name(&store.shown());
         format!("mirror {place} (set {})", created.position)
     });
     shown.collect::<Vec<_>>().join(", ")
@@ -383,7 +391,8 @@ fn refuse_within(source: &Path, medium: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a source is a connection string: a URI, or a keyword and its value. A path of that form is written with `./`.
+/// Whether a source is a connection string: a URI, or a keyword and its value. A path of that form
+/// is written with `./`.
 fn is_connection(text: &str) -> bool {
     let keyword = text.split_once('=').map(|(keyword, _)| keyword.trim());
     let is_keyword = |word: &str| {
@@ -432,8 +441,9 @@ pub(super) fn connection(text: &str) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Says what is lost with the key, until there is a copy of it that is known of. The set is there: whether the keyring can be opened
-/// once more changes nothing of that, and without it there is no such copy for all that is known.
+/// Says what is lost with the key, until there is a copy of it that is known of. The set is there:
+/// whether the keyring can be opened once more changes nothing of that, and without it there is no
+/// such copy for all that is known.
 fn warn_of_loss(key: &KeySource, keyring_path: &Path) {
     if !matches!(key, KeySource::KeyId { .. }) {
         warn(&code::BACKUP_KEY_LOST, &key.describe());

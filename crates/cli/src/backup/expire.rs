@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use strongroom_backup::expire;
+use strongroom_backup::history::RunRecord;
 
-use super::history::{self, Entry, HistoryOptions, Told};
-use super::store;
-use crate::Context;
+use super::history::{self, HistoryOptions, Outlets};
+use super::medium_name::store;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
@@ -32,24 +33,24 @@ pub(super) struct ExpireArgs {
 
 impl ExpireArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let told = Told {
+        let outlets = Outlets {
             history: (!self.dry_run).then(|| self.history.clone()),
-            ..Told::default()
+            ..Outlets::default()
         };
-        history::told(context, "expire", &told, |context, entry| {
-            self.remove(context, entry)
+        history::run_and_note(context, "expire", &outlets, |context, record| {
+            self.remove(context, record)
         })
     }
 
-    fn remove(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn remove(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
-        entry.on(store.as_ref());
+        record.set_medium(store.as_ref());
         let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
         let expired = expire(store.as_ref(), keep, self.dry_run)?;
         let sets: Vec<String> = expired.sets.iter().map(u32::to_string).collect();
         let (log, list) = (expired.log.len(), sets.join(", "));
-        entry.with_detail(format!("sets {list}; {log} files of the log"));
-        entry.done();
+        record.set_detail(format!("sets {list}; {log} files of the log"));
+        record.mark_done();
         let verb = if self.dry_run {
             "would remove"
         } else {

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Description, ListedSet, Listing, MediumHead, list};
+use strongroom_backup::{Description, ListedSet, Listing, MediumHead, list, opener_names};
+use strongroom_format::text::printable;
 
-use super::{openers, store};
-use crate::Context;
-use crate::failure::{ErrorJson, Failure, printable};
+use super::medium_name::store;
+use crate::context::Context;
+use crate::failure::{ErrorJson, Failure};
 use crate::help::tail;
 use crate::output::hex;
 use crate::time::rfc3339;
@@ -73,12 +74,12 @@ impl HeaderArgs {
         if self.json {
             context.output.json(&self.report(&listing, &bad))?;
         } else {
-            context.output.text(&text(&listing))?;
+            context.output.text(&listing_text(&listing))?;
         }
         context.output.flush()?;
         let json = self.json;
         match bad.into_iter().next() {
-            Some((_, failure)) if json => Err(failure.told_in_json()),
+            Some((_, failure)) if json => Err(failure.reported_in_json()),
             Some((_, failure)) => Err(failure),
             None => Ok(()),
         }
@@ -130,7 +131,7 @@ fn set_report(set: &ListedSet) -> SetReport<'_> {
     }
 }
 
-fn text(listing: &Listing) -> String {
+fn listing_text(listing: &Listing) -> String {
     let mut out = String::new();
     match &listing.head {
         Some(head) => out.push_str(&format!(
@@ -191,7 +192,7 @@ fn set_text(set: &ListedSet) -> String {
     }
     if let Some(header) = &set.header {
         lines.push(format!("  object           {}", hex(&header.object_id)));
-        for opener in openers(header) {
+        for opener in opener_names(header) {
             lines.push(format!("  opened by        {}", printable(&opener)));
         }
     }

@@ -1,6 +1,8 @@
-//! How far a backup, a verification or a restore has come: a bar on a terminal, or lines of JSON for schedulers.
+//! How far a backup, a verification or a restore has come: a bar on a terminal, or lines of JSON
+//! for schedulers.
 //!
-//! Must not: write to standard output; write anything when standard error is no terminal, unless JSON was asked for.
+//! Must not: write to standard output; write anything when standard error is no terminal, unless
+//! JSON was asked for.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -48,7 +50,7 @@ struct Line {
 }
 
 /// Some work under way.
-pub(super) struct Watch {
+pub(super) struct ProgressReporter {
     operation: &'static str,
     form: Form,
     started: Instant,
@@ -59,7 +61,7 @@ pub(super) struct Watch {
     total: Arc<AtomicU64>,
 }
 
-impl Watch {
+impl ProgressReporter {
     pub(super) fn new(operation: &'static str, options: ProgressOptions) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let form = match options.progress {
@@ -78,13 +80,13 @@ impl Watch {
         }
     }
 
-    /// Where the bytes of all of it go as soon as they are known; `None` when nobody looks.
+    /// Where the bytes of all of it go as soon as they are known; `None` when no progress is shown.
     pub(super) fn total(&self) -> Option<Arc<AtomicU64>> {
         (self.form != Form::None).then(|| Arc::clone(&self.total))
     }
 
     /// So many bytes in all.
-    pub(super) fn of(self, total: u64) -> Self {
+    pub(super) fn with_total(self, total: u64) -> Self {
         self.total.store(total, Ordering::Relaxed);
         self
     }
@@ -95,7 +97,7 @@ impl Watch {
             Form::None => {}
             Form::Json if self.told.elapsed() >= STEP => {
                 self.told = Instant::now();
-                self.tell();
+                self.print_line();
             }
             Form::Json => {}
             Form::Auto => self.draw(),
@@ -105,18 +107,18 @@ impl Watch {
     /// The work is done: a scheduler gets one line in any case.
     pub(super) fn finish(self) {
         if self.form == Form::Json {
-            self.tell();
+            self.print_line();
         }
     }
 
-    fn tell(&self) {
+    fn print_line(&self) {
         let total = Some(self.total.load(Ordering::Relaxed)).filter(|total| *total > 0);
         let rate = self.rate();
         let left = total.map(|total| total.saturating_sub(self.done));
         let line = Line {
             operation: self.operation,
             bytes_done: self.done,
-            // An estimate that was passed is none.
+            // An estimate that was exceeded is dropped.
             bytes_total: total.filter(|total| *total >= self.done),
             bytes_per_s: rate,
             seconds_left: left.and_then(|left| left.checked_div(rate)),
@@ -161,7 +163,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for ProgressReporter {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

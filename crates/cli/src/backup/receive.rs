@@ -1,4 +1,5 @@
-//! `strongroom backup wal-receive CONNINFO --to MEDIUM`: a server's log onto a medium as it is written.
+//! `strongroom backup wal-receive CONNINFO --to MEDIUM`: a server's log onto a medium as it is
+//! written.
 //!
 //! Invariant: a signal ends it with everything durable that was received; so does `--until-lsn`.
 //!
@@ -12,19 +13,21 @@ use strongroom_backup::{ReceiveOptions, Received, wal_receive};
 use strongroom_postgres_replication::Lsn;
 
 use super::create::{connection, set_options};
+use super::medium_name::store;
 use super::sealing::SealingOptions;
-use super::store;
 use super::until::lsn;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::{Context, keyring, signals};
+use crate::signals;
 
 /// Set by a signal.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Archive a PostgreSQL server's log as it is written, until a signal ends it.
 ///
-/// Whole segments are archived as wal-push does; what the last one has so far is on the medium too. The server hears that log is flushed when it is durable there.
+/// Whole segments are archived as wal-push does; what the last one has so far is on the medium too.
+/// The server hears that log is flushed when it is durable there.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup wal-receive 'host=/run/postgresql user=postgres' --to /mnt/backups --slot backups --create-slot --key-id backups"))]
 pub(super) struct WalReceiveArgs {
@@ -53,7 +56,7 @@ pub(super) struct WalReceiveArgs {
 impl WalReceiveArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let config = connection(&self.source)?;
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let key = self.sealing.key("backup wal-receive")?;
         let openers = self.sealing.openers(key.as_ref(), &keyring)?;
         let mut sealing = set_options(openers.iter().collect());
@@ -65,7 +68,7 @@ impl WalReceiveArgs {
             until: self.until_lsn,
             once: self.no_retry,
         };
-        signals::set(&STOP)?;
+        signals::stop_on_signals(&STOP)?;
         let store = store(&self.to)?;
         wal_receive(
             store.as_ref(),

@@ -1,34 +1,40 @@
-//! `strongroom backup restore MEDIUM --to DIR`: a set as files again.
+//! `strongroom backup restore MEDIUM --to DIR`: writes the files of a set.
 //!
-//! Must not: write over anything, unless `--delta` says so.
+//! Must not: overwrite anything, unless `--delta` is given.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_backup::history::{RunRecord, absolute_name};
 use strongroom_backup::{
     Chain, Delta, Description, Kept, Owners, RestoreOptions, Restored, Sealing, open_chain,
 };
 use strongroom_format::header::Cipher;
+use strongroom_format::text::printable;
 
-use super::history::{self, Entry, HistoryOptions, Told};
-use super::progress::{ProgressOptions, Watch};
+use super::history::{self, HistoryOptions, Outlets};
+use super::medium_name::{is_url, store};
+use super::progress::{ProgressOptions, ProgressReporter};
+use super::set_keys::with_key;
 use super::signature::{self, SignedByOptions};
+use super::threads::{thread_count, threads};
 use super::until::UntilOptions;
-use super::{is_url, store, thread_count, threads, with_key};
-use crate::args::{InstanceKeyOptions, KeyOptions};
-use crate::failure::{Failure, note, printable};
+use crate::context::Context;
+use crate::failure::{Failure, note};
 use crate::help::tail;
+use crate::key_options::{InstanceKeyOptions, KeyOptions};
+use crate::owner;
 use crate::pg::programs::BindirOption;
 use crate::pg::restored::{self, NewInstance};
-use crate::{Context, keyring, owner};
 
 /// Restore a set into a directory that is absent or empty, or with --delta over the one that it was
 /// made of.
 ///
-/// The directory appears when it is whole. What is restored is in plaintext; with --sealed a PostgreSQL cluster becomes a sealed
-/// instance, and nothing of it is in clear on the disk at any time but what `strongroom pg encrypt` leaves in clear.
+/// The directory appears when it is whole. What is restored is in plaintext; with --sealed a
+/// PostgreSQL cluster becomes a sealed instance, and nothing of it is in clear on the disk at any
+/// time but what `strongroom pg encrypt` leaves in clear.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup restore /mnt/backups --to /srv/restored --key-id backups"))]
 pub(super) struct RestoreArgs {
@@ -85,7 +91,7 @@ struct DeltaOptions {
 
 impl DeltaOptions {
     /// What the restore needs must not lie in what it removes.
-    fn wanted(&self, medium: &Path, keyring: &Path, key: &KeyOptions) -> Option<Delta> {
+    fn delta(&self, medium: &Path, keyring: &Path, key: &KeyOptions) -> Option<Delta> {
         let mut apart = vec![keyring.to_path_buf()];
         apart.extend((!is_url(medium)).then(|| medium.to_path_buf()));
         apart.extend(key.key_file.as_ref().map(PathBuf::from));
@@ -99,7 +105,8 @@ impl DeltaOptions {
 /// What a sealed instance is made with.
 #[derive(Args)]
 struct SealedOptions {
-    /// Of a PostgreSQL cluster: seal every file as it is written, for a new instance with a data key of its own
+    /// Of a PostgreSQL cluster: seal every file as it is written, for a new instance with a data
+    /// key of its own
     #[arg(long)]
     sealed: bool,
     /// With --sealed: aes-128-xts or aes-256-xts
@@ -152,7 +159,7 @@ struct OwnerOptions {
 }
 
 impl OwnerOptions {
-    fn kept(&self) -> Result<Kept, Failure> {
+    fn ownership(&self) -> Result<Kept, Failure> {
         let asked = self.owner.is_some() || self.keep_owners || self.keep_special_bits;
         if asked && !rustix::process::geteuid().is_root() {
             let detail = "--owner, --keep-owners and --keep-special-bits are for root";
@@ -176,8 +183,8 @@ impl OwnerOptions {
 const LOG_IS_NOT_SIGNED: &str = "the archived log that the recovery replays is not signed: whoever can write to the medium and has the \
      certificate, or the key, can have made it";
 
-/// Who made a set, in its own words. Its seal tells that nobody without the key changed it; to make
-/// one takes no more than the certificate. A signature that was checked proves who.
+/// Notes who made a set, as its head says. Its seal proves that it was not changed without the key,
+/// but a certificate is enough to make one. Only a checked signature proves who made it.
 fn say_who_made(description: &Description, signer: Option<&str>) {
     let Description {
         user_name,
@@ -207,27 +214,27 @@ struct Report {
 
 impl RestoreArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let told = Told {
+        let outlets = Outlets {
             history: Some(self.history.clone()),
-            ..Told::default()
+            ..Outlets::default()
         };
-        history::told(context, "restore", &told, |context, entry| {
-            self.fill(context, entry)
+        history::run_and_note(context, "restore", &outlets, |context, record| {
+            self.fill(context, record)
         })
     }
 
-    fn fill(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn fill(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
-        entry.on(store.as_ref());
-        let keyring = keyring::path(context);
+        record.set_medium(store.as_ref());
+        let keyring = context.keyring_path();
         let signers = self.signed_by.keys()?;
         let mut chain = with_key(self.key.clone(), &keyring, |key| {
             open_chain(store.as_ref(), self.set, key)
         })?;
-        let signer = signature::checked(&mut chain, &signers)?;
+        let signer = signature::check_signers(&mut chain, &signers)?;
         let set = chain.newest()?;
-        entry.with_set(store.as_ref(), set.position());
-        entry.with_detail(history::place(&self.to.display().to_string()));
+        record.set_backup_set(store.as_ref(), set.position());
+        record.set_detail(absolute_name(&self.to.display().to_string()));
         let total = chain.size_bytes();
         let facts = set.description().postgres.as_ref();
         let recovery = self
@@ -241,9 +248,9 @@ impl RestoreArgs {
             tablespaces: self.tablespaces.clone(),
             threads: threads(self.threads),
             recovery,
-            kept: self.owners.kept()?,
+            kept: self.owners.ownership()?,
             sealing,
-            delta: self.delta.wanted(&self.medium, &keyring, &self.key),
+            delta: self.delta.delta(&self.medium, &keyring, &self.key),
             stop: None,
         };
         say_who_made(set.description(), signer.as_deref());
@@ -255,17 +262,17 @@ impl RestoreArgs {
         }
         let left_to_root =
             rustix::process::geteuid().is_root() && options.kept.owners == Owners::Mine;
-        let mut progress = Watch::new("restore", self.progress).of(total);
+        let mut progress = ProgressReporter::new("restore", self.progress).with_total(total);
         let restored = restored(&chain, &options, &self.programs, &mut |bytes| {
             progress.update(bytes);
         })?;
-        entry.done();
+        record.mark_done();
         progress.finish();
         if let Some(unattended) = unattended {
-            NewInstance::warned(unattended, &self.to);
+            NewInstance::warn_about_key(unattended, &self.to);
         }
         let position = set.position();
-        self.told(context, position, restored, unattended.is_some())?;
+        self.report(context, position, restored, unattended.is_some())?;
         if left_to_root && facts.is_some() && !self.json {
             note(
                 "the files belong to root, as whom no server runs: --owner USER gives them to the server's user",
@@ -275,7 +282,7 @@ impl RestoreArgs {
     }
 
     /// Says what was restored.
-    fn told(
+    fn report(
         &self,
         context: &mut Context,
         position: u32,

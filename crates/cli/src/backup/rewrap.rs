@@ -1,24 +1,28 @@
-//! `strongroom backup rewrap MEDIUM`: other keys for the sets and the log that are there.
+//! `strongroom backup rewrap MEDIUM`: seals the existing sets and the archived log for other keys.
 //!
-//! Must not: say that a set was rewrapped before its head is durable.
+//! Must not: report a set as rewrapped before its head is durable.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use strongroom_backup::history::RunRecord;
 use strongroom_backup::{Others, list, rewrap_archive, rewrap_set};
 use strongroom_format::code;
 use strongroom_keyring::{Keyring, Opener};
 
-use super::history::{self, Entry, HistoryOptions, Told};
-use super::{opener, sealing_openers, store};
-use crate::args::{KeyOptions, NewKeyOptions};
+use super::history::{self, HistoryOptions, Outlets};
+use super::medium_name::store;
+use super::set_keys::{opener, sealing_openers};
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::{Context, keyring, keys};
+use crate::key_options::{KeyOptions, NewKeyOptions};
+use crate::keys;
 
 /// Change who can open sets and archived log. Only their headers are written.
 ///
-/// Sets that the key does not open are left as they are, and named; so are those that others can open too, unless it is said what becomes of those.
+/// Sets that the key does not open are left as they are, and named; so are those that others can
+/// open too, unless it is said what becomes of those.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup rewrap /mnt/backups --key-id old --new-key-id new
   strongroom backup rewrap /mnt/backups --key-id backups --new-certificate escrow --add"))]
@@ -32,7 +36,8 @@ pub(super) struct RewrapArgs {
     /// Rewrap what others can open too: they lose it
     #[arg(long)]
     drop_others: bool,
-    /// Everyone who can open a set keeps it, the key that is named too: the new ones can open it as well
+    /// Everyone who can open a set keeps it, the key that is named too: the new ones can open it as
+    /// well
     #[arg(long, conflicts_with = "drop_others")]
     add: bool,
     #[command(flatten)]
@@ -48,19 +53,19 @@ pub(super) struct RewrapArgs {
 
 impl RewrapArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let told = Told {
+        let outlets = Outlets {
             history: Some(self.history.clone()),
-            ..Told::default()
+            ..Outlets::default()
         };
-        history::told(context, "rewrap", &told, |context, entry| {
-            self.rewrap(context, entry)
+        history::run_and_note(context, "rewrap", &outlets, |context, record| {
+            self.rewrap(context, record)
         })
     }
 
-    fn rewrap(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn rewrap(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.medium)?;
-        entry.on(store.as_ref());
-        let keyring = keyring::path(context);
+        record.set_medium(store.as_ref());
+        let keyring = context.keyring_path();
         let others = match (self.drop_others, self.add) {
             (true, _) => Others::Drop,
             (_, true) => Others::Keep,
@@ -79,14 +84,14 @@ impl RewrapArgs {
         }
         if let Some(position) = self.set {
             rewrap_set(store.as_ref(), position, &old, &new, others)?;
-            entry.with_set(store.as_ref(), position);
-            entry.done();
+            record.set_backup_set(store.as_ref(), position);
+            record.mark_done();
             return context.output.line(&format!("rewrapped set {position}"));
         }
         let listing = list(store.as_ref())?;
         let (mut done, mut left) = (0_u64, Vec::new());
         for set in &listing.sets {
-            match one(rewrap_set(store.as_ref(), set.position, &old, &new, others))? {
+            match failure_to_report(rewrap_set(store.as_ref(), set.position, &old, &new, others))? {
                 None => done += 1,
                 Some(failure) => left.push((format!("set {}", set.position), failure)),
             }
@@ -97,14 +102,14 @@ impl RewrapArgs {
                 // It has expired since it was listed.
                 return Ok(());
             }
-            if is_left(&error) {
+            if stays_as_it_is(&error) {
                 kept.push((name.to_owned(), Failure::from(error)));
                 return Ok(());
             }
             Err(error)
         })?;
         left.extend(kept);
-        entry.with_detail(format!("{done} sets and {log} files of the log"));
+        record.set_detail(format!("{done} sets and {log} files of the log"));
         context
             .output
             .line(&format!("rewrapped {done} sets and {log} files of the log"))?;
@@ -125,7 +130,7 @@ fn private_keys(keyring: &Path) -> Result<Opener, Failure> {
     Err(Failure::usage(text))
 }
 
-/// What stands in the way of success: heads that cannot be read, and objects of other keys.
+/// What prevents success: heads that cannot be read, and objects of other keys.
 fn finish(
     left: Vec<(String, Failure)>,
     listing: &strongroom_backup::Listing,
@@ -141,20 +146,20 @@ fn finish(
         return Err(Failure::new(bad.error.code(), bad.error.detail()));
     }
     match left.into_iter().next() {
-        Some((what, failure)) => Err(failure.within(&format!("{what}: "))),
+        Some((what, failure)) => Err(failure.with_prefix(&format!("{what}: "))),
         None => Ok(()),
     }
 }
 
-fn one(done: strongroom_backup::Result<()>) -> Result<Option<Failure>, Failure> {
+fn failure_to_report(done: strongroom_backup::Result<()>) -> Result<Option<Failure>, Failure> {
     match done {
         Ok(()) => Ok(None),
-        Err(error) if is_left(&error) => Ok(Some(error.into())),
+        Err(error) if stays_as_it_is(&error) => Ok(Some(error.into())),
         Err(error) => Err(error.into()),
     }
 }
 
-fn is_left(error: &strongroom_backup::Error) -> bool {
+fn stays_as_it_is(error: &strongroom_backup::Error) -> bool {
     let left = [
         &code::WRONG_KEY,
         &code::UNKNOWN_KEY_ID,

@@ -1,6 +1,7 @@
-//! What is sealed for whom, and how: the options that `create`, `wal-push` and `wal-receive` have in common.
+//! The options that say how a set is sealed and for which keys, the same for `create`, `wal-push`
+//! and `wal-receive`.
 //!
-//! Must not: let anything be written unencrypted unless that was asked for in so many words.
+//! Must not: allow unencrypted sets unless the user asks for them with `--no-encryption`.
 
 use std::path::Path;
 
@@ -9,9 +10,9 @@ use strongroom_backup::{Cipher, Compression};
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Opener};
 
-use super::sealing_openers;
-use crate::args::KeyOptions;
+use super::set_keys::sealing_openers;
 use crate::failure::{Failure, warn};
+use crate::key_options::KeyOptions;
 use crate::keys;
 
 /// Keys, certificates, cipher and compression.
@@ -50,7 +51,7 @@ impl SealingOptions {
         !self.certificate.is_empty()
     }
 
-    /// Everyone that it is sealed for; nobody if it is not.
+    /// The keys that a set is sealed for; none if it is not sealed.
     pub(super) fn openers(
         &self,
         key: Option<&KeySource>,
@@ -59,7 +60,8 @@ impl SealingOptions {
         sealing_openers(key, &self.certificate, keyring)
     }
 
-    /// The cipher, unless it is one of the past that was not asked for twice; then it is warned of, every time.
+    /// The cipher, unless it is one of the past that was not asked for twice; then it is warned of,
+    /// every time.
     pub(super) fn cipher(&self, medium: &Path) -> Result<Cipher, Failure> {
         if !self.algorithm.is_legacy() {
             return Ok(self.algorithm);

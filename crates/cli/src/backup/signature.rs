@@ -1,7 +1,7 @@
-//! Who signs sets, and whose signature a set must have: the options of `create`, `restore` and
-//! `verify`.
+//! The keys that sign sets, and the keys by which a set must be signed: options of `create`,
+//! `restore` and `verify`.
 //!
-//! Must not: take a file that holds no usable key for "no signature is wanted".
+//! Must not: take a file without a usable key to mean that no signature is required.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl SignedByOptions {
 
 /// Refuses a chain of which a set is not signed by one of `keys`, unless there are none. Returns
 /// the id of the key that has signed the set that was asked for.
-pub(super) fn checked(
+pub(super) fn check_signers(
     chain: &mut Chain<'_>,
     keys: &[VerifyingKey],
 ) -> Result<Option<String>, Failure> {
@@ -63,7 +63,7 @@ impl SignKeyOption {
             return Ok(None);
         };
         let pem = key_file(path)?;
-        let key = SigningKey::from_pem(&pem).map_err(|error| unusable(path, error))?;
+        let key = SigningKey::from_pem(&pem).map_err(|error| signing_key_failure(path, error))?;
         Ok(Some(key))
     }
 }
@@ -71,14 +71,14 @@ impl SignKeyOption {
 fn public_key(path: &Path) -> Result<VerifyingKey, Failure> {
     let (file, length) = open_to_read(path)?;
     if length > PUBLIC_MAX {
-        return Err(unusable(path, SigningKeyError::Malformed));
+        return Err(signing_key_failure(path, SigningKeyError::Malformed));
     }
     let mut pem = Vec::new();
     let read = file.take(PUBLIC_MAX).read_to_end(&mut pem);
     read.map_err(|error| Failure::io(path, &error))?;
-    VerifyingKey::from_pem(&pem).map_err(|error| unusable(path, error))
+    VerifyingKey::from_pem(&pem).map_err(|error| signing_key_failure(path, error))
 }
 
-fn unusable(path: &Path, error: SigningKeyError) -> Failure {
+fn signing_key_failure(path: &Path, error: SigningKeyError) -> Failure {
     Failure::new(&code::SIGNATURE_KEY, format!("{}: {error}", path.display()))
 }

@@ -5,19 +5,20 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use strongroom_backup::PostgresFacts;
+use strongroom_backup::{PostgresFacts, RecoveryTarget, recovery_settings};
 use strongroom_format::code;
 use strongroom_postgres_replication::Lsn;
 
-use super::is_url;
-use crate::args::KeyOptions;
+use super::medium_name::is_url;
 use crate::failure::Failure;
+use crate::key_options::KeyOptions;
 
 /// How far the log is replayed.
 #[derive(Args, Clone)]
 #[group(required = false, multiple = false)]
 pub(super) struct UntilOptions {
-    /// Of a PostgreSQL cluster: recover from the archive to this time, as `recovery_target_time` takes it
+    /// Of a PostgreSQL cluster: recover from the archive to this time, as `recovery_target_time`
+    /// takes it
     #[arg(long, value_name = "TIME", value_parser = plain)]
     until_time: Option<String>,
     /// Of a PostgreSQL cluster: recover from the archive to this position of the log
@@ -27,18 +28,6 @@ pub(super) struct UntilOptions {
     #[arg(long)]
     until_end: bool,
 }
-
-/// Every setting of a target of recovery (PostgreSQL documentation, "Recovery Target"). The server goes on when recovery ends.
-const RESET: &str = "\
-recovery_target = ''
-recovery_target_name = ''
-recovery_target_time = ''
-recovery_target_xid = ''
-recovery_target_lsn = ''
-recovery_target_inclusive = on
-recovery_target_timeline = 'latest'
-recovery_target_action = 'promote'
-";
 
 impl UntilOptions {
     /// The settings, if there are to be any.
@@ -50,9 +39,9 @@ impl UntilOptions {
         keyring: &Path,
     ) -> Result<Option<String>, Failure> {
         let target = match (&self.until_time, self.until_lsn, self.until_end) {
-            (Some(time), _, _) => Some(("recovery_target_time", time.clone())),
-            (_, Some(lsn), _) => Some(("recovery_target_lsn", lsn.to_string())),
-            (_, _, true) => None,
+            (Some(time), _, _) => RecoveryTarget::Time(time.clone()),
+            (_, Some(lsn), _) => RecoveryTarget::Lsn(lsn),
+            (_, _, true) => RecoveryTarget::End,
             _ => return Ok(None),
         };
         let facts = facts
@@ -64,20 +53,13 @@ impl UntilOptions {
         {
             return Err(Failure::new(&code::UNTIL_LATER, facts.end_lsn.as_str()));
         }
-        let mut out = String::from("# Written by strongroom backup restore.\n");
         let command = command(medium, key, keyring)?;
-        out.push_str(&format!("restore_command = {}\n", quoted(&command)));
-        // A cluster that was recovered before has the settings of that recovery still. PostgreSQL takes the last of a name, but
-        // refuses a second target: what is wanted comes after all that is not.
-        out.push_str(RESET);
-        if let Some((name, value)) = target {
-            out.push_str(&format!("{name} = {}\n", quoted(&value)));
-        }
-        Ok(Some(out))
+        Ok(Some(recovery_settings(&command, target)))
     }
 }
 
-/// The command that brings a file back, for the shell: absolute paths, and the same source of the key.
+/// The command that brings a file back, for the shell: absolute paths, and the same source of the
+/// key.
 fn command(medium: &Path, key: &KeyOptions, keyring: &Path) -> Result<String, Failure> {
     let program = std::env::current_exe();
     let program = program.map_err(|error| Failure::io(Path::new("strongroom"), &error))?;
@@ -86,7 +68,7 @@ fn command(medium: &Path, key: &KeyOptions, keyring: &Path) -> Result<String, Fa
         String::from("--keyring"),
         word(&absolute(keyring)?)?,
         String::from("backup wal-fetch '%f' '%p' --from"),
-        word(&named(medium)?)?,
+        word(&absolute_medium(medium)?)?,
     ];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     if let Some(id) = &key.key_id {
@@ -109,7 +91,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// A medium in an object store is where it is from everywhere.
-fn named(medium: &Path) -> Result<PathBuf, Failure> {
+fn absolute_medium(medium: &Path) -> Result<PathBuf, Failure> {
     if is_url(medium) {
         return Ok(medium.to_path_buf());
     }
@@ -126,11 +108,6 @@ fn word(path: &Path) -> Result<String, Failure> {
         "'{}'",
         text.replace('\'', r"'\''").replace('%', "%%")
     ))
-}
-
-/// A string of postgresql.conf (src/backend/utils/misc/guc-file.l): quotes doubled, backslashes too.
-pub(super) fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\\', r"\\").replace('\'', "''"))
 }
 
 fn plain(text: &str) -> Result<String, String> {
@@ -150,10 +127,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_settings_are_quoted_for_both_readers() {
+    fn words_are_quoted_for_the_shell_and_for_postgresql() {
         let path = Path::new("/a b/it's 100%\\x");
         assert_eq!(word(path).ok().unwrap(), r"'/a b/it'\''s 100%%\x'");
-        assert_eq!(quoted(r"it's \x"), r"'it''s \\x'");
         assert!(word(Path::new("a\nb")).is_err());
     }
 

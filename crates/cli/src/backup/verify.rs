@@ -1,27 +1,33 @@
-//! `strongroom backup verify MEDIUM`: is every segment of a set authentic, and every file what it was.
+//! `strongroom backup verify MEDIUM`: checks that every segment of a set is authentic and every
+//! file has its digest.
 //!
-//! Must not: say more than was checked.
+//! Must not: claim more than was checked.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_backup::drill::DrillReport;
+use strongroom_backup::history::RunRecord;
 use strongroom_backup::{
     ArchivedLog, Description, LogCheck, Verified, check_log, open_chain, verified_by_restore,
     verify_chain,
 };
 use strongroom_format::code;
+use strongroom_format::text::printable;
 
-use super::drill::{DrillOptions, Drilled};
-use super::history::{self, Entry, HistoryOptions, Told};
+use super::drill::DrillOptions;
+use super::history::{self, HistoryOptions, Outlets};
+use super::medium_name::store;
 use super::metrics::MetricsOptions;
-use super::progress::{ProgressOptions, Watch};
+use super::progress::{ProgressOptions, ProgressReporter};
+use super::set_keys::with_kept_key;
 use super::signature::{self, SignedByOptions};
-use super::{store, thread_count, threads, with_kept_key};
-use crate::args::KeyOptions;
-use crate::failure::{ErrorJson, Failure, printable};
+use super::threads::{thread_count, threads};
+use crate::context::Context;
+use crate::failure::{ErrorJson, Failure};
 use crate::help::tail;
-use crate::{Context, keyring};
+use crate::key_options::KeyOptions;
 
 /// Read a set to its end: every segment is authenticated and decompressed, every file's digest
 /// compared. Of the archived log that follows it, every segment is opened and its pages compared
@@ -67,7 +73,7 @@ struct Report {
     size_bytes: u64,
     not_checked: Vec<String>,
     builds_on: Vec<u32>,
-    restore_test: Option<Drilled>,
+    restore_test: Option<DrillReport>,
     /// The id of the key that has signed every set of the chain, if that was checked.
     signed_by: Option<String>,
     set: Description,
@@ -75,28 +81,32 @@ struct Report {
 
 impl VerifyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let told = Told {
+        let outlets = Outlets {
             history: Some(self.history.clone()),
             key_id: self.key.key_id.clone(),
             metrics: self.metrics.file(),
         };
-        history::told(context, "verify", &told, |context, entry| {
-            self.read(context, entry)
+        history::run_and_note(context, "verify", &outlets, |context, record| {
+            self.verify_and_print(context, record)
         })
     }
 
-    fn read(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn verify_and_print(
+        self,
+        context: &mut Context,
+        record: &mut RunRecord,
+    ) -> Result<(), Failure> {
         let json = self.json;
-        let found = self.looked_at(context, entry)?;
+        let found = self.verify_set(context, record)?;
         let log = found.log.as_ref();
-        let gap = log.and_then(|log| gap(log).or_else(|| wrong(log)));
+        let gap = log.and_then(|log| gap_failure(log).or_else(|| wrong_log_failure(log)));
         if gap.is_none() {
-            entry.done();
+            record.mark_done();
         }
         if json {
             context.output.json(&found.report(gap.as_ref()))?;
             context.output.flush()?;
-            return gap.map_or(Ok(()), |gap| Err(gap.told_in_json()));
+            return gap.map_or(Ok(()), |gap| Err(gap.reported_in_json()));
         }
         context.output.text(&found.text())?;
         context.output.flush()?;
@@ -104,13 +114,13 @@ impl VerifyArgs {
     }
 
     /// Reads everything, and restores it if that is asked for.
-    fn looked_at(self, context: &Context, entry: &mut Entry) -> Result<Found, Failure> {
+    fn verify_set(self, context: &Context, record: &mut RunRecord) -> Result<VerifiedSet, Failure> {
         let store = store(&self.medium)?;
-        entry.on(store.as_ref());
+        record.set_medium(store.as_ref());
         if self.test.is_wanted() {
-            entry.is_restore_test();
+            record.mark_restore_test();
         }
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let signers = self.signed_by.keys()?;
         let ((mut chain, log), key) = with_kept_key(self.key, &keyring, |key| {
             let chain = open_chain(store.as_ref(), self.set, key)?;
@@ -118,18 +128,19 @@ impl VerifyArgs {
             let log = check_log(store.as_ref(), chain.newest()?.description(), key);
             Ok((chain, log))
         })?;
-        let signer = signature::checked(&mut chain, &signers)?;
+        let signer = signature::check_signers(&mut chain, &signers)?;
         let newest = chain.newest()?;
-        entry.with_set(store.as_ref(), newest.position());
+        record.set_backup_set(store.as_ref(), newest.position());
         let threads = threads(self.threads);
         if !self.test.is_wanted() {
-            let mut progress = Watch::new("verify", self.progress).of(chain.size_bytes());
+            let mut progress =
+                ProgressReporter::new("verify", self.progress).with_total(chain.size_bytes());
             let (verified, bases) =
                 verify_chain(&chain, threads, &mut |bytes| progress.update(bytes))?;
             progress.finish();
             let log = log?;
-            return Ok(Found {
-                verified: with_log(verified, signer.as_ref(), log.as_ref()),
+            return Ok(VerifiedSet {
+                verified: note_unsigned_log(verified, signer.as_ref(), log.as_ref()),
                 bases,
                 log,
                 drilled: None,
@@ -142,8 +153,8 @@ impl VerifyArgs {
         let drilled = self.test.run(&chain, archive, threads, self.progress)?;
         // The restore has read all of it.
         let (verified, bases) = verified_by_restore(&chain)?;
-        Ok(Found {
-            verified: with_log(verified, signer.as_ref(), log.as_ref()),
+        Ok(VerifiedSet {
+            verified: note_unsigned_log(verified, signer.as_ref(), log.as_ref()),
             bases,
             log,
             drilled: Some(drilled),
@@ -152,17 +163,17 @@ impl VerifyArgs {
     }
 }
 
-/// What was found of a set, those that it builds on, and the log behind it.
-struct Found {
+/// The result for a set, for the sets that it builds on, and for the log that follows it.
+struct VerifiedSet {
     verified: Verified,
     bases: Vec<Verified>,
     log: Option<LogCheck>,
-    drilled: Option<Drilled>,
+    drilled: Option<DrillReport>,
     /// Whose signature every set was found to have.
     signer: Option<String>,
 }
 
-impl Found {
+impl VerifiedSet {
     fn report(self, gap: Option<&Failure>) -> Report {
         let Verified {
             position,
@@ -207,17 +218,21 @@ impl Found {
             text.push_str(&format!("  not checked: {}\n", printable(item)));
         }
         if let Some(drilled) = &self.drilled {
-            text.push_str(&told(drilled));
+            text.push_str(&drill_text(drilled));
         }
         if let Some(log) = &self.log {
-            text.push_str(&of_log(log));
+            text.push_str(&log_text(log));
         }
         text
     }
 }
 
-/// Says that the signature of a set says nothing of the archived log behind it.
-fn with_log(mut verified: Verified, signer: Option<&String>, log: Option<&LogCheck>) -> Verified {
+/// Notes that the signature of a set does not cover the archived log that follows it.
+fn note_unsigned_log(
+    mut verified: Verified,
+    signer: Option<&String>,
+    log: Option<&LogCheck>,
+) -> Verified {
     if signer.is_some() && log.is_some() {
         let what = "who has archived the log: only sets are signed";
         verified.not_checked.push(String::from(what));
@@ -225,7 +240,7 @@ fn with_log(mut verified: Verified, signer: Option<&String>, log: Option<&LogChe
     verified
 }
 
-fn told(drilled: &Drilled) -> String {
+fn drill_text(drilled: &DrillReport) -> String {
     let mut text = String::from("restore test: passed\n");
     for item in &drilled.checked {
         text.push_str(&format!("  checked: {item}\n"));
@@ -239,7 +254,7 @@ fn told(drilled: &Drilled) -> String {
     text
 }
 
-fn of_log(log: &LogCheck) -> String {
+fn log_text(log: &LogCheck) -> String {
     let mut text = String::new();
     if let (0, Some(newest)) = (log.missing_count, &log.newest) {
         let count = log.segments;
@@ -264,7 +279,7 @@ fn of_log(log: &LogCheck) -> String {
 }
 
 /// SR-7130 when segments are missing.
-fn gap(log: &LogCheck) -> Option<Failure> {
+fn gap_failure(log: &LogCheck) -> Option<Failure> {
     let more = log.missing_count - log.missing.len() as u64;
     let more = (more > 0).then(|| format!(" and {more} more"));
     let names = log.missing.join(", ");
@@ -276,7 +291,7 @@ fn gap(log: &LogCheck) -> Option<Failure> {
 }
 
 /// SR-7174 when archived segments are not what they should be.
-fn wrong(log: &LogCheck) -> Option<Failure> {
+fn wrong_log_failure(log: &LogCheck) -> Option<Failure> {
     let detail = |first: &String| {
         format!(
             "the set is good; {} wrong, the first is {first}",

@@ -1,12 +1,14 @@
-//! `strongroom backup wal-push` and `wal-fetch`: what `archive_command` and `restore_command` call.
+//! `strongroom backup wal-push` and `wal-fetch`: the programs for `archive_command` and
+//! `restore_command`.
 //!
-//! Invariants: `wal-push` succeeds only when the file is durable in the archive; `wal-fetch` ends with 1 only when there is no
-//! such file: PostgreSQL ends recovery then. Every other failure, refused arguments and a panic too, ends above 125, which
-//! stops the server (`RestoreArchivedFile`, src/backend/access/transam/xlogarchive.c). What is
-//! archived is what its name says, in PostgreSQL's own form; what is handed to a sealed instance is
+//! Invariants: `wal-push` succeeds only when the file is durable in the archive. `wal-fetch` ends
+//! with 1 only when the archive has no such file, whereupon PostgreSQL ends recovery. Every other
+//! failure, also refused arguments and a panic, ends with a code above 125, which stops the server
+//! (`RestoreArchivedFile`, src/backend/access/transam/xlogarchive.c). The archive holds files in
+//! PostgreSQL's own form, whose content agrees with their names. A file for a sealed instance is
 //! sealed for it if, and only if, the archive was authenticated.
 //!
-//! Must not: ask for anything: nobody is there to answer.
+//! Must not: ask for anything, because nobody is there to answer.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,21 +18,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use strongroom_backup::history::RunRecord;
 use strongroom_backup::{
     Partial, begins_segment, check_archivable, wal_fetch, wal_partial, wal_push,
 };
 use strongroom_format::code;
 
 use super::create::set_options;
-use super::history::{self, Entry, Told};
+use super::history::{self, Outlets};
+use super::medium_name::store;
 use super::metrics::MetricsOptions;
 use super::sealing::SealingOptions;
-use super::{store, with_key};
-use crate::args::KeyOptions;
+use super::set_keys::with_key;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
+use crate::paths;
 use crate::pg::log::SealedLog;
-use crate::{Context, keyring, paths};
 
 /// Longest file that PostgreSQL archives, in bytes.
 const FILE_MAX: u64 = 1 << 30;
@@ -57,7 +62,8 @@ pub(super) struct WalPushArgs {
 
 /// Bring one file of a log archive back: for `restore_command`.
 ///
-/// Ends with 1 when the archive has no such file and no later segment of its timeline, and with 192 added to the usual code in any other case of failure.
+/// Ends with 1 when the archive has no such file and no later segment of its timeline, and with 192
+/// added to the usual code in any other case of failure.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup wal-fetch 000000010000000000000001 pg_wal/RECOVERYXLOG --from /mnt/backups --key-id backups"))]
 pub(super) struct WalFetchArgs {
@@ -77,12 +83,12 @@ pub(super) struct WalFetchArgs {
 impl WalPushArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         // In no catalogue: this runs for every segment.
-        let told = Told {
+        let outlets = Outlets {
             metrics: self.metrics.file(),
-            ..Told::default()
+            ..Outlets::default()
         };
-        history::told(context, "wal-push", &told, |context, entry| {
-            self.push(context, entry)
+        history::run_and_note(context, "wal-push", &outlets, |context, record| {
+            self.push(context, record)
         })
     }
 
@@ -93,7 +99,7 @@ impl WalPushArgs {
             let detail = format!("{}: longer than a segment can be", self.file.display());
             return Err(Failure::new(&code::BACKUP_SOURCE, detail));
         }
-        // The server runs this without the shield: what lies in a sealed instance is sealed.
+        // The server runs this without the shield, so files of a sealed instance are sealed.
         let sealed = SealedLog::around(&self.file, context, false)?;
         let content = if let Some(sealed) = &sealed {
             sealed.open(&self.file, name, FILE_MAX)?
@@ -110,10 +116,10 @@ impl WalPushArgs {
         Ok(content)
     }
 
-    fn push(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+    fn push(self, context: &mut Context, record: &mut RunRecord) -> Result<(), Failure> {
         let store = store(&self.to)?;
-        entry.on(store.as_ref());
-        let keyring = keyring::path(context);
+        record.set_medium(store.as_ref());
+        let keyring = context.keyring_path();
         let key = self.sealing.key("backup wal-push")?;
         let name = self.file.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Failure::usage("a file without a name"))?;
@@ -125,7 +131,7 @@ impl WalPushArgs {
         options.threads = 1;
         // Quiet: this runs for every segment.
         wal_push(store.as_ref(), name, &content, &options)?;
-        entry.with_archived(content.len() as u64);
+        record.set_archived_bytes(content.len() as u64);
         Ok(())
     }
 }
@@ -135,25 +141,26 @@ impl WalFetchArgs {
         // A sealed instance whose key does not reach this command gets what it got before: its
         // shield decides.
         let sealed = SealedLog::around(&self.file, context, true);
-        let local = Local {
+        let local = ServerFile {
             path: self.file.with_file_name(&self.name),
             name: self.name.clone(),
-            sealed: sealed.map_err(stopping)?,
+            sealed: sealed.map_err(with_stopping_code)?,
         };
-        let keyring = keyring::path(context);
+        let keyring = context.keyring_path();
         let fetched = self.fetch(&keyring, &local);
         fetched.map_err(|failure| {
-            // A set may bring a segment that was never archived: PostgreSQL reads it from where it is, when the archive has none.
-            let bridged = failure.code() == &code::WAL_GAP && local.is_there();
+            // A set may bring a segment that was never archived: PostgreSQL reads it from where it
+            // is, when the archive has none.
+            let bridged = failure.code() == &code::WAL_GAP && local.has_segment();
             if failure.code() == &code::WAL_ABSENT || bridged {
-                failure.exiting(ABSENT)
+                failure.with_exit_code(ABSENT)
             } else {
-                stopping(failure)
+                with_stopping_code(failure)
             }
         })
     }
 
-    fn fetch(self, keyring: &Path, local: &Local) -> Result<(), Failure> {
+    fn fetch(self, keyring: &Path, local: &ServerFile) -> Result<(), Failure> {
         let store = store(&self.from)?;
         let mut authentic = false;
         let content = with_key(self.key.clone(), keyring, |key| {
@@ -172,22 +179,22 @@ impl WalFetchArgs {
             }
             Err(other) => return Err(other),
         };
-        write(&self.file, &local.as_it_lies(content, authentic)?)
+        write(&self.file, &local.seal_if_needed(content, authentic)?)
     }
 }
 
 /// The file as the server has it, or will have it once it is brought back.
-struct Local {
+struct ServerFile {
     path: PathBuf,
     name: String,
     sealed: Option<SealedLog>,
 }
 
-impl Local {
+impl ServerFile {
     /// What is handed over. A sealed instance gets a segment sealed for it if the medium
-    /// authenticated it; what nobody vouches for reaches the shield as it is, which refuses it
-    /// unless it was told otherwise.
-    fn as_it_lies(&self, content: Vec<u8>, authentic: bool) -> Result<Vec<u8>, Failure> {
+    /// authenticated it; an unauthenticated one reaches the shield as it is, which refuses it
+    /// unless it is configured otherwise.
+    fn seal_if_needed(&self, content: Vec<u8>, authentic: bool) -> Result<Vec<u8>, Failure> {
         match &self.sealed {
             Some(sealed) if authentic && begins_segment(&self.name, &content) => {
                 if let Some(system) = check_archivable(&self.name, &content)? {
@@ -210,7 +217,7 @@ impl Local {
     }
 
     /// Whether the server has the segment itself.
-    fn is_there(&self) -> bool {
+    fn has_segment(&self) -> bool {
         let start = self.content(64);
         start.is_some_and(|start| begins_segment(&self.name, &start))
     }
@@ -226,21 +233,22 @@ impl Local {
     }
 }
 
-/// Whether the command line is one of `wal-fetch`, also where it cannot be parsed. May say so of another one that has the word
-/// after `backup`, which then ends with another code when it is refused.
+/// Whether the command line is one of `wal-fetch`, also where it cannot be parsed. May say so of
+/// another one that has the word after `backup`, which then ends with another code when it is
+/// refused.
 pub(crate) fn is_wal_fetch(arguments: &[OsString]) -> bool {
     let mut words = arguments.iter().skip(1);
     words.any(|word| word == "backup") && words.any(|word| word == "wal-fetch")
 }
 
 /// The failure with the exit code that stops a server.
-pub(crate) fn stopping(failure: Failure) -> Failure {
+pub(crate) fn with_stopping_code(failure: Failure) -> Failure {
     let exit = STOP + failure.code().class.exit_code().min(63);
-    failure.exiting(exit)
+    failure.with_exit_code(exit)
 }
 
 /// Runs the command; a panic, which would end with 101, ends with 255.
-pub(crate) fn never_absent(command: impl FnOnce() -> ExitCode) -> ExitCode {
+pub(crate) fn run_never_absent(command: impl FnOnce() -> ExitCode) -> ExitCode {
     // Nothing of the command is used after it.
     catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| ExitCode::from(u8::MAX))
 }
@@ -256,14 +264,14 @@ mod tests {
 
     #[test]
     fn a_panic_is_not_the_end_of_the_archive() {
-        let ended = never_absent(|| {
+        let ended = run_never_absent(|| {
             let nothing: [u8; 0] = [];
             let at = std::hint::black_box(1);
             #[expect(clippy::indexing_slicing, reason = "it is to panic")]
             ExitCode::from(nothing[at])
         });
         assert_eq!(ended, ExitCode::from(255));
-        assert_eq!(never_absent(|| ExitCode::from(1)), ExitCode::from(1));
+        assert_eq!(run_never_absent(|| ExitCode::from(1)), ExitCode::from(1));
     }
 
     #[test]

@@ -5,13 +5,15 @@
 use clap::Args;
 use strongroom_keyring::{Keyring, NewCertificate};
 
+use super::report;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring};
 
 /// Make a key pair and a certificate of it, signed by itself.
 ///
-/// Lose the keyring before the private key was exported, and no backup under the certificate can ever be read.
+/// Lose the keyring before the private key was exported, and no backup under the certificate can
+/// ever be read.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom cert create backup --subject CN=backup,O=Example --days 3650"))]
 pub(super) struct CreateArgs {
@@ -31,7 +33,7 @@ pub(super) struct CreateArgs {
 
 impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
         let new = NewCertificate {
             subject: self.subject.unwrap_or_else(|| format!("CN={}", self.name)),
             // One of the two: clap has looked.
@@ -39,6 +41,6 @@ impl CreateArgs {
             days: self.days,
         };
         let made = keyring.create_certificate(&self.name, &new)?;
-        super::told(context, &keyring, &made, "created")
+        report::report(context, &keyring, &made, "created")
     }
 }

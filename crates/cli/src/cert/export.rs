@@ -1,4 +1,5 @@
-//! `strongroom cert export NAME`: the private key in a PKCS #12 file that has been proved to open, or the certificate alone.
+//! `strongroom cert export NAME`: the private key in a PKCS #12 file that has been proved to open,
+//! or the certificate alone.
 //!
 //! Must not: overwrite anything; write a private key unsealed.
 
@@ -7,15 +8,17 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
 
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring, keys, paths};
+use crate::key_options::KeyOptions;
+use crate::{keys, paths};
 
 /// Write certificate and private key to a PKCS #12 file, and prove that it opens.
 ///
-/// The file is read back and opens what was encrypted for the certificate before it gets its name and the certificate
-/// counts as exported. Keep the file and its passphrase apart from each other and from the keyring.
+/// The file is read back and opens what was encrypted for the certificate before it gets its name
+/// and the certificate counts as exported. Keep the file and its passphrase apart from each other
+/// and from the keyring.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom cert export backup --out /mnt/safe/backup.p12"))]
 pub(super) struct ExportArgs {
@@ -35,7 +38,7 @@ pub(super) struct ExportArgs {
 impl ExportArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         paths::check_new(&self.out)?;
-        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
         let certificate = keyring.certificate(&self.name)?;
         if self.public {
             let pem = certificate.certificate()?.to_pem();

@@ -7,23 +7,26 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_keyring::Keyring;
 
-use crate::args::KeyOptions;
+use super::{certificate_file, report};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring, paths};
+use crate::key_options::KeyOptions;
+use crate::paths;
 
 /// Take in a certificate: PEM or DER, with or without its private key, or PKCS #12.
 ///
-/// A host that only writes backups needs the certificate and no private key. One that was issued anew for a public key
-/// that the keyring has takes the older one's place; backups do not notice. A file that `strongroom
-/// cert export` has written is brought back with `strongroom cert restore`.
+/// A host that only writes backups needs the certificate and no private key. One that was issued
+/// anew for a public key that the keyring has takes the older one's place; backups do not notice. A
+/// file that `strongroom cert export` has written is brought back with `strongroom cert restore`.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom cert import offsite.pem --name offsite"))]
 pub(super) struct ImportArgs {
     /// The file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The certificate's name in the keyring [default: what the file calls it, else its file name without ending]
+    /// The certificate's name in the keyring [default: what the file calls it, else its file name
+    /// without ending]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
@@ -32,10 +35,11 @@ pub(super) struct ImportArgs {
 
 impl ImportArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        paths::sort(&self.file)?;
-        let mut keyring = Keyring::open(&keyring::path(context))?;
-        let mut identity = super::read(&self.file, self.key, context)?;
-        // The name of a certificate that is known already is its own, whatever its new file is called.
+        paths::file_format(&self.file)?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
+        let mut identity = certificate_file::read(&self.file, self.key, context)?;
+        // The name of a certificate that is known already is its own, whatever its new file is
+        // called.
         let known = keyring
             .certificates()
             .into_iter()
@@ -52,6 +56,6 @@ impl ImportArgs {
             (false, true) => "got its private key",
             (false, false) => "renewed",
         };
-        super::told(context, &keyring, &done.certificate, words)
+        report::report(context, &keyring, &done.certificate, words)
     }
 }

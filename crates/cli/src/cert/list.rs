@@ -4,13 +4,14 @@
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_format::text::printable;
 use strongroom_keyring::{Certificate, CertificateInfo, Keyring};
 
-use crate::failure::{Failure, printable};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::{columns, hex};
 use crate::time::rfc3339;
-use crate::{Context, keyring};
 
 /// List the certificates.
 #[derive(Args)]
@@ -27,7 +28,7 @@ struct ListJson {
     certificates: Vec<CertificateJson>,
 }
 
-/// One certificate. What stands in the certificate itself is null when it cannot be read.
+/// One certificate. Fields of the certificate itself are null when it cannot be read.
 #[derive(Serialize)]
 struct CertificateJson {
     name: String,
@@ -50,7 +51,7 @@ struct CertificateJson {
 
 impl ListArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let status = Keyring::status(&keyring::path(context))?;
+        let status = Keyring::status(&context.keyring_path())?;
         let all: Vec<CertificateJson> = status
             .certificates
             .iter()
@@ -89,7 +90,7 @@ fn row(certificate: &CertificateJson) -> Vec<String> {
             .rsa_bits
             .map_or_else(unknown, |bits| bits.to_string()),
         certificate.not_after.clone().unwrap_or_else(unknown),
-        // Enough to tell them apart; --json has all of it.
+        // Enough to distinguish them; --json has all of it.
         certificate.id.chars().take(16).collect(),
         certificate
             .subject

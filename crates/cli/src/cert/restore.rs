@@ -1,4 +1,5 @@
-//! `strongroom cert restore FILE`: a private key comes back from the file that `cert export` has written.
+//! `strongroom cert restore FILE`: a private key comes back from the file that `cert export` has
+//! written.
 //!
 //! Must not: replace a private key by another one.
 
@@ -7,10 +8,12 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_keyring::Keyring;
 
-use crate::args::KeyOptions;
+use super::{certificate_file, report};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring, paths};
+use crate::key_options::KeyOptions;
+use crate::paths;
 
 /// Bring a private key back from the file that it was exported to.
 ///
@@ -32,14 +35,14 @@ pub(super) struct RestoreArgs {
 
 impl RestoreArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        paths::sort(&self.file)?;
-        let mut keyring = Keyring::open(&keyring::path(context))?;
-        let identity = super::read(&self.file, self.key, context)?;
+        paths::file_format(&self.file)?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
+        let identity = certificate_file::read(&self.file, self.key, context)?;
         let done = keyring.restore_certificate(self.name.as_deref(), &identity)?;
         let words = match done.has_new_key {
             true => "restored",
             false => "has its private key already",
         };
-        super::told(context, &keyring, &done.certificate, words)
+        report::report(context, &keyring, &done.certificate, words)
     }
 }

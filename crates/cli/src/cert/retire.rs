@@ -5,9 +5,9 @@
 use clap::Args;
 use strongroom_keyring::Keyring;
 
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring};
 
 /// Retire a certificate: its private key still opens, but nothing new is sealed under it.
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub(super) struct RetireArgs {
 
 impl RetireArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
         keyring.retire_certificate(&self.name)?;
         let line = format!("certificate {} retired", self.name);
         context.output.line(&line)

@@ -1,10 +1,11 @@
-//! How the commands that are clients of a database find it.
+//! How the commands that are clients of a database connect to it.
 //!
 //! Must not: take a password from the command line.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use strongroom_columns_proxy::conversion::server_error;
 use strongroom_columns_proxy::proxy::Address;
 use strongroom_columns_proxy::server::{Connection, Error, Login};
 use strongroom_crypto::SecretBytes;
@@ -38,7 +39,8 @@ impl LoginOptions {
             database: self.database.clone(),
             password,
         };
-        Connection::open(&login).map_err(|error| refused(&error).within(&format!("{address}: ")))
+        Connection::open(&login)
+            .map_err(|error| refused(&error).with_prefix(&format!("{address}: ")))
     }
 }
 
@@ -72,11 +74,7 @@ pub(super) fn address(text: &str) -> Address {
 
 /// What the server, or the way to it, has against a statement.
 pub(super) fn refused(error: &Error) -> Failure {
-    let code = match error {
-        Error::Server { .. } => &code::COLUMN_SERVER,
-        _ => &code::IO,
-    };
-    Failure::new(code, error.to_string())
+    server_error(error).into()
 }
 
 fn password(path: &Path) -> Result<SecretBytes, Failure> {

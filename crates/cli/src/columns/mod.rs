@@ -1,6 +1,6 @@
 //! `strongroom columns`: one file per verb.
 //!
-//! Must not: see a value, but where the proxy shows it to the application.
+//! Must not: see a value, except where the proxy shows it to the application.
 
 mod connect;
 mod convert;
@@ -11,11 +11,12 @@ mod zone;
 
 use clap::{Args, Subcommand};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
-/// Confidential columns: the zone that holds their values, and the proxy that applications connect to.
+/// Confidential columns: the zone that holds their values, and the proxy that applications connect
+/// to.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns zone --state /srv/zone --socket /run/strongroom/zone --key-file /etc/strongroom/zone.key"))]
 pub(crate) struct ColumnsArgs {

@@ -1,4 +1,5 @@
-//! `strongroom columns proxy`: what applications connect to instead of the server.
+//! `strongroom columns proxy`: the PostgreSQL proxy that applications connect to instead of the
+//! server.
 //!
 //! Must not: print a statement or a value.
 
@@ -15,14 +16,15 @@ use strongroom_format::hex::from_hex;
 use strongroom_keyring::Keyring;
 
 use super::connect::{address, checked};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 
 /// Encrypt what goes into confidential columns, decrypt what comes out of them.
 ///
-/// Any driver connects to the proxy as it would to the server, and sees the base types. The server sees envelopes. User names and passwords are the
-/// server's own; the proxy passes authentication through.
+/// Any driver connects to the proxy as it would to the server, and sees the base types. The server
+/// sees envelopes. User names and passwords are the server's own; the proxy passes authentication
+/// through.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns proxy --listen 127.0.0.1:6432 --server /run/postgresql/.s.PGSQL.5432 --key-id columns --accept-process-attestation"))]
 pub(super) struct ProxyArgs {
@@ -32,7 +34,8 @@ pub(super) struct ProxyArgs {
     /// The server: HOST:PORT, or the path of its socket
     #[arg(long, value_name = "ADDRESS", value_parser = checked)]
     server: String,
-    /// Certificate in PEM, with those up to its authority behind it: applications may ask for TLS then
+    /// Certificate in PEM, with those up to its authority behind it: applications may ask for TLS
+    /// then
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// Key of that certificate, in PEM
@@ -57,10 +60,10 @@ pub(super) struct ProxyArgs {
     #[arg(long = "trust-tpm", value_name = "FILE", requires = "pcrs")]
     tpm_keys: Vec<PathBuf>,
     /// What registers of that TPM's SHA-256 bank have to hold; given several times: one of these
-    #[arg(long, value_name = "PCR=HEX,...", value_parser = policy, requires = "tpm_keys")]
+    #[arg(long, value_name = "PCR=HEX,...", value_parser = parse_policy, requires = "tpm_keys")]
     pcrs: Vec<PcrPolicy>,
     /// Column that is confidential whatever the server says
-    #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN", value_parser = pinned)]
+    #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN", value_parser = parse_pinned_column)]
     pinned: Vec<PinnedColumn>,
     /// Seconds that a ticket is good; renewed while its connection is used
     #[arg(long, value_name = "SECONDS", default_value_t = 14_400, value_parser = clap::value_parser!(u64).range(4..))]
@@ -68,8 +71,8 @@ pub(super) struct ProxyArgs {
     /// Comparisons, tests, tokens and ranks that a connection may learn; any number unless given
     #[arg(long, value_name = "NUMBER")]
     comparison_budget: Option<u64>,
-    /// Let connections take values out of protection into the server, and plain values of the server into it
-    /// (the SQL functions declassify and classify): for all columns of the key
+    /// Let connections take values out of protection into the server, and plain values of the
+    /// server into it (the SQL functions declassify and classify): for all columns of the key
     #[arg(long)]
     declassify: bool,
     /// What is done with a constant beside a confidential value that the server expects in clear
@@ -144,7 +147,7 @@ impl ProxyArgs {
                 accepted: Accepted {
                     process: self.accept_process_attestation,
                     measurements: self.measurements,
-                    tpm_keys: trusted(&self.tpm_keys)?,
+                    tpm_keys: read_trusted_keys(&self.tpm_keys)?,
                     pcrs: self.pcrs,
                 },
                 lifetime: Duration::from_secs(self.ticket_lifetime),
@@ -174,7 +177,7 @@ fn digest(text: &str) -> Result<[u8; 32], String> {
 }
 
 /// The keys of these files.
-fn trusted(paths: &[PathBuf]) -> Result<Vec<TrustedKey>, Failure> {
+fn read_trusted_keys(paths: &[PathBuf]) -> Result<Vec<TrustedKey>, Failure> {
     let read = |path: &PathBuf| {
         let public = std::fs::read(path).map_err(|error| Failure::io(path, &error))?;
         TrustedKey::new(public).ok_or_else(|| {
@@ -189,7 +192,7 @@ fn trusted(paths: &[PathBuf]) -> Result<Vec<TrustedKey>, Failure> {
 }
 
 /// `PCR=HEX,PCR=HEX`.
-fn policy(text: &str) -> Result<PcrPolicy, String> {
+fn parse_policy(text: &str) -> Result<PcrPolicy, String> {
     let value = |one: &str| {
         let (number, value) = one.split_once('=')?;
         Some((number.parse().ok()?, digest(value).ok()?))
@@ -202,7 +205,7 @@ fn policy(text: &str) -> Result<PcrPolicy, String> {
         })
 }
 
-fn pinned(text: &str) -> Result<PinnedColumn, String> {
+fn parse_pinned_column(text: &str) -> Result<PinnedColumn, String> {
     PinnedColumn::parse(text)
         .ok_or_else(|| String::from("SCHEMA.RELATION.COLUMN, as in the catalog"))
 }

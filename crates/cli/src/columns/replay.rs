@@ -1,4 +1,4 @@
-//! `strongroom columns replay`: a record answers in the place of the zone.
+//! `strongroom columns replay`: answers from a recording, in the place of the zone.
 //!
 //! Must not: need a key of values.
 
@@ -11,16 +11,18 @@ use strongroom_format::code;
 use strongroom_keyring::SourceContext;
 
 use super::zone::allowed;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::keys;
 
-/// Answer from a record, so that a recorded statement can be run again without the zone and without a value.
+/// Answer from a record, so that a recorded statement can be run again without the zone and without
+/// a value.
 ///
-/// The record is authenticated as a whole first. Then a superuser runs the recorded statement in a new session, after
-/// SET strongroom.zone to the socket's path. What departs from the record is an error.
+/// The record is authenticated as a whole first. Then a superuser runs the recorded statement in a
+/// new session, after SET strongroom.zone to the socket's path. What departs from the record is an
+/// error.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns replay /srv/zone/records/slow.record --socket /run/strongroom/replay --user postgres --key-file /etc/strongroom/record.key"))]
 pub(super) struct ReplayArgs {

@@ -1,4 +1,5 @@
-//! `strongroom columns status`: what the zone holds, for whom, and what its answers have told.
+//! `strongroom columns status`: which partitions the zone holds, for which sessions, and how much
+//! its answers have disclosed.
 //!
 //! Must not: show anything but counts and the names of tables.
 
@@ -8,7 +9,7 @@ use strongroom_columns_proxy::server::Connection;
 use strongroom_format::code;
 
 use super::connect::{LoginOptions, checked, refused};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::columns;
@@ -40,10 +41,11 @@ const COUNTS: &[(&str, &str)] = &[
     ("refusals", "REFUSALS"),
 ];
 
-/// Show partitions, values, memory, garbage, sessions and what sessions have learnt: counts, never values.
+/// Show partitions, values, memory, garbage, sessions and what sessions have learnt: counts, never
+/// values.
 ///
-/// Asks the zone through the server, as a user who may monitor it. Tables are named as far as they are of the database that is
-/// asked.
+/// Asks the zone through the server, as a user who may monitor it. Tables are named as far as they
+/// are of the database that is asked.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns status --server /run/postgresql/.s.PGSQL.5432"))]
 pub(super) struct StatusArgs {
@@ -65,7 +67,7 @@ impl StatusArgs {
         if self.json {
             return context.output.json(&status);
         }
-        context.output.text(&text(&status))
+        context.output.text(&status_text(&status))
     }
 }
 
@@ -81,7 +83,8 @@ fn status(connection: &mut Connection) -> Result<Value, Failure> {
     serde_json::from_str(&text).map_err(bad)
 }
 
-/// Adds to each partition of this database the table that it is of; a partition without one waits to be dropped.
+/// Adds to each partition of this database the table that it is of; a partition without one waits
+/// to be dropped.
 fn name_tables(connection: &mut Connection, status: &mut Value) -> Result<(), Failure> {
     let sql =
         "SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()";
@@ -138,7 +141,7 @@ fn values(of: &Value) -> String {
     }
 }
 
-fn text(status: &Value) -> String {
+fn status_text(status: &Value) -> String {
     let (store, ephemerals) = (part(status, "store"), part(status, "ephemerals"));
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let recovering = part(store, "recovering").as_bool().unwrap_or(false);
@@ -188,7 +191,7 @@ fn text(status: &Value) -> String {
     out.push('\n');
     out.push_str(&partitions(list(status, "partitions")));
     out.push('\n');
-    out.push_str(&ledgers(status));
+    out.push_str(&ledgers_text(status));
     out
 }
 
@@ -213,7 +216,7 @@ fn partitions(all: &[Value]) -> String {
     columns(&rows)
 }
 
-fn ledgers(status: &Value) -> String {
+fn ledgers_text(status: &Value) -> String {
     let mut head = vec!["TICKET".to_owned()];
     head.extend(COUNTS.iter().map(|(_, name)| (*name).to_owned()));
     head.push("RIGHTS".to_owned());
@@ -234,7 +237,7 @@ fn ledgers(status: &Value) -> String {
         rows.push(counted(
             name,
             part(one, "counts"),
-            rights(number(one, "rights")),
+            rights_text(number(one, "rights")),
         ));
     }
     rows.push(counted(
@@ -245,7 +248,7 @@ fn ledgers(status: &Value) -> String {
     columns(&rows)
 }
 
-fn rights(bits: u64) -> String {
+fn rights_text(bits: u64) -> String {
     let named = RIGHTS.iter().enumerate();
     let given = named.filter(|(at, _)| bits >> at & 1 == 1);
     given.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
@@ -264,7 +267,7 @@ mod tests {
                 {"number":2,"database":9,"columns":1,"values":0,"unread":4}],
             "ledgers":[{"ticket":"aabbccddeeff00112233445566778899","rights":129,"counts":{"truths":21,"refusals":5}}],
             "ended":{"truths":99}}"#;
-        let text = text(&serde_json::from_str(status).unwrap());
+        let text = status_text(&serde_json::from_str(status).unwrap());
         for line in [
             "values       11 and those of 4 blocks on disk",
             "memory       3.0 MiB of 10.0 MiB, values and keys not all locked (SR-8026)",
@@ -275,7 +278,7 @@ mod tests {
             assert!(text.contains(line), "{line}\n{text}");
         }
         let locked = status.replace("\"locked\":false", "\"locked\":true");
-        let locked = self::text(&serde_json::from_str(&locked).unwrap());
+        let locked = status_text(&serde_json::from_str(&locked).unwrap());
         assert!(
             locked.contains("10.0 MiB, values and keys locked\n") && !locked.contains("8026"),
             "{locked}"

@@ -1,7 +1,9 @@
-//! `strongroom columns zone`: the process that holds confidential values. It serves until it is told to stop.
+//! `strongroom columns zone`: the process that holds confidential values. It serves until a signal
+//! stops it.
 //!
 //! Invariants:
-//! 1. The store is open and the socket bound before the sandbox closes; nothing is served before that.
+//! 1. The store is open and the socket bound before the sandbox closes; nothing is served before
+//!    that.
 //! 2. SIGTERM and Ctrl-C end it with a checkpoint.
 //!
 //! Must not: print a value or a key.
@@ -21,16 +23,16 @@ use strongroom_format::code;
 use strongroom_format::columns::tpm::PCRS;
 use strongroom_keyring::{KeySource, SourceContext};
 
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::keys;
 
 /// Serve confidential values to PostgreSQL's backends.
 ///
-/// The state directory holds the sealed store; it is made when it is not there. Only processes of the users that are named may
-/// connect. The zone has no network: its socket is all it has.
+/// The state directory holds the sealed store; it is made when it is not there. Only processes of
+/// the users that are named may connect. The zone has no network: its socket is all it has.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns zone --state /srv/zone --socket /run/strongroom/zone --user postgres --key-file /etc/strongroom/zone.key"))]
 pub(super) struct ZoneArgs {
@@ -46,12 +48,13 @@ pub(super) struct ZoneArgs {
     /// Memory for values, in MiB; the rest is on disk
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..))]
     memory: u64,
-    /// Freshness anchor: a file with a counter, on another disk if possible, or tpm:INDEX, a TPM's counter; a file in the state
-    /// directory unless given
+    /// Freshness anchor: a file with a counter, on another disk if possible, or tpm:INDEX, a TPM's
+    /// counter; a file in the state directory unless given
     #[arg(long, value_name = "ANCHOR", value_parser = anchor)]
     anchor: Option<AnchorChoice>,
-    /// What the zone shows to be believed: process, which proves nothing, or tpm:HANDLE:PCR,PCR..., a TPM's quote by the key at HANDLE
-    #[arg(long, value_name = "EVIDENCE", default_value = "process", value_parser = attest)]
+    /// What the zone shows to be believed: process, which proves nothing, or tpm:HANDLE:PCR,PCR...,
+    /// a TPM's quote by the key at HANDLE
+    #[arg(long, value_name = "EVIDENCE", default_value = "process", value_parser = attest_choice)]
     attest: AttestChoice,
     /// The TPM: its device, or a simulator's socket or HOST:PORT
     #[arg(long, value_name = "PLACE", default_value = "/dev/tpmrm0")]
@@ -62,7 +65,8 @@ pub(super) struct ZoneArgs {
     /// Refuse to serve from memory that cannot be locked
     #[arg(long)]
     insist_on_locks: bool,
-    /// Key of the records that superusers may have made of a session's operations (strongroom.record); none unless given
+    /// Key of the records that superusers may have made of a session's operations
+    /// (strongroom.record); none unless given
     #[arg(long, value_name = "FILE")]
     record_key_file: Option<PathBuf>,
     #[command(flatten)]
@@ -86,7 +90,8 @@ impl ZoneArgs {
         let users = self.allowed()?;
         let tpm = self.open_tpm()?;
         let attester = self.attester(tpm.as_ref())?;
-        // Before a store is made: a new one that found no anchor would look like one that was put back.
+        // Before a store is made: a new one that found no anchor would look like one that was put
+        // back.
         let anchor = self.anchor(tpm.as_ref())?;
         let store = self.store(context, anchor)?;
         let zone = Zone::new(store, ColumnKeys::default(), attester, users);
@@ -212,7 +217,8 @@ impl ZoneArgs {
         let options = Options {
             memory_limit: self.memory.saturating_mul(1 << 20),
             insist_on_locks: self.insist_on_locks,
-            // A TPM's counter does not begin at zero, and a store that was made just now cannot be an older one.
+            // A TPM's counter does not begin at zero, and a store that was made just now cannot be
+            // an older one.
             accept_restored: self.accept_restored || !there,
         };
         Ok(store::open(&self.state, &opener, anchor, options)?)
@@ -266,7 +272,7 @@ fn anchor(text: &str) -> Result<AnchorChoice, String> {
 }
 
 /// `process` or `tpm:HANDLE:PCR,PCR...`.
-fn attest(text: &str) -> Result<AttestChoice, String> {
+fn attest_choice(text: &str) -> Result<AttestChoice, String> {
     if text == "process" {
         return Ok(AttestChoice::Process);
     }

@@ -1,20 +1,21 @@
 //! `strongroom duckdb header-restore FILE COPY`: puts a main header back.
 //!
-//! Must not: put one back that does not belong.
+//! Must not: put back the header of another database.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::keys;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Put a copied main header back into a DuckDB database whose own is damaged.
 ///
-/// The key must open the copy and, with it, a database header of the file. A header that is whole is not replaced.
+/// The key must open the copy and, with it, a database header of the file. A header that is whole
+/// is not replaced.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom duckdb header-restore app.db app.header --key-file key"))]
 pub(super) struct HeaderRestoreArgs {

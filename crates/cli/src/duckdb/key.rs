@@ -1,6 +1,6 @@
-//! `strongroom duckdb key NAME`: the text that stands for a key of the keyring in DuckDB.
+//! `strongroom duckdb key NAME`: writes the text that represents a key of the keyring in DuckDB.
 //!
-//! Must not: show it on a terminal.
+//! Must not: write it to a terminal.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
@@ -11,13 +11,14 @@ use strongroom_duckdb::KeyText;
 use strongroom_format::code;
 
 use super::keys;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
 /// Write the text that DuckDB is to get as `ENCRYPTION_KEY` for a key of the keyring, into a pipe.
 ///
-/// It is Base64 of 32 bytes derived from the key: what --key-id and --new-key-id stand for. It is not written to a terminal.
+/// It is Base64 of 32 bytes derived from the key: what --key-id and --new-key-id stand for. It is
+/// not written to a terminal.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom duckdb key app | python3 load.py"))]
 pub(super) struct KeyArgs {
@@ -38,7 +39,7 @@ impl KeyArgs {
         }
         let key = keys::keyring(context)?.key(&self.name, self.key_version)?;
         let text = KeyText::text_of_keyring_key(&key)?;
-        // Past standard output's buffers, which nobody wipes.
+        // Not through standard output's buffers, which are not wiped.
         let unbuffered = out.as_fd().try_clone_to_owned().map(File::from);
         let written = unbuffered.and_then(|mut pipe| {
             pipe.write_all(text.as_slice())?;

@@ -1,4 +1,4 @@
-//! From key options to what DuckDB makes of a key's text.
+//! From key options to the key that DuckDB derives from a text.
 //!
 //! Must not: take a text from the command line.
 
@@ -6,12 +6,13 @@ use strongroom_duckdb::KeyText;
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
 
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
+use crate::key_options::KeyOptions;
 use crate::keys;
 
-/// What opens a database: the text that the options name, or every version of a key of the keyring, the newest first.
+/// What opens a database: the text that the options name, or every version of a key of the keyring,
+/// the newest first.
 pub(super) fn opening(options: KeyOptions, context: &Context) -> Result<Vec<KeyText>, Failure> {
     match keys::required(options, "an encrypted DuckDB database")? {
         KeySource::KeyId { id } => {
@@ -29,12 +30,16 @@ pub(super) fn opening(options: KeyOptions, context: &Context) -> Result<Vec<KeyT
             };
             versions.into_iter().map(text).collect()
         }
-        source => Ok(vec![typed(&source, "Key of the DuckDB database", false)?]),
+        source => Ok(vec![key_text(
+            &source,
+            "Key of the DuckDB database",
+            false,
+        )?]),
     }
 }
 
-/// What a database is to be sealed for: the text, or the newest version of a key of the keyring; then, for a rekey that was begun
-/// before the key was rotated, the older ones.
+/// What a database is to be sealed for: the text, or the newest version of a key of the keyring;
+/// then, for a rekey that was begun before the key was rotated, the older ones.
 pub(super) fn sealing(options: KeyOptions, context: &Context) -> Result<Vec<KeyText>, Failure> {
     let chosen = keys::required(options.clone(), "the new key of the DuckDB database")?;
     let texts = match chosen {
@@ -45,7 +50,7 @@ pub(super) fn sealing(options: KeyOptions, context: &Context) -> Result<Vec<KeyT
             texts.extend(opening(options, context)?);
             texts
         }
-        source => vec![typed(&source, "New key of the DuckDB database", true)?],
+        source => vec![key_text(&source, "New key of the DuckDB database", true)?],
     };
     Ok(texts)
 }
@@ -56,7 +61,7 @@ pub(super) fn keyring(context: &Context) -> Result<Keyring, Failure> {
     Ok(Keyring::open(&path.unwrap_or_else(Keyring::default_path))?)
 }
 
-fn typed(source: &KeySource, prompt: &str, creating: bool) -> Result<KeyText, Failure> {
+fn key_text(source: &KeySource, prompt: &str, creating: bool) -> Result<KeyText, Failure> {
     let about = SourceContext {
         creating,
         prompt: prompt.to_owned(),

@@ -14,13 +14,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
 /// Change the key of DuckDB's encrypted databases, and look after them.
 ///
-/// A key is the text that DuckDB gets as `ENCRYPTION_KEY`. `strongroom inspect` and `strongroom verify` know these files too.
+/// A key is the text that DuckDB gets as `ENCRYPTION_KEY`. `strongroom inspect` and `strongroom
+/// verify` know these files too.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom duckdb rekey app.db --key-file old --new-key-file new"))]
 pub(crate) struct DuckdbArgs {

@@ -9,17 +9,19 @@ use strongroom_duckdb::RekeyOptions;
 use strongroom_format::code;
 
 use super::keys;
-use crate::Context;
-use crate::args::{KeyOptions, NewKeyOptions};
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::{KeyOptions, NewKeyOptions};
 use crate::progress::Progress;
 
 /// Seal a DuckDB database under another key, in place.
 ///
-/// Nobody may have it open, and it may not have a write-ahead log: CHECKPOINT first. Every block is checked before anything is
-/// written. A rekey that was interrupted is finished by running the command again, and undone by exchanging the two keys; until
-/// then DuckDB refuses the file. FILE.strongroom-rekey belongs to it: keep it beside the database. Bytes that nothing uses are zeroed.
+/// Nobody may have it open, and it may not have a write-ahead log: CHECKPOINT first. Every block is
+/// checked before anything is written. A rekey that was interrupted is finished by running the
+/// command again, and undone by exchanging the two keys; until then DuckDB refuses the file.
+/// FILE.strongroom-rekey belongs to it: keep it beside the database. Bytes that nothing uses are
+/// zeroed.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom duckdb rekey app.db --key-file old --new-key-file new"))]
 pub(super) struct RekeyArgs {

@@ -1,21 +1,22 @@
-//! `strongroom duckdb scrub FILE`: zeroes bytes that nothing uses.
+//! `strongroom duckdb scrub FILE`: zeroes bytes that DuckDB does not use.
 //!
-//! Must not: write to a place that is not certain.
+//! Must not: write where it is not certain that the bytes are unused.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::keys;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Zero the bytes of a DuckDB database's blocks that DuckDB does not use.
 ///
-/// They are outside what is authenticated, so nothing else changes. With a key, all blocks; without one, only those whose place
-/// does not depend on the block size, which are all of them in a database of the usual size, 262144 bytes.
+/// They are outside what is authenticated, so nothing else changes. With a key, all blocks; without
+/// one, only those whose place does not depend on the block size, which are all of them in a
+/// database of the usual size, 262144 bytes.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom duckdb scrub app.db --key-file key"))]
 pub(super) struct ScrubArgs {

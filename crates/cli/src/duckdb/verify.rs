@@ -1,6 +1,6 @@
 //! `strongroom verify FILE` of a DuckDB database.
 //!
-//! Must not: call the database authentic; its units are, one by one.
+//! Must not: call the database authentic; only its units are, one by one.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use strongroom_duckdb::VerifyReport;
 use strongroom_format::code;
 
 use super::keys;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, code_text};
+use crate::key_options::KeyOptions;
 use crate::progress::Progress;
-use crate::verify::{AUTHENTIC, BadUnit, Checked, Verified};
+use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
 
 /// Whether a file is a DuckDB database, by its first bytes.
 pub(crate) fn is_duckdb(path: &Path) -> Result<bool, Failure> {
@@ -72,13 +72,13 @@ fn verified(path: &Path, report: &VerifyReport) -> Verified {
             one("block", report.blocks, report.blocks_ok),
         ],
         bad: bad.collect(),
-        notes: notes(report),
+        notes: report_notes(report),
         not_checked: report.not_checked.clone(),
         error: None,
     }
 }
 
-fn notes(report: &VerifyReport) -> Vec<String> {
+fn report_notes(report: &VerifyReport) -> Vec<String> {
     let mut notes = Vec::new();
     if report.blocks_zero > 0 {
         notes.push(format!(

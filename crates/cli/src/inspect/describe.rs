@@ -1,6 +1,7 @@
-//! From a scan to a report: recognises the file by its first bytes and reads what stands there in clear.
+//! From a scan to a report: recognises the format of a file by its first bytes, and reads the
+//! fields that are in clear.
 //!
-//! Must not: believe any of it. Sizes come from the file system, not from a header.
+//! Must not: trust any of them. Sizes come from the file system, not from a header.
 
 use std::fs::File;
 use std::path::Path;
@@ -26,12 +27,13 @@ use super::report::{
 use super::scan::Scan;
 use crate::failure::Failure;
 use crate::output::hex;
-use crate::paths::{Sort, sort_of};
+use crate::paths::{FileFormat, format_of};
 use crate::time::rfc3339;
 
 /// First bytes of a plain rollback journal (SQLite file format, section 3).
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// First bytes of a plain write-ahead log, without the last, which tells the checksums' byte order (section 4.1).
+/// First bytes of a plain write-ahead log, without the last, which tells the checksums' byte order
+/// (section 4.1).
 const WAL_MAGIC: [u8; 3] = [0x37, 0x7f, 0x06];
 /// Length of a plain database's header (section 1.3).
 const SQLITE_HEADER_LEN: usize = 100;
@@ -61,7 +63,7 @@ pub(super) fn describe(path: &Path, scan: &Scan) -> (Report, Option<Failure>) {
         sqlite: None,
         luks: None,
         duckdb: None,
-        beside: beside(path),
+        beside: files_beside(path),
         entropy_bits_per_byte: scan.entropy(),
         body_offset_bytes: 0,
         body_entropy_bits_per_byte: None,
@@ -96,34 +98,37 @@ fn note_foreign(report: &mut Report, scan: &Scan) {
     });
 }
 
-/// Fills in what the first bytes tell. Returns the length of the header and what is wrong with it.
+/// Fills in what the first bytes show. Returns the length of the header and its problem, if any.
 fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Failure>) {
-    match sort_of(head) {
-        Sort::Empty => report.kind = "empty",
-        Sort::Sealed => {
+    match format_of(head) {
+        FileFormat::Empty => report.kind = "empty",
+        FileFormat::Sealed => {
             report.sealed = true;
-            return (HEADER_LEN, sealed(report, path, head));
+            return (HEADER_LEN, describe_sealed(report, path, head));
         }
-        Sort::PlainSqlite => {
+        FileFormat::PlainSqlite => {
             report.kind = "sqlite";
-            report.sqlite = plain_sqlite(head);
+            report.sqlite = describe_plain_sqlite(head);
             return (SQLITE_HEADER_LEN, None);
         }
-        Sort::Other if AuxKind::of(head).is_some() => {
+        FileFormat::Other if AuxKind::of(head).is_some() => {
             report.sealed = true;
-            return (prologue_layout::SIZE, sealed_log(report, path, head));
+            return (
+                prologue_layout::SIZE,
+                describe_sealed_log(report, path, head),
+            );
         }
-        Sort::Other if head.starts_with(&CONTAINER_MAGIC) => {
+        FileFormat::Other if head.starts_with(&CONTAINER_MAGIC) => {
             report.sealed = true;
             report.kind = "sealed-container";
             return (CONTAINER_HEADER, None);
         }
-        Sort::Other if head.starts_with(&STREAM_MAGIC) => {
+        FileFormat::Other if head.starts_with(&STREAM_MAGIC) => {
             report.sealed = true;
             report.kind = "sealed-stream";
             return (STREAM_HEADER_LEN, None);
         }
-        Sort::Other if strongroom_format::duckdb::is_duckdb(head) => {
+        FileFormat::Other if strongroom_format::duckdb::is_duckdb(head) => {
             let (kind, duckdb, problem) = super::duckdb::describe(path);
             report.kind = kind;
             report.sealed = kind == "duckdb-encrypted";
@@ -131,7 +136,7 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Fa
             return (DUCKDB_HEADER_LEN, problem);
         }
         // A header whose beginning was overwritten has a second copy.
-        Sort::Other if is_luks(path, head) => {
+        FileFormat::Other if is_luks(path, head) => {
             let (kind, luks, problem) = super::luks::describe(path);
             report.kind = kind;
             report.sealed = matches!(kind, "luks1" | "luks2");
@@ -141,14 +146,14 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Fa
             // The scan can leave out no more than the head that it kept.
             return (offset.map_or(0, |offset| offset.min(head.len())), problem);
         }
-        Sort::Other if head.starts_with(&JOURNAL_MAGIC) => report.kind = "sqlite-journal",
-        Sort::Other if head.starts_with(&WAL_MAGIC) => report.kind = "sqlite-wal",
-        Sort::Other => {}
+        FileFormat::Other if head.starts_with(&JOURNAL_MAGIC) => report.kind = "sqlite-journal",
+        FileFormat::Other if head.starts_with(&WAL_MAGIC) => report.kind = "sqlite-wal",
+        FileFormat::Other => {}
     }
     (0, None)
 }
 
-fn sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
+fn describe_sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
     report.kind = "sealed-damaged";
     let shown = path.display();
     if head.len() < HEADER_LEN {
@@ -253,7 +258,7 @@ fn slot_report(index: usize, kind: &SlotKind) -> SlotReport {
     report
 }
 
-fn sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
+fn describe_sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
     report.kind = "sealed-log-damaged";
     let record = head.get(..prologue_layout::SIZE).unwrap_or(head);
     let Some(prologue) = Prologue::parse(record) else {
@@ -274,7 +279,7 @@ fn sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> 
     None
 }
 
-/// Whether one of the two copies of a LUKS header stands where it should, whatever its state.
+/// Whether one of the two copies of a LUKS header is at its place, whatever its state.
 fn is_luks(path: &Path, head: &[u8]) -> bool {
     if matches!(
         strongroom_luks2::magic(head),
@@ -290,7 +295,7 @@ fn is_luks(path: &Path, head: &[u8]) -> bool {
 }
 
 /// Page size at offset 16, big-endian, 1 for 65536; reserved bytes at offset 20.
-fn plain_sqlite(head: &[u8]) -> Option<SqliteReport> {
+fn describe_plain_sqlite(head: &[u8]) -> Option<SqliteReport> {
     let (high, low) = (u32::from(*head.get(16)?), u32::from(*head.get(17)?));
     let page_size = match high * 256 + low {
         1 => 65_536,
@@ -302,7 +307,7 @@ fn plain_sqlite(head: &[u8]) -> Option<SqliteReport> {
     })
 }
 
-fn beside(path: &Path) -> Vec<String> {
+fn files_beside(path: &Path) -> Vec<String> {
     let names = SUFFIXES.iter().map(|suffix| {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);

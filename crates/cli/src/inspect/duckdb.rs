@@ -1,6 +1,6 @@
-//! A DuckDB database, as its main header says, which nothing authenticates.
+//! The main header of a DuckDB database, which nothing authenticates.
 //!
-//! Must not: show the bytes that nothing uses; only in how many units there are any.
+//! Must not: show unused bytes, only the number of units in which they are set.
 
 use std::path::Path;
 

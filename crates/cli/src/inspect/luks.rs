@@ -1,10 +1,12 @@
-//! A LUKS volume, as its header says: who may open it, how it is encrypted, what is under way.
+//! The header of a LUKS volume: what opens the volume, how it is encrypted, and which change is
+//! under way.
 //!
-//! Must not: believe a token, or show text of the header that a terminal would obey.
+//! Must not: trust a token, or show text of the header that a terminal would obey.
 
 use std::fs::File;
 use std::path::Path;
 
+use strongroom_format::text::printable;
 use strongroom_luks2::{
     CopyState, Found, Kdf, Keyslot, KeyslotKind, LuksError, Metadata, SegmentKind, Token, Which,
     online_version, read,
@@ -12,7 +14,7 @@ use strongroom_luks2::{
 use strongroom_volume::tpm::TpmToken;
 
 use super::report::{LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::output::hex;
 
 /// The kind, and what the header says; or what is wrong with it.
@@ -21,7 +23,8 @@ pub(super) fn describe(path: &Path) -> (&'static str, Option<LuksReport>, Option
         Ok(file) => read(&file),
         Err(error) => return ("luks2-damaged", None, Some(Failure::io(path, &error))),
     };
-    let failure = |error: LuksError| Failure::from(error).within(&format!("{}: ", path.display()));
+    let failure =
+        |error: LuksError| Failure::from(error).with_prefix(&format!("{}: ", path.display()));
     match found {
         Ok(found) => ("luks2", Some(report(&found)), None),
         Err(LuksError::Luks1) => ("luks1", None, None),
@@ -35,11 +38,11 @@ fn report(found: &Found) -> LuksReport {
     let requirements = &metadata.config.requirements;
     LuksReport {
         uuid: binary.uuid.clone(),
-        label: text(&binary.label),
-        subsystem: text(&binary.subsystem),
+        label: nonempty(&binary.label),
+        subsystem: nonempty(&binary.subsystem),
         sequence: binary.sequence,
-        primary: state(&found.primary),
-        secondary: state(&found.secondary),
+        primary: copy_state_text(&found.primary),
+        secondary: copy_state_text(&found.secondary),
         used: match found.from {
             Which::Primary => "primary",
             Which::Secondary => "secondary",
@@ -90,7 +93,7 @@ fn report(found: &Found) -> LuksReport {
 
 fn slot_report(metadata: &Metadata, number: u32, slot: &Keyslot) -> LuksSlotReport {
     let (kind, kdf) = match &slot.kind {
-        KeyslotKind::Luks2(luks2) => (opener(metadata, number), Some(cost(&luks2.kdf))),
+        KeyslotKind::Luks2(luks2) => (opener(metadata, number), Some(kdf_text(&luks2.kdf))),
         KeyslotKind::Reencrypt(rules) => (
             format!("re-encryption: {}, {}", rules.mode, rules.resilience),
             None,
@@ -109,14 +112,14 @@ fn slot_report(metadata: &Metadata, number: u32, slot: &Keyslot) -> LuksSlotRepo
     }
 }
 
-/// The kind of whoever put the slot there: its token's, else somebody with a passphrase.
+/// What opens the slot: the kind of its token, else a passphrase.
 fn opener(metadata: &Metadata, number: u32) -> String {
     let mut tokens = metadata.tokens.values();
     let token = tokens.find(|token| token.keyslots.contains(&number));
     token.map_or_else(|| "passphrase".to_owned(), |token| printable(&token.kind))
 }
 
-fn cost(kdf: &Kdf) -> String {
+fn kdf_text(kdf: &Kdf) -> String {
     match kdf {
         Kdf::Pbkdf2 { hash, iterations } => {
             format!("pbkdf2-{}, {iterations} iterations", printable(hash))
@@ -148,7 +151,7 @@ fn token_report(number: u32, token: &Token) -> LuksTokenReport {
     }
 }
 
-fn state(copy: &CopyState) -> String {
+fn copy_state_text(copy: &CopyState) -> String {
     match copy {
         CopyState::Good(sequence) => format!("whole, sequence id {sequence}"),
         CopyState::Damaged(field) => format!("damaged: {}", printable(field)),
@@ -156,6 +159,6 @@ fn state(copy: &CopyState) -> String {
     }
 }
 
-fn text(text: &str) -> Option<String> {
+fn nonempty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| printable(text))
 }

@@ -1,7 +1,9 @@
-//! `strongroom inspect FILE`: what a file is, what its header says in clear, and how random its bytes are.
+//! `strongroom inspect FILE`: what a file is, what its header says in clear, and how random its
+//! bytes are.
 //!
 //! Invariants:
-//! 1. No key is used and nothing is changed. What is shown is not authenticated; `verify` is for that.
+//! 1. No key is used and nothing is changed. What is shown is not authenticated; `verify` is for
+//!    that.
 //! 2. One pass over the file, in constant memory.
 //! 3. A picture never overwrites a file.
 //!
@@ -20,14 +22,16 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_format::code;
 
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, paths};
+use crate::paths;
 
 /// Show what a file is and what its header says, without a key.
 ///
-/// Reads any file, sealed or not. The header is shown as it stands: nothing is authenticated without the key; use
-/// `strongroom verify` for that. A sealed body has an entropy close to 8 bits per byte.
+/// Reads any file, sealed or not. The header is shown as it stands: nothing is authenticated
+/// without the key; use `strongroom verify` for that. A sealed body has an entropy close to 8 bits
+/// per byte.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom inspect sealed.db --png sealed.png"))]
 pub(crate) struct InspectArgs {
@@ -60,7 +64,7 @@ impl InspectArgs {
             context.output.text(&text::render(&report))?;
         }
         match problem {
-            Some(failure) if self.json => Err(failure.told_in_json()),
+            Some(failure) if self.json => Err(failure.reported_in_json()),
             Some(failure) => Err(failure),
             None => Ok(()),
         }

@@ -1,15 +1,17 @@
 //! The byte map: one pixel per byte, or per block of a larger file, coloured by value.
 //!
-//! Plain structure (text, zeroed space, page headers) shows as bands and areas; sealed bytes are noise.
-//! A block is shown by one of its bytes, not by their mean: the mean of sealed bytes would be an even grey that
-//! looks like structure. Which byte changes from block to block, so that the choice does not keep step with pages.
+//! Plain structure (text, zeroed space, page headers) shows as bands and areas; sealed bytes are
+//! noise. A block is shown by one of its bytes, not by their mean: the mean of sealed bytes would
+//! be an even grey that looks like structure. Which byte changes from block to block, so that the
+//! choice does not keep step with pages.
 //! Must not: draw more than 1024 x 1024 pixels.
 
 /// Most pixels in a row, and most rows.
 const SIDE_MAX: u64 = 1024;
 const PIXELS_MAX: u64 = SIDE_MAX * SIDE_MAX;
 
-/// The perceptually uniform map "viridis" (Smith and van der Walt, matplotlib) at nine even steps, dark to light.
+/// The perceptually uniform map "viridis" (Smith and van der Walt, matplotlib) at nine even steps,
+/// dark to light.
 const VIRIDIS: [[u8; 3]; 9] = [
     [68, 1, 84],
     [71, 44, 122],
@@ -50,7 +52,8 @@ impl Sampler {
         self.values.is_empty()
     }
 
-    /// Takes what is drawn from `chunk`, which stands at `offset` in the file. Chunks come in order.
+    /// Takes what is drawn from `chunk`, which is at `offset` in the file. Chunks come in
+    /// order.
     pub(super) fn take(&mut self, offset: u64, chunk: &[u8]) {
         while let Some(&value) = self
             .next_position()
@@ -67,12 +70,13 @@ impl Sampler {
         let pixel = self.values.len() as u64;
         let start = pixel * self.block;
         let length = self.block.min(self.size.checked_sub(start)?);
-        Some(start + scatter(pixel).checked_rem(length)?)
+        Some(start + mix_bits(pixel).checked_rem(length)?)
     }
 }
 
-/// A fixed, even spread of numbers: the finaliser of `SplitMix64` (Steele, Lea, Flood 2014). Not for secrets.
-fn scatter(number: u64) -> u64 {
+/// A fixed, even spread of numbers: the finaliser of `SplitMix64` (Steele, Lea, Flood 2014). Not
+/// for secrets.
+fn mix_bits(number: u64) -> u64 {
     let mut z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -22,7 +22,8 @@ pub(super) struct Report {
     pub(super) entropy_bits_per_byte: Option<f64>,
     pub(super) body_offset_bytes: u64,
     pub(super) body_entropy_bits_per_byte: Option<f64>,
-    /// Whether byte values are as evenly spread as random ones; `null` for what is too short to tell.
+    /// Whether byte values are as evenly spread as random ones; `null` for what is too short to
+    /// tell.
     pub(super) uniform: Option<bool>,
     /// What another product has encrypted, or may have.
     pub(super) foreign: Option<ForeignReport>,

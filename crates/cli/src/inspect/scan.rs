@@ -74,8 +74,9 @@ impl Scan {
         entropy(&self.counts)
     }
 
-    /// Whether byte values are as evenly spread as random bytes are: chi-square over 256 values, 255 degrees of freedom, less
-    /// than 400 (one random file in 10^7 is above). `None` below 64 KiB, which say too little.
+    /// Whether byte values are as evenly spread as random bytes are: chi-square over 256 values,
+    /// 255 degrees of freedom, less than 400 (one random file in 10^7 is above). `None` below 64
+    /// KiB, which say too little.
     pub(super) fn uniform(&self) -> Option<bool> {
         if self.size < 65_536 {
             return None;

@@ -3,17 +3,17 @@
 //! Must not: be parsed by anything; `--json` is for that.
 
 use strongroom_format::header::ObjectKind;
+use strongroom_format::text::printable;
 
 use super::report::{
     DuckdbReport, ForeignReport, HeaderReport, LuksReport, LuksTokenReport, Report, SlotReport,
 };
-use crate::failure::printable;
 
 pub(super) fn render(report: &Report) -> String {
     let mut lines = Lines(String::new());
     lines.put("file", &printable(&report.path));
     lines.put("size", &format!("{} bytes", report.size_bytes));
-    lines.put("what", what(report.kind));
+    lines.put("what", kind_text(report.kind));
     lines.put("sealed", if report.sealed { "yes" } else { "no" });
     if let Some(header) = &report.header {
         header_lines(&mut lines, header, report.size_bytes);
@@ -268,7 +268,7 @@ fn slot_text(slot: &SlotReport) -> String {
     }
 }
 
-fn what(kind: &str) -> &str {
+fn kind_text(kind: &str) -> &str {
     match kind {
         "sealed-sqlite" => "sealed SQLite database",
         "sealed-keyring" => "keyring",

@@ -4,14 +4,15 @@
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_format::text::printable;
 use strongroom_keyring::Keyring;
 
-use crate::failure::{Failure, printable};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::help::tail;
 use crate::keyring::status::KeyJson;
 use crate::output::columns;
 use crate::time::rfc3339;
-use crate::{Context, keyring};
 
 /// List the keys and their versions.
 #[derive(Args)]
@@ -30,7 +31,7 @@ struct ListJson {
 
 impl ListArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let status = Keyring::status(&keyring::path(context))?;
+        let status = Keyring::status(&context.keyring_path())?;
         if self.json {
             let keys = status.keys.iter().map(KeyJson::of).collect();
             return context.output.json(&ListJson { keys });

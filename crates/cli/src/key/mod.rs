@@ -4,15 +4,14 @@
 
 mod create;
 mod list;
+mod report;
 mod retire;
 mod rotate;
 
 use clap::{Args, Subcommand};
-use strongroom_format::code;
-use strongroom_keyring::{KeyInfo, Keyring};
 
-use crate::Context;
-use crate::failure::{Failure, warn};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::help::tail;
 
 /// Make, list, rotate and retire keys of the keyring.
@@ -44,19 +43,4 @@ impl KeyArgs {
             Verb::Retire(args) => args.run(context),
         }
     }
-}
-
-/// Says which key was made, and that losing the keyring loses what it seals.
-fn made(context: &mut Context, keyring: &Keyring, key: &KeyInfo) -> Result<(), Failure> {
-    let line = format!("key {} version {}", key.name, key.version);
-    context.output.line(&line)?;
-    context.output.flush()?;
-    if keyring.unexported() {
-        let detail = format!(
-            "{}; strongroom keyring export --out FILE --ask",
-            keyring.path().display()
-        );
-        warn(&code::NOT_EXPORTED, &detail);
-    }
-    Ok(())
 }

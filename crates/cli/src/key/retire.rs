@@ -5,9 +5,9 @@
 use clap::Args;
 use strongroom_keyring::Keyring;
 
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring};
 
 /// Retire a key: it still opens, but seals nothing new.
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub(super) struct RetireArgs {
 
 impl RetireArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
         keyring.retire_key(&self.name)?;
         context.output.line(&format!("key {} retired", self.name))
     }

@@ -5,9 +5,10 @@
 use clap::Args;
 use strongroom_keyring::Keyring;
 
+use super::report;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring};
 
 /// Make the next version of a key; older versions still open, but seal nothing new.
 #[derive(Args)]
@@ -20,8 +21,8 @@ pub(super) struct RotateArgs {
 
 impl RotateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
         let key = keyring.rotate_key(&self.name)?;
-        super::made(context, &keyring, &key)
+        report::report(context, &keyring, &key)
     }
 }

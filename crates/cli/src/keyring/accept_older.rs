@@ -1,16 +1,18 @@
-//! `strongroom keyring accept-older`: goes on with an older copy of a keyring.
+//! `strongroom keyring accept-older`: accepts an older copy of a keyring as the current one.
+//!
+//! Must not: do so unless the user says so.
 
 use clap::Args;
 use strongroom_keyring::Keyring;
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 
 /// Go on with an older copy of a keyring, when the newest one is lost.
 ///
-/// Keys and versions that were made since are not in it, and what they sealed does not open. Versions
-/// that were retired since are active again: rotate every key afterwards.
+/// Keys and versions that were made since are not in it, and what they sealed does not open.
+/// Versions that were retired since are active again: rotate every key afterwards.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyring accept-older"))]
 pub(super) struct AcceptOlderArgs {}
@@ -18,7 +20,7 @@ pub(super) struct AcceptOlderArgs {}
 impl AcceptOlderArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let Self {} = self;
-        let path = super::path(context);
+        let path = context.keyring_path();
         let mut keyring = Keyring::open(&path)?;
         // It is what this command is for.
         let _said = strongroom_keyring::take_older_keyring_warning();

@@ -1,4 +1,5 @@
-//! `strongroom keyring export`: every key in a file of its own, sealed for a key outside the keyring.
+//! `strongroom keyring export`: every key in a file of its own, sealed for a key outside the
+//! keyring.
 //!
 //! Must not: overwrite anything, write a key unsealed.
 
@@ -7,10 +8,11 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_keyring::{Keyring, SourceContext};
 
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, paths};
+use crate::key_options::KeyOptions;
+use crate::paths;
 
 /// Write every key and certificate to a new file, sealed for another key.
 #[derive(Args)]
@@ -25,9 +27,9 @@ pub(super) struct ExportArgs {
 
 impl ExportArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let key = super::export_key(self.key)?;
+        let key = super::export_key::export_key(self.key)?;
         paths::check_new(&self.out)?;
-        let mut keyring = Keyring::open(&super::path(context))?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
         let opener = key.opener(&SourceContext {
             keyring: context.keyring.clone(),
             creating: true,

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_keyring::{Keyring, SourceContext};
 
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, paths};
+use crate::key_options::KeyOptions;
+use crate::paths;
 
 /// Add the keys of an export.
 #[derive(Args)]
@@ -25,9 +26,9 @@ pub(super) struct ImportArgs {
 
 impl ImportArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let key = super::export_key(self.key)?;
-        paths::sort(&self.file)?;
-        let mut keyring = Keyring::open(&super::path(context))?;
+        let key = super::export_key::export_key(self.key)?;
+        paths::file_format(&self.file)?;
+        let mut keyring = Keyring::open(&context.keyring_path())?;
         let opener = key.opener(&SourceContext {
             keyring: context.keyring.clone(),
             creating: false,

@@ -1,13 +1,15 @@
-//! `strongroom keyring init`: makes an empty keyring, sealed for the root key that a provider delivers.
+//! `strongroom keyring init`: makes an empty keyring, sealed for the root key that a provider
+//! delivers.
 //!
 //! Must not: overwrite anything.
 
 use clap::Args;
 use strongroom_keyring::{Keyring, Provider};
 
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keys};
+use crate::keys;
 
 /// Make an empty keyring.
 #[derive(Args)]
@@ -23,7 +25,7 @@ pub(super) struct InitArgs {
 
 impl InitArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let path = super::path(context);
+        let path = context.keyring_path();
         let provider = Provider::parse(&self.provider)?;
         let instead = "another --provider, as env:VAR, file:PATH or command:CMD";
         Keyring::init(&path, &provider).map_err(|error| keys::without_terminal(error, instead))?;

@@ -4,21 +4,17 @@
 
 mod accept_older;
 mod export;
+mod export_key;
 mod import;
 mod init;
 mod rotate_root;
 pub(crate) mod status;
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
-use strongroom_format::code;
-use strongroom_keyring::{KeySource, Keyring};
 
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keys};
 
 /// Make, show, rotate, export and import a keyring.
 #[derive(Args)]
@@ -38,18 +34,6 @@ enum Verb {
     AcceptOlder(accept_older::AcceptOlderArgs),
 }
 
-/// What an export is sealed for: whatever is no key of the keyring. SR-2044 when there is none.
-fn export_key(options: KeyOptions) -> Result<KeySource, Failure> {
-    match keys::source(options) {
-        Some(KeySource::KeyId { id }) => {
-            let detail = format!("--key-id {id} names a key of the keyring");
-            Err(Failure::new(&code::EXPORT_KEY, detail))
-        }
-        Some(source) => Ok(source),
-        None => Err(Failure::new(&code::EXPORT_KEY, "")),
-    }
-}
-
 impl KeyringArgs {
     pub(crate) fn wants_json(&self) -> bool {
         matches!(&self.verb, Verb::Status(args) if args.json)
@@ -65,12 +49,4 @@ impl KeyringArgs {
             Verb::AcceptOlder(args) => args.run(context),
         }
     }
-}
-
-/// The keyring that the command works on.
-pub(crate) fn path(context: &Context) -> PathBuf {
-    context
-        .keyring
-        .clone()
-        .unwrap_or_else(Keyring::default_path)
 }

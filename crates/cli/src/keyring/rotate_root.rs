@@ -6,14 +6,14 @@
 use clap::Args;
 use strongroom_keyring::{Keyring, Provider};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 
 /// Seal the keyring for a new root key.
 ///
-/// The present provider is asked for the old root key, then the new provider (or the present one again) for the new.
-/// Exports and copies made before still open with the old root key.
+/// The present provider is asked for the old root key, then the new provider (or the present one
+/// again) for the new. Exports and copies made before still open with the old root key.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyring rotate-root --provider file:/etc/strongroom/root2.key"))]
 pub(super) struct RotateRootArgs {
@@ -24,7 +24,7 @@ pub(super) struct RotateRootArgs {
 
 impl RotateRootArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let path = super::path(context);
+        let path = context.keyring_path();
         let provider = self.provider.as_deref().map(Provider::parse).transpose()?;
         let mut keyring = Keyring::open(&path)?;
         let other_root = keyring.rotate_root(provider)?;

@@ -4,11 +4,12 @@
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_format::text::printable;
 use strongroom_keyring::provider::locator;
 use strongroom_keyring::{KeyInfo, Keyring, Status};
 
-use crate::Context;
-use crate::failure::{Failure, printable};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::hex;
 use crate::time::rfc3339;
@@ -49,7 +50,7 @@ pub(crate) struct KeyJson {
 
 impl StatusArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let path = super::path(context);
+        let path = context.keyring_path();
         let status = Keyring::status(&path)?;
         let shown = path.display().to_string();
         if self.json {

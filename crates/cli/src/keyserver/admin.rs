@@ -47,7 +47,8 @@ impl ServerOptions {
         Ok(self.client()?.call(method, path, body, false)?)
     }
 
-    /// A whole list, page by page. `each` gets the items; `key` is the member that the next page comes after.
+    /// A whole list, page by page. `each` gets the items; `key` is the member that the next page
+    /// comes after.
     pub(super) fn all(
         &self,
         path: &str,
@@ -134,7 +135,7 @@ pub(super) fn named(name: &str) -> Result<&str, Failure> {
         true => Ok(name),
         false => Err(Failure::new(
             &code::KEY_NAME,
-            crate::failure::printable(name),
+            strongroom_format::text::printable(name),
         )),
     }
 }
@@ -143,10 +144,11 @@ pub(super) fn malformed(what: &str) -> Failure {
     Failure::new(&code::KEYSERVER_ANSWER, format!("no `{what}` in it"))
 }
 
-/// A text or a number as text; of anything else nothing. Control characters do not reach the terminal.
+/// A text or a number as text; of anything else nothing. Control characters do not reach the
+/// terminal.
 pub(super) fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => crate::failure::printable(text),
+        Value::String(text) => strongroom_format::text::printable(text),
         Value::Number(number) => number.to_string(),
         Value::Bool(true) => "yes".to_owned(),
         _ => String::new(),

@@ -9,14 +9,15 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use strongroom_format::code;
+use strongroom_format::text::printable;
 use strongroom_keys_client::{Files, Method, Node};
 use strongroom_keys_server::archive::{self, VerifiedRange};
 use strongroom_keys_server::audit::{Chain, Row};
 use strongroom_keys_server::service::naming;
 
 use super::admin::{PAGE, ServerOptions, malformed, plain};
-use crate::Context;
-use crate::failure::{Failure, printable};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::help::tail;
 use crate::time::rfc3339;
 
@@ -93,18 +94,18 @@ impl AuditArgs {
         match self.verb {
             Some(Verb::Archive(args)) => args.run(context),
             Some(Verb::Verify(args)) => args.run(context),
-            None => self.shown(context),
+            None => self.show(context),
         }
     }
 
-    fn shown(&self, context: &mut Context) -> Result<(), Failure> {
-        let live = live(&self.server, |row| match () {
+    fn show(&self, context: &mut Context) -> Result<(), Failure> {
+        let live = read_live_rows(&self.server, |row| match () {
             () if self.verify || row.n <= self.after => Ok(()),
             () if self.json => {
                 let text = serde_json::to_string(row).unwrap_or_default();
                 context.output.line(&text)
             }
-            () => context.output.line(&in_words(row)),
+            () => context.output.line(&row_text(row)),
         })?;
         if !self.verify {
             return Ok(());
@@ -127,7 +128,7 @@ impl AuditArgs {
 }
 
 /// The rows that a server has, checked.
-struct Live {
+struct LiveRows {
     /// Number of the last row that is in an archive.
     archived: u64,
     /// The hash of that row, as the server says.
@@ -141,12 +142,12 @@ struct Live {
 }
 
 /// Reads the server's rows, checks them, and hands each to `each`.
-fn live(
+fn read_live_rows(
     server: &ServerOptions,
     mut each: impl FnMut(&Row) -> Result<(), Failure>,
-) -> Result<Live, Failure> {
+) -> Result<LiveRows, Failure> {
     let client = server.client()?;
-    let mut read = None::<(Chain, Live)>;
+    let mut read = None::<(Chain, LiveRows)>;
     let mut is_named = false;
     loop {
         let after = read.as_ref().map_or(0, |(chain, _)| chain.last().0);
@@ -155,7 +156,7 @@ fn live(
         let Value::Array(rows) = answer["rows"].take() else {
             return Err(malformed("rows"));
         };
-        let (chain, live) = read.get_or_insert_with(|| begin(&answer["begins"]));
+        let (chain, live) = read.get_or_insert_with(|| begin_chain(&answer["begins"]));
         if answer["begins"]["after"].as_u64() > Some(chain.last().0) {
             let detail = "rows were archived while they were read";
             return Err(Failure::new(&code::SERVER_BUSY, detail));
@@ -173,7 +174,7 @@ fn live(
             break;
         }
     }
-    let (chain, mut live) = read.unwrap_or_else(|| begin(&Value::Null));
+    let (chain, mut live) = read.unwrap_or_else(|| begin_chain(&Value::Null));
     let (last, head) = chain.last();
     (live.last, live.head) = (last, head.to_owned());
     if live.archived > 0 && !is_named {
@@ -187,13 +188,13 @@ fn live(
 }
 
 /// Where a server's rows begin: after the first row of all, or after an archive.
-fn begin(begins: &Value) -> (Chain, Live) {
+fn begin_chain(begins: &Value) -> (Chain, LiveRows) {
     let archived = begins["after"].as_u64().unwrap_or(0);
     let chain = match archived {
         0 => Chain::default(),
         n => Chain::after(n, begins["hash"].as_str().unwrap_or_default()),
     };
-    let live = Live {
+    let live = LiveRows {
         archived,
         archived_head: chain.last().1.to_owned(),
         archive: plain(&begins["archive"]),
@@ -245,7 +246,7 @@ impl VerifyArgs {
             None => {
                 let files = Files::load(&node).map_err(|error| {
                     let instead = "give --authority FILE, or --node FILE: ";
-                    Failure::from(error).within(instead)
+                    Failure::from(error).with_prefix(instead)
                 })?;
                 files.authority
             }
@@ -255,7 +256,7 @@ impl VerifyArgs {
         let whole = archive::verify_files(&self.archives, &authority)?;
         // Only when it is asked for by name: archives are checked where there is no server.
         let live = match self.server.node {
-            Some(_) => Some(self.goes_on(&whole)?),
+            Some(_) => Some(self.check_live_rows(&whole)?),
             None => None,
         };
         if self.json {
@@ -290,10 +291,10 @@ impl VerifyArgs {
     }
 
     /// The server's rows, which have to agree with the archives where they meet.
-    fn goes_on(&self, whole: &VerifiedRange) -> Result<Live, Failure> {
+    fn check_live_rows(&self, whole: &VerifiedRange) -> Result<LiveRows, Failure> {
         let differs = |what: String| Failure::new(&code::SERVER_AUDIT, what);
         let mut meets = false;
-        let live = live(&self.server, |row| {
+        let live = read_live_rows(&self.server, |row| {
             if row.n != whole.last {
                 return Ok(());
             }
@@ -324,7 +325,7 @@ impl VerifyArgs {
     }
 }
 
-fn in_words(row: &Row) -> String {
+fn row_text(row: &Row) -> String {
     let version = match row.version {
         0 => String::new(),
         version => format!(" version {version}"),

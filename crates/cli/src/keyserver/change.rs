@@ -1,4 +1,5 @@
-//! `strongroom keyserver create`, `rotate`, `disable`, `enable`, `restore`: one key each, one request each.
+//! `strongroom keyserver create`, `rotate`, `disable`, `enable`, `restore`: one key each, one
+//! request each.
 //!
 //! Must not: decide who may; the server does.
 
@@ -7,7 +8,7 @@ use serde_json::json;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, named, plain};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

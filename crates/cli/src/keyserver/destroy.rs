@@ -1,7 +1,8 @@
-//! `strongroom keyserver destroy`: has a key erased after a time, until which it can be restored.
+//! `strongroom keyserver destroy`: schedules the erasure of a key, until which the key can be
+//! restored.
 //!
-//! Must not: decide who may; the server does. Ask for a destruction before what would be lost was
-//! shown and the key's name given again.
+//! Must not: decide who may, which the server does; send the request before the user has seen what
+//! would be lost and has repeated the key's name.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
@@ -11,7 +12,7 @@ use strongroom_format::code;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, named, plain, time};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 
@@ -52,14 +53,14 @@ impl DestroyArgs {
                 .output
                 .line(&format!("{name} {state}: the request was taken back"));
         }
-        for line in needed(&self.server.get(&format!("{path}/needs"))?) {
+        for line in missing_conditions(&self.server.get(&format!("{path}/needs"))?) {
             note(&line);
         }
         let key = self.server.get(&path)?;
         if let Some(asked) = request(&key) {
             note(&format!("{asked}; without --after-days you agree with it"));
         }
-        self.confirmed()?;
+        self.check_confirmation()?;
         // The time that was shown, and not one that was asked for in its place meanwhile.
         let shown = key["destroy_asked_after_seconds"].as_u64();
         let after = self.after_days.map(|days| days * 86_400).or(shown);
@@ -74,10 +75,10 @@ impl DestroyArgs {
         context.output.line(&format!("{name} {state} {at}"))
     }
 
-    fn confirmed(&self) -> Result<(), Failure> {
+    fn check_confirmation(&self) -> Result<(), Failure> {
         let given = match &self.confirm {
             Some(given) => given.clone(),
-            None => asked(&self.name)?,
+            None => ask_for_name(&self.name)?,
         };
         match given == self.name {
             true => Ok(()),
@@ -101,8 +102,8 @@ pub(super) fn request(key: &Value) -> Option<String> {
     ))
 }
 
-/// The name that somebody types. Nothing, where nobody is.
-fn asked(name: &str) -> Result<String, Failure> {
+/// The name that the user types; empty without a terminal.
+fn ask_for_name(name: &str) -> Result<String, Failure> {
     let mut line = String::new();
     if std::io::stdin().is_terminal() {
         let mut out = std::io::stderr().lock();
@@ -114,7 +115,7 @@ fn asked(name: &str) -> Result<String, Failure> {
 }
 
 /// What would be lost, line by line.
-fn needed(needs: &Value) -> Vec<String> {
+fn missing_conditions(needs: &Value) -> Vec<String> {
     let list = |member: &str| needs[member].as_array().cloned().unwrap_or_default();
     let (objects, nodes) = (plain(&needs["objects"]), list("nodes"));
     let at_least = match needs["complete"] == Value::Bool(false) {

@@ -1,14 +1,15 @@
-//! `strongroom keyserver forget`: removes an object that is no more from the fleet page.
+//! `strongroom keyserver forget`: removes an object that no longer exists from the fleet page.
 //!
 //! Must not: touch a key, or the object itself.
 
 use clap::Args;
 use strongroom_format::code;
+use strongroom_format::text::printable;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, hex_id};
-use crate::Context;
-use crate::failure::{Failure, printable};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::help::tail;
 
 /// Forget objects that are no more, such as shredded volumes: they leave the fleet page.

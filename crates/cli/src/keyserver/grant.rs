@@ -7,7 +7,7 @@ use serde_json::json;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, named};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

@@ -1,4 +1,5 @@
-//! `strongroom keyserver init`: makes a key server: root key, authority, certificates, store, configuration.
+//! `strongroom keyserver init`: makes a key server: root key, authority, certificates, store,
+//! configuration.
 //!
 //! Must not: overwrite anything; keep the shares.
 
@@ -13,14 +14,16 @@ use strongroom_keys_server::config::Etcd;
 use strongroom_keys_server::init::{NewServer, RootSource, init_with};
 use strongroom_keys_server::names;
 
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::{Context, paths};
+use crate::paths;
 
 /// Make a key server.
 ///
-/// Beside the configuration it makes: the authority's certificate, which nodes need to join; the server's certificate and key; the
-/// certificate, key and configuration of the first administrator (admin.toml), to be moved to where administration is done.
+/// Beside the configuration it makes: the authority's certificate, which nodes need to join; the
+/// server's certificate and key; the certificate, key and configuration of the first administrator
+/// (admin.toml), to be moved to where administration is done.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver init --store /var/lib/strongroom/keys.db --shares 5 --threshold 3 --shares-out /root/shares --name keys.example.org"))]
 pub(super) struct InitArgs {
@@ -42,7 +45,8 @@ pub(super) struct InitArgs {
     /// The configuration to write; server.toml beside the store unless given
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What delivers the root key, as `keyring init` takes it: `passphrase`, `env:VAR`, `file:PATH`, `command:CMD`, or one with a client
+    /// What delivers the root key, as `keyring init` takes it: `passphrase`, `env:VAR`,
+    /// `file:PATH`, `command:CMD`, or one with a client
     #[arg(long, value_name = "PROVIDER", required_unless_present = "shares", conflicts_with_all = ["shares", "threshold"])]
     root_provider: Option<String>,
     /// Split the root key into so many shares, for as many custodians

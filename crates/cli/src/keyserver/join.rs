@@ -1,8 +1,10 @@
-//! `strongroom keyserver join`: gives this host a certificate of the key server, and the configuration to use it with.
+//! `strongroom keyserver join`: gives this host a certificate of the key server, and the
+//! configuration to use it with.
 //!
-//! Invariants: the private key is on disk before the token is sent; the configuration is written last, so what is half
-//! written is not used; nothing that exists is overwritten, and with `--replace` the configuration in use goes over to the
-//! new files in one step, after which the private key that it had is overwritten and removed.
+//! Invariants: the private key is on disk before the token is sent. The configuration is written
+//! last, so incomplete files are never used. Nothing that exists is overwritten; with `--replace`
+//! the configuration in use changes to the new files in one step, after which its former private
+//! key is overwritten and removed.
 //!
 //! Must not: take the authority from the network; take a token from the command line.
 
@@ -18,10 +20,11 @@ use strongroom_keys_client::{
     DEFAULT_PATH, Enrolment, Files as FormerFiles, Node, VARIABLE, enrol,
 };
 
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::time::rfc3339;
-use crate::{Context, keys, paths};
+use crate::{keys, paths};
 
 /// Files of this many joins can stand in one directory.
 const JOINS_MAX: usize = 1000;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::admin::{ServerOptions, plain, time};
 use super::destroy;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::columns;

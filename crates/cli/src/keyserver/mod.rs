@@ -1,7 +1,7 @@
 //! `strongroom keyserver`: the key server itself, and its administration over HTTPS.
 //!
-//! Must not: take a token, a share or a private key from the command line; speak HTTP or TLS, which are strongroom-keys-server's and
-//! strongroom-keys-client's.
+//! Must not: take a token, a share or a private key from the command line; speak HTTP or TLS, which
+//! are strongroom-keys-server's and strongroom-keys-client's.
 
 mod admin;
 mod audit;
@@ -14,6 +14,7 @@ mod init;
 mod join;
 mod keys;
 mod nodes;
+pub(crate) mod object_name;
 mod offline;
 mod renew;
 mod report;
@@ -27,9 +28,7 @@ mod unseal;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use self::report::object_name;
-
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

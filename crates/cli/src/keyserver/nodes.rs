@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::admin::{ServerOptions, plain, time};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::columns;

@@ -15,10 +15,11 @@ use strongroom_keys_server::config::{Config, with_names};
 use strongroom_keys_server::offline::Offline;
 
 use super::admin::named;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::time::rfc3339;
-use crate::{Context, keys, paths};
+use crate::{keys, paths};
 
 /// Which server, and with what its root key comes.
 #[derive(Args)]

@@ -1,9 +1,9 @@
-//! `strongroom keyserver renew`: this host's certificate before it ends, with a new private key.
-//! Run daily by a timer.
+//! `strongroom keyserver renew`: renews this host's certificate before it ends, with a new private
+//! key. A timer runs it daily.
 //!
-//! Invariants: whoever is killed at any moment leaves a pair of certificate and key that the server
-//! takes; a renewal that was broken off is finished by the next run, whether one is due or not;
-//! without one that is due, no server is asked.
+//! Invariants: a process that is killed at any moment leaves a pair of certificate and key that the
+//! server accepts. The next run finishes a renewal that was interrupted, whether or not one is due.
+//! When none is due, no server is called.
 //!
 //! Must not: wait without an end; touch another user's files.
 
@@ -15,7 +15,7 @@ use serde_json::json;
 use strongroom_format::code;
 use strongroom_keys_client::{Node, Renewal, Validity};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::time::rfc3339;
@@ -59,7 +59,7 @@ impl RenewArgs {
                 return Err(Failure::new(&code::NODE_CERTIFICATE_ENDED, detail));
             }
             if self.if_due && !validity.is_due(now) {
-                return self.told(context, false, validity);
+                return self.report(context, false, validity);
             }
             renewal.ask()?;
         }
@@ -68,10 +68,10 @@ impl RenewArgs {
             run(command)?;
         }
         renewal.finish()?;
-        self.told(context, true, Node::load(&config)?.validity())
+        self.report(context, true, Node::load(&config)?.validity())
     }
 
-    fn told(
+    fn report(
         &self,
         context: &mut Context,
         renewed: bool,

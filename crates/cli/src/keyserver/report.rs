@@ -1,9 +1,12 @@
-//! `strongroom keyserver report`: tells the key server of this node's objects, for the fleet page.
+//! `strongroom keyserver report`: reports this node's objects to the key server, for the fleet
+//! page.
 //!
 //! Invariants:
-//! 1. No key is used but the one that opens the catalogue of backups, and that one only where nobody has to type it.
-//! 2. An object that cannot be read does not keep the others from being reported; the command fails all the same.
-//! 3. A time that is not known is left out: the server keeps what was reported before.
+//! 1. No key is used but the one that opens the catalogue of backups, and that one only where
+//!    nobody has to type it.
+//! 2. An object that cannot be read does not prevent the report of the others; the command fails
+//!    all the same.
+//! 3. An unknown time is left out: the server keeps the one that was reported before.
 //!
 //! Must not: open an object, report its contents.
 
@@ -13,23 +16,25 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_backup::history::past_runs;
 use strongroom_format::code;
 use strongroom_format::hex::hex;
+use strongroom_format::text::printable;
 use strongroom_keys_client::{Node, Report};
 
-pub(crate) use self::look::object_name;
-use self::look::{Found, Known};
-use crate::Context;
-use crate::failure::{ErrorJson, Failure, note, printable, warn};
+use self::look::{FoundObject, HostFacts};
+use crate::context::Context;
+use crate::failure::{ErrorJson, Failure, note, warn};
 use crate::help::tail;
-use crate::keyring;
 use crate::output::columns;
 use crate::time::rfc3339;
 
-/// Tell the key server of this node's databases, instances, volumes and backup media, for its fleet page.
+/// Tell the key server of this node's databases, instances, volumes and backup media, for its fleet
+/// page.
 ///
-/// What each path is, is read from its header, without a key: cipher, key, when it was made. When it was backed up last is
-/// read from the catalogue of `backup`, where the keyring opens without asking. Run by a timer: packaging/systemd.
+/// What each path is, is read from its header, without a key: cipher, key, when it was made. When
+/// it was backed up last is read from the catalogue of `backup`, where the keyring opens without
+/// asking. Run by a timer: packaging/systemd.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver report /var/lib/app/app.db /var/lib/postgresql/15/main /dev/vdb /mnt/backups"))]
 pub(super) struct ReportArgs {
@@ -58,7 +63,7 @@ pub(super) struct ReportArgs {
 
 /// One object in the result.
 #[derive(Serialize)]
-struct Told {
+struct ReportedObject {
     path: String,
     object_id: Option<String>,
     #[serde(flatten)]
@@ -69,12 +74,12 @@ struct Told {
 #[derive(Serialize)]
 struct Reported {
     sent: bool,
-    objects: Vec<Told>,
+    objects: Vec<ReportedObject>,
 }
 
 impl ReportArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let known = self.known(context);
+        let known = self.known_facts(context);
         let client = match self.dry_run {
             true => None,
             false => {
@@ -93,13 +98,13 @@ impl ReportArgs {
                     .map_err(|error| failed(&error))
                     .map(|()| found),
             });
-            let (one, failure) = outcome(path, sent);
+            let (one, failure) = outcome_of(path, sent);
             told.push(one);
             match (failure, &first) {
                 (None, _) => {}
                 // Told when the command ends.
                 (Some(failure), None) => first = Some(failure),
-                (Some(failure), Some(_)) => failure.tell(),
+                (Some(failure), Some(_)) => failure.print(),
             }
         }
         if self.json {
@@ -109,27 +114,27 @@ impl ReportArgs {
                 objects: told,
             })?;
         } else {
-            context.output.text(&text(&told))?;
+            context.output.text(&outcomes_text(&told))?;
         }
         match first {
             None => Ok(()),
-            Some(failure) if self.json => Err(failure.told_in_json()),
+            Some(failure) if self.json => Err(failure.reported_in_json()),
             Some(failure) => Err(failure),
         }
     }
 
-    /// What the catalogue and the keyring tell. Neither has to be there.
-    fn known(&self, context: &Context) -> Known {
-        let keyring = keyring::path(context);
-        let past = crate::backup::past(self.catalogue.as_deref(), &keyring);
-        let past = past.unwrap_or_else(|failure| {
-            warn(&code::HISTORY_NOT_KEPT, &failure.shown());
+    /// Facts from the catalogue and the keyring, either of which may be absent.
+    fn known_facts(&self, context: &Context) -> HostFacts {
+        let keyring = context.keyring_path();
+        let past = past_runs(self.catalogue.as_deref(), &keyring);
+        let past = past.unwrap_or_else(|error| {
+            warn(&code::HISTORY_NOT_KEPT, &Failure::from(error).summary());
             None
         });
         if past.is_none() {
             note("there is no catalogue of backups to be read: times of backups are not reported");
         }
-        Known::new(&keyring, past)
+        HostFacts::new(&keyring, past)
     }
 }
 
@@ -137,11 +142,14 @@ fn failed(error: &strongroom_keys_client::Error) -> Failure {
     Failure::new(error.code(), error.detail())
 }
 
-fn outcome(path: &Path, sent: Result<Found, Failure>) -> (Told, Option<Failure>) {
+fn outcome_of(
+    path: &Path,
+    sent: Result<FoundObject, Failure>,
+) -> (ReportedObject, Option<Failure>) {
     let path = path.display().to_string();
     match sent {
         Ok(found) => {
-            let told = Told {
+            let told = ReportedObject {
                 path,
                 object_id: Some(hex(&found.object_id)),
                 report: Some(found.report),
@@ -152,9 +160,9 @@ fn outcome(path: &Path, sent: Result<Found, Failure>) -> (Told, Option<Failure>)
         Err(failure) => {
             let failure = match failure.detail().contains(&path) {
                 true => failure,
-                false => failure.within(&format!("{path}: ")),
+                false => failure.with_prefix(&format!("{path}: ")),
             };
-            let told = Told {
+            let told = ReportedObject {
                 path,
                 object_id: None,
                 report: None,
@@ -165,7 +173,7 @@ fn outcome(path: &Path, sent: Result<Found, Failure>) -> (Told, Option<Failure>)
     }
 }
 
-fn text(told: &[Told]) -> String {
+fn outcomes_text(told: &[ReportedObject]) -> String {
     let heads = [
         "KIND",
         "NAME",

@@ -6,7 +6,7 @@ use clap::Args;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, named};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

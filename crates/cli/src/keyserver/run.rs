@@ -6,13 +6,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::allocator::ALLOCATOR;
 use crate::failure::Failure;
 use crate::help::tail;
 
 /// Run the key server, until SIGTERM or Ctrl-C.
 ///
-/// It logs one JSON object a line to standard error, tells a service manager when it is ready (`sd_notify`), and takes new certificates,
-/// limits and policy at SIGHUP. It serves nothing until the root key's provider has answered, or enough shares were given.
+/// It logs one JSON object a line to standard error, tells a service manager when it is ready
+/// (`sd_notify`), and takes new certificates, limits and policy at SIGHUP. It serves nothing until
+/// the root key's provider has answered, or enough shares were given.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver run --config /var/lib/strongroom/server.toml"))]
 pub(super) struct RunArgs {
@@ -23,8 +25,9 @@ pub(super) struct RunArgs {
 
 impl RunArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        // The buffers of TLS, HTTP and JSON hold shares, tokens and keys, and are freed as they are.
-        crate::ALLOCATOR.switch_on();
+        // The buffers of TLS, HTTP and JSON hold shares, tokens and keys, and are freed as they
+        // are.
+        ALLOCATOR.switch_on();
         Ok(strongroom_keys_server::run::run(&self.config, |_| {})?)
     }
 }

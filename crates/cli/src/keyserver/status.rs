@@ -8,7 +8,7 @@ use strongroom_format::code;
 use strongroom_keys_client::Method;
 
 use super::admin::{AnybodyOptions, plain};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
 
@@ -36,7 +36,7 @@ impl StatusArgs {
                 context.output.line(&in_words(&status))?;
                 match &status["room"] {
                     Value::Null => Ok(()),
-                    room => room_in_words(context, room),
+                    room => print_room(context, room),
                 }
             }
         }
@@ -44,7 +44,7 @@ impl StatusArgs {
 }
 
 /// The store's room, and what is to be done about it.
-fn room_in_words(context: &mut Context, room: &Value) -> Result<(), Failure> {
+fn print_room(context: &mut Context, room: &Value) -> Result<(), Failure> {
     let mib = |name: &str| room[name].as_u64().map(|bytes| bytes >> 20);
     let limit = mib("store_limit_bytes").map(|mib| format!(" of {mib}"));
     let free = mib("free_bytes").map(|mib| format!(", {mib} MiB free"));

@@ -9,9 +9,10 @@ use serde_json::json;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, malformed, named};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, paths};
+use crate::paths;
 
 /// Make a token for a client.
 ///

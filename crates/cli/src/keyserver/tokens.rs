@@ -5,11 +5,12 @@
 use clap::Args;
 use serde_json::json;
 use strongroom_format::code;
+use strongroom_format::text::printable;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, hex_id, plain, time};
-use crate::Context;
-use crate::failure::{Failure, printable};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::columns;
 

@@ -12,9 +12,10 @@ use strongroom_keys_client::Method;
 
 use super::admin::AnybodyOptions;
 use super::status::in_words;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keys};
+use crate::keys;
 
 /// Give a share of the root key. With the last one that is needed, the server opens.
 ///

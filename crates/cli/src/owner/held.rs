@@ -1,10 +1,10 @@
-//! A directory of somebody else's in which root itself has to write: held open, reached through no
-//! link, and its files by their names in it.
+//! A directory of another user in which root itself has to write. It is opened once, through no
+//! link, and its files are reached by their names in it.
 //!
-//! Invariants: nothing is opened through a link, nor a file that has another name elsewhere; a new
-//! file gets owner and mode by its descriptor before it gets its name.
+//! Invariants: no link is followed, and no file is opened that has another name elsewhere; a new
+//! file gets its owner and mode by its descriptor before it gets its name.
 //!
-//! Must not: be used where acting as the owner will do.
+//! Must not: be used where root can act as the owner instead.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -19,29 +19,29 @@ use rustix::io::Errno;
 const READ_MAX: u64 = 1 << 20;
 
 /// The directory.
-pub(crate) struct Held(OwnedFd);
+pub(crate) struct HeldDirectory(OwnedFd);
 
 /// A file as it was.
-pub(crate) struct Former {
+pub(crate) struct ExistingFile {
     pub(crate) text: String,
     user: u32,
     group: u32,
     mode: u32,
 }
 
-impl Held {
+impl HeldDirectory {
     /// Opens a directory; no part of its path may be a link.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
             // Linux before 5.6, or a sandbox that does not know the call.
-            Err(Errno::NOSYS | Errno::PERM) => part_by_part(path, flags),
+            Err(Errno::NOSYS | Errno::PERM) => open_part_by_part(path, flags),
             other => other.map(Self).map_err(io::Error::from),
         }
     }
 
     /// A file, if it is there.
-    pub(crate) fn read(&self, name: &str) -> io::Result<Option<Former>> {
+    pub(crate) fn read(&self, name: &str) -> io::Result<Option<ExistingFile>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&self.0, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -54,7 +54,7 @@ impl Held {
         }
         let mut text = String::new();
         file.take(READ_MAX).read_to_string(&mut text)?;
-        Ok(Some(Former {
+        Ok(Some(ExistingFile {
             text,
             user: about.uid(),
             group: about.gid(),
@@ -68,7 +68,7 @@ impl Held {
         &self,
         name: &str,
         text: &str,
-        former: Option<&Former>,
+        former: Option<&ExistingFile>,
     ) -> io::Result<()> {
         let random = strongroom_crypto::random16().map_err(io::Error::other)?;
         let temp = format!(".{name}.{:032x}.tmp", u128::from_le_bytes(random));
@@ -100,7 +100,7 @@ impl Held {
     }
 }
 
-fn part_by_part(path: &Path, flags: OFlags) -> io::Result<Held> {
+fn open_part_by_part(path: &Path, flags: OFlags) -> io::Result<HeldDirectory> {
     let begin = if path.is_absolute() { "/" } else { "." };
     let mut here = openat(CWD, begin, flags, Mode::empty())?;
     for part in path.components() {
@@ -111,7 +111,7 @@ fn part_by_part(path: &Path, flags: OFlags) -> io::Result<Held> {
         };
         here = openat(&here, name, flags, Mode::empty())?;
     }
-    Ok(Held(here))
+    Ok(HeldDirectory(here))
 }
 
 #[cfg(test)]
@@ -131,11 +131,11 @@ mod tests {
         symlink(at("real"), at("link")).unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         for name in ["link", "link/in"] {
-            assert!(Held::open(&at(name)).is_err(), "{name}");
-            assert!(part_by_part(&at(name), flags).is_err(), "{name}");
+            assert!(HeldDirectory::open(&at(name)).is_err(), "{name}");
+            assert!(open_part_by_part(&at(name), flags).is_err(), "{name}");
         }
-        part_by_part(&at("real/in"), flags).unwrap();
-        let held = Held::open(&at("real/in")).unwrap();
+        open_part_by_part(&at("real/in"), flags).unwrap();
+        let held = HeldDirectory::open(&at("real/in")).unwrap();
         assert!(held.read("file").unwrap().is_none());
         symlink(at("secret"), at("real/in/file")).unwrap();
         assert!(held.read("file").is_err());

@@ -1,22 +1,20 @@
-//! Root acts as the owner of what it is pointed at, before the first byte of it is read.
+//! Root acts as the owner of the files that the command works on, before the first byte of them is
+//! read.
 //!
-//! A data directory names a key command, a keyring names one too, and files are made, renamed and
-//! removed in them. Whoever owns them may put anything there, links included, at any time. So root
-//! looks who owns the path that was named and everything on the way to it, by descriptors that
-//! follow no link ([`way`]), gives up root for good, and starts this program anew with the same
-//! arguments. What follows has the owner's rights and nobody else's: key commands, providers and
-//! PostgreSQL's programs too.
+//! A data directory or a keyring can name a key command, and files are made, renamed and removed in
+//! directories. Their owner can put anything there at any time, links included. So root determines
+//! the owners of the path and of every part of it, by descriptors that follow no link ([`way`]),
+//! gives up root for good, and executes this program anew with the same arguments. Key commands,
+//! providers and PostgreSQL's programs then run with the owner's rights only.
 //!
 //! Invariants:
-//! 1. Nothing below the path is read by root; only owners, modes and the texts of links on the way
-//!    to it are.
-//! 2. Groups, user and group are given up in all three forms, then the program is executed anew: no
-//!    thread, descriptor or memory of root's is left.
-//! 3. What cannot be done so is refused: a way on which somebody else could exchange something,
-//!    several owners, an owner whom the system does not know.
+//! 1. Root reads nothing below the path but owners, modes and the texts of links.
+//! 2. Groups, user and group are given up in all three forms, then the program is executed anew, so
+//!    that no thread, descriptor or memory of root's remains.
+//! 3. Root refuses a path on which another user could exchange a part, a path with several owners,
+//!    and an owner that the system does not know.
 //!
-//! Must not: go back to root, or decide by a name what it then reaches by that name with root's
-//! rights.
+//! Must not: become root again; use root's rights on a path that was only checked by its name.
 
 pub(crate) mod held;
 mod terminal;
@@ -44,12 +42,12 @@ const PLACES: [&str; 5] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Becomes the owner of `paths` when this is root and somebody else owns them; then it does not
+/// Becomes the owner of `paths` when this is root and another user owns them; then it does not
 /// return. Does nothing for everybody else, and where everything is root's.
 ///
 /// # Errors
 /// SR-6020, SR-6021.
-pub(crate) fn act(paths: &[PathBuf]) -> Result<(), Failure> {
+pub(crate) fn become_owner_of(paths: &[PathBuf]) -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
@@ -62,7 +60,7 @@ pub(crate) fn act(paths: &[PathBuf]) -> Result<(), Failure> {
     let mut owners = owners.into_iter();
     match (owners.next(), owners.next()) {
         (None, _) => Ok(()),
-        (Some((owner, path)), None) => Err(Successor::of(owner, path)?.succeed()),
+        (Some((owner, path)), None) => Err(OwnerIdentity::of(owner, path)?.become_owner()),
         (Some((one, path)), Some((other, with))) => {
             let detail = format!(
                 "{} and {} are in the hands of several users, {one} and {other}",
@@ -81,13 +79,13 @@ pub(crate) fn user_and_group(name: &str) -> Option<(u32, u32)> {
 }
 
 /// Whom root becomes.
-struct Successor<'a> {
+struct OwnerIdentity<'a> {
     user: User,
     groups: Vec<Gid>,
     path: &'a Path,
 }
 
-impl<'a> Successor<'a> {
+impl<'a> OwnerIdentity<'a> {
     fn of(owner: u32, path: &'a Path) -> Result<Self, Failure> {
         let refused = |why: &str| {
             let detail = format!("user {owner}, who owns {}: {why}", path.display());
@@ -102,7 +100,7 @@ impl<'a> Successor<'a> {
     }
 
     /// Gives up root and executes this program anew. Returns only when that fails.
-    fn succeed(self) -> Failure {
+    fn become_owner(self) -> Failure {
         let refused = |what: &str, error: &dyn std::fmt::Display| {
             let detail = format!("user {}: {what}: {error}", self.user.name);
             Failure::new(&code::OWNER_ACT, detail)
@@ -110,7 +108,7 @@ impl<'a> Successor<'a> {
         note(&format!(
             "acting as user {}, who owns {}",
             self.user.name,
-            crate::failure::printable(&self.path.display().to_string())
+            strongroom_format::text::printable(&self.path.display().to_string())
         ));
         if let Err(error) = terminal::out_of_reach() {
             return refused("this terminal cannot be guarded", &error);

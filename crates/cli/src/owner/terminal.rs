@@ -1,11 +1,10 @@
-//! A program with the owner's rights on root's terminal may not type there.
+//! A program with the owner's rights on root's terminal cannot type there.
 //!
-//! Whoever has a terminal as its controlling one can push characters into it (`TIOCSTI`), which
-//! root's shell then reads as if root had typed them. Kernels since 6.2 can refuse that; here it is
-//! refused on all.
+//! A process can push characters into its controlling terminal (`TIOCSTI`), which root's shell then
+//! reads as if root had typed them. Kernels since 6.2 can refuse that; a seccomp filter refuses it
+//! here on all.
 //!
-//! Must not: keep anything else from the terminal. Questions, signals and job control stay as they
-//! are.
+//! Must not: refuse anything else. Questions, signals and job control stay as they are.
 
 use std::collections::BTreeMap;
 use std::io;

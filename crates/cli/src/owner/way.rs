@@ -1,11 +1,11 @@
-//! Who could decide what a path leads to: the owners of everything on the way, links and the last
-//! part included.
+//! The users that can decide what a path leads to: the owners of every part of it, of links and of
+//! the last part too.
 //!
 //! Invariant: each part is opened by its name in the directory before it, as a reference that reads
-//! nothing (`O_PATH`) and follows no link; links are followed here, by their text, so that their
+//! nothing (`O_PATH`) and follows no link. Links are followed here, by their text, so that their
 //! owners count too.
 //!
-//! Must not: open anything for reading; take a part that it could not look at for a good one.
+//! Must not: open anything for reading; accept a part that it could not examine.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -36,7 +36,7 @@ const STICKY: u32 = 0o1000;
 pub(super) fn owners(path: &Path) -> Result<BTreeSet<u32>, Failure> {
     let failed = |error: std::io::Error| Failure::io(path, &error);
     let absolute = std::path::absolute(path).map_err(failed)?;
-    let mut left: VecDeque<OsString> = parts(&absolute).collect();
+    let mut left: VecDeque<OsString> = path_parts(&absolute).collect();
     let mut found = BTreeSet::new();
     let mut links = 0;
     let mut here = root().map_err(failed)?;
@@ -65,7 +65,7 @@ pub(super) fn owners(path: &Path) -> Result<BTreeSet<u32>, Failure> {
                     here = root().map_err(failed)?;
                     shown = PathBuf::from("/");
                 }
-                for part in parts(&target).rev() {
+                for part in path_parts(&target).rev() {
                     left.push_front(part);
                 }
             }
@@ -86,7 +86,7 @@ fn part(within: impl std::os::fd::AsFd, name: &OsString) -> Result<OwnedFd, Errn
 }
 
 /// The names of a path; `..` is one.
-fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+fn path_parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_os_string()),
         Component::ParentDir => Some(OsString::from("..")),

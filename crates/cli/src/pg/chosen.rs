@@ -1,11 +1,13 @@
-//! Which key source is used for an instance, how it is handed to programs, and how it is kept for unattended starts.
+//! The key source that is used for an instance, how programs get it, and how it is stored for
+//! unattended starts.
 //!
-//! The order is that of the preload library: a key option; the environment (`STRONGROOM_PG_KEY_*`, then
-//! `PGENCRYPTIONKEY`); `strongroom.conf` in the data directory.
+//! The order is that of the preload library: a key option; the environment (`STRONGROOM_PG_KEY_*`,
+//! then `PGENCRYPTIONKEY`); `strongroom.conf` in the data directory.
 //!
 //! Invariants:
-//! 1. What was typed is asked for once, kept in locked memory, and handed on through an inherited descriptor only.
-//! 2. The configuration is replaced whole. It names a source; it never holds a key.
+//! 1. A key is typed once, kept in locked memory, and passed on through an inherited descriptor
+//!    only.
+//! 2. The configuration is replaced whole. It names a source and never holds a key.
 //!
 //! Must not: print a command line or a key.
 
@@ -22,13 +24,13 @@ use strongroom_postgres_shield::instance::{self, Instance};
 use strongroom_postgres_shield::source;
 
 use super::directory::Directory;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
+use crate::key_options::KeyOptions;
 use crate::keys;
 
 /// A key source, and where it was named.
-pub(super) struct Chosen {
+pub(super) struct ChosenKey {
     key: KeySource,
     context: SourceContext,
     origin: Origin,
@@ -42,13 +44,14 @@ enum Origin {
     Configuration,
 }
 
-/// What a program needs in its environment to find the key. The descriptor must stay open until it has started.
-pub(super) struct Handed {
+/// What a program needs in its environment to find the key. The descriptor must stay open until it
+/// has started.
+pub(super) struct KeyHandover {
     pub(super) variables: Vec<(String, String)>,
     _descriptor: Option<OwnedFd>,
 }
 
-impl Chosen {
+impl ChosenKey {
     /// The source for an existing instance. `None` when nothing names one.
     pub(super) fn find(
         options: KeyOptions,
@@ -58,8 +61,9 @@ impl Chosen {
         if let Some(chosen) = Self::named(options, context, &directory.shown(), false)? {
             return Ok(Some(chosen));
         }
-        let own = source::from_configuration(&directory.path)
-            .map_err(|error| Failure::from(error).within(&format!("{}: ", directory.shown())))?;
+        let own = source::from_configuration(&directory.path).map_err(|error| {
+            Failure::from(error).with_prefix(&format!("{}: ", directory.shown()))
+        })?;
         Ok(own.map(|own| Self {
             key: own.key,
             context: own.context,
@@ -145,12 +149,12 @@ impl Chosen {
             return Ok(None);
         };
         let surroundings = SourceContext {
-            keyring: Some(keys::lasting_keyring(context.keyring.clone())?),
+            keyring: Some(keys::absolute_keyring_path(context.keyring.clone())?),
             creating,
             prompt,
         };
         Ok(Some(Self {
-            key: keys::lasting(key)?.settled(&surroundings)?,
+            key: keys::with_absolute_path(key)?.settled(&surroundings)?,
             context: surroundings,
             origin: Origin::Option,
         }))
@@ -163,15 +167,15 @@ impl Chosen {
 
     /// Opens the instance with it, for its files. SR-7003 while a conversion is unfinished.
     pub(super) fn instance(&self, directory: &Directory) -> Result<Instance, Failure> {
-        let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
-        // The header first: what can be told without a key is.
+        let about = |error| Failure::from(error).with_prefix(&format!("{}: ", directory.shown()));
+        // The header first: its faults are reported without a key.
         instance::header(&directory.path).map_err(about)?;
         Instance::open(&directory.path, &[], &self.opener()?).map_err(about)
     }
 
     /// Opens the instance's header with it.
     pub(super) fn open(&self, directory: &Directory) -> Result<Object, Failure> {
-        let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
+        let about = |error| Failure::from(error).with_prefix(&format!("{}: ", directory.shown()));
         let header = instance::header(&directory.path).map_err(about)?;
         let opener = self.opener()?;
         Object::open(&header, ObjectKind::Postgres, &opener).map_err(about)
@@ -188,8 +192,8 @@ impl Chosen {
     }
 
     /// What programs need to find it. Nothing when they find it by themselves.
-    pub(super) fn handed(&self) -> Result<Handed, Failure> {
-        let mut handed = Handed {
+    pub(super) fn for_server(&self) -> Result<KeyHandover, Failure> {
+        let mut handed = KeyHandover {
             variables: Vec::new(),
             _descriptor: None,
         };
@@ -199,7 +203,7 @@ impl Chosen {
         {
             // Of the keyring's provider, for one that only this command has.
             if let Ok(command) = std::env::current_exe() {
-                let command = (String::from(COMMAND_VARIABLE), keys::text(&command)?);
+                let command = (String::from(COMMAND_VARIABLE), keys::path_text(&command)?);
                 handed.variables.push(command);
             }
         }
@@ -212,17 +216,17 @@ impl Chosen {
                     .context
                     .keyring
                     .as_deref()
-                    .map(keys::text)
+                    .map(keys::path_text)
                     .transpose()?;
                 let name = String::from(source::KEYRING_VARIABLE);
                 handed.variables.extend(keyring.map(|path| (name, path)));
                 ("ID", id.clone())
             }
             KeySource::Env(variable) => ("ENV", variable.clone()),
-            KeySource::File(path) => ("FILE", keys::text(path)?),
+            KeySource::File(path) => ("FILE", keys::path_text(path)?),
             KeySource::Command(line) => ("COMMAND", line.clone()),
             KeySource::Given(bytes) => {
-                let descriptor = keys::inherited("strongroom", bytes.as_slice())?;
+                let descriptor = keys::inheritable_secret("strongroom", bytes.as_slice())?;
                 let number = descriptor.as_raw_fd().to_string();
                 handed._descriptor = Some(descriptor);
                 ("FD", number)
@@ -236,12 +240,13 @@ impl Chosen {
         Ok(handed)
     }
 
-    /// A server has no terminal: it cannot open a keyring whose root key somebody has to type. SR-1004.
+    /// A server has no terminal: it cannot open a keyring whose root key somebody has to type.
+    /// SR-1004.
     fn check_keyring(&self) -> Result<(), Failure> {
         if !matches!(self.key, KeySource::KeyId { .. }) {
             return Ok(());
         }
-        let path = keys::lasting_keyring(self.context.keyring.clone())?;
+        let path = keys::absolute_keyring_path(self.context.keyring.clone())?;
         if Keyring::status(&path)?.provider != "passphrase" {
             return Ok(());
         }
@@ -281,10 +286,13 @@ impl Chosen {
             KeySource::KeyId { id } => {
                 line("key_id", id.clone())?;
                 let keyring = self.context.keyring.clone();
-                line("keyring", keys::text(&keys::lasting_keyring(keyring)?)?)?;
+                line(
+                    "keyring",
+                    keys::path_text(&keys::absolute_keyring_path(keyring)?)?,
+                )?;
             }
             KeySource::Env(variable) => line("key_env", variable.clone())?,
-            KeySource::File(path) => line("key_file", keys::text(path)?)?,
+            KeySource::File(path) => line("key_file", keys::path_text(path)?)?,
             KeySource::Command(command) => line("key_command", command.clone())?,
             KeySource::Ask | KeySource::Given(_) => {
                 out.push_str("# A passphrase, asked for by `strongroom pg start --ask`.\n");

@@ -1,74 +1,26 @@
-//! Clusters of Debian's postgresql-common: where the configuration of a data directory is kept.
+//! The configuration file that the server of a data directory is started with.
 //!
-//! On Debian the configuration of a cluster is in `/etc/postgresql/VERSION/NAME`, and its data
-//! directory has no `postgresql.conf`. The cluster of a data directory is found as
-//! `pg_lsclusters`(1) finds it: by `data_directory` in each `postgresql.conf`.
-//!
-//! Must not: write, or be asked by root about a directory that somebody else owns, except by
+//! Must not: write; be called by root for a directory that another user owns, except for
 //! `strongroom pg service`, which root runs.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
+use strongroom_format::text::printable;
+use strongroom_postgres_shield::clusters::clusters_of;
+use strongroom_postgres_shield::settings::{CONFIGURATION, Settings};
 
 use super::directory::Directory;
-use super::settings::Settings;
 use crate::failure::Failure;
 
-/// Name of PostgreSQL's main configuration file.
-pub(super) const CONFIGURATION: &str = "postgresql.conf";
 /// Where clusters are configured, unless the variable names another directory, as for the programs
 /// of postgresql-common.
 const CLUSTERS: &str = "/etc/postgresql";
 const CLUSTERS_VARIABLE: &str = "PG_CLUSTER_CONF_ROOT";
-/// The files that PostgreSQL looks for in the data directory unless a setting names them.
-const BESIDE: [(&str, &str); 2] = [("hba_file", "pg_hba.conf"), ("ident_file", "pg_ident.conf")];
-
-/// A cluster of postgresql-common.
-pub(super) struct Cluster {
-    pub(super) version: String,
-    pub(super) name: String,
-    /// The directory of its configuration.
-    pub(super) configuration: PathBuf,
-}
-
 /// The directory that holds the configuration of all clusters.
 pub(super) fn root() -> PathBuf {
     let named = std::env::var_os(CLUSTERS_VARIABLE).filter(|value| !value.is_empty());
     named.map_or_else(|| PathBuf::from(CLUSTERS), PathBuf::from)
-}
-
-/// The clusters whose `data_directory` is `data`, which is a canonical path. More than one when a
-/// configuration was copied.
-pub(super) fn of(data: &Path) -> Vec<Cluster> {
-    let subdirectories = |path: &Path| -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        paths.sort();
-        paths
-    };
-    let name = |path: &Path| {
-        let name = path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    };
-    let mut found = Vec::new();
-    for version in subdirectories(&root()) {
-        for configuration in subdirectories(&version) {
-            let settings = Settings::of_file(&configuration.join(CONFIGURATION));
-            let named = settings.last("data_directory");
-            let named = named.and_then(|setting| Path::new(&setting.value).canonicalize().ok());
-            if named.as_deref() == Some(data) {
-                found.push(Cluster {
-                    version: name(&version),
-                    name: name(&configuration),
-                    configuration,
-                });
-            }
-        }
-    }
-    found
 }
 
 /// The configuration file that a server needs to be told of: the one that was named by an option,
@@ -81,7 +33,7 @@ pub(super) fn configuration_of(
     named: Option<&Path>,
 ) -> Result<Option<PathBuf>, Failure> {
     if let Some(named) = named {
-        // The server stands in its data directory.
+        // The server's working directory is its data directory.
         let file = named.canonicalize().map_err(|e| Failure::open(named, &e))?;
         check_is_of(directory, &file)?;
         return Ok(Some(file));
@@ -89,7 +41,7 @@ pub(super) fn configuration_of(
     if directory.path.join(CONFIGURATION).exists() {
         return Ok(None);
     }
-    let clusters = of(&directory.path);
+    let clusters = clusters_of(&directory.path, &root());
     match clusters.as_slice() {
         [one] => Ok(Some(one.configuration.join(CONFIGURATION))),
         [] => {
@@ -114,88 +66,13 @@ fn check_is_of(directory: &Directory, file: &Path) -> Result<(), Failure> {
     let Some(setting) = settings.last("data_directory") else {
         return Ok(());
     };
-    let other = directory.path.join(&setting.value);
+    let other = directory.path.join(setting.path());
     if other
         .canonicalize()
         .is_ok_and(|other| other == directory.path)
     {
         return Ok(());
     }
-    let detail = format!(
-        "{} is of {}",
-        file.display(),
-        crate::failure::printable(&setting.value)
-    );
+    let detail = format!("{} is of {}", file.display(), printable(&setting.text()));
     Err(directory.failure(&code::PG_NO_CONFIGURATION, &detail))
-}
-
-/// The server's options that name a configuration outside of the data directory, as `pg_ctl -o`
-/// takes them: words of the shell's language. As `pg_ctlcluster` has them: files that the
-/// configuration does not name are those beside it.
-pub(super) fn options(directory: &Path, configuration: &Path) -> OsString {
-    let mut text = b"-c config_file=".to_vec();
-    text.extend(shell_word(configuration));
-    let settings = Settings::of_file(configuration);
-    for (setting, name) in BESIDE {
-        let beside = configuration.with_file_name(name);
-        if settings.last(setting).is_none() && !directory.join(name).exists() && beside.exists() {
-            text.extend(format!(" -c {setting}=").into_bytes());
-            text.extend(shell_word(&beside));
-        }
-    }
-    OsString::from_vec(text)
-}
-
-/// A path as one word of the shell's language.
-fn shell_word(path: &Path) -> Vec<u8> {
-    let mut word = vec![b'\''];
-    for &byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'\'' => word.extend(br"'\''"),
-            byte => word.push(byte),
-        }
-    }
-    word.push(b'\'');
-    word
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_beside_the_configuration_are_named_unless_a_setting_names_them() {
-        let room = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
-            let path = room.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            strongroom_keyring::durable::replace(&path, text.as_bytes(), 0o600).unwrap();
-        };
-        let (data, etc) = (room.path().join("data"), room.path().join("it's"));
-        let options = || {
-            options(&data, &etc.join(CONFIGURATION))
-                .into_string()
-                .unwrap()
-        };
-        write("data/PG_VERSION", "15\n");
-        write("it's/postgresql.conf", "port = 1\n");
-        let quoted = etc.to_str().unwrap().replace('\'', r"'\''");
-        assert_eq!(
-            options(),
-            format!("-c config_file='{quoted}/postgresql.conf'")
-        );
-        write("it's/pg_hba.conf", "");
-        write("it's/pg_ident.conf", "");
-        let both = format!(
-            "-c config_file='{quoted}/postgresql.conf' -c hba_file='{quoted}/pg_hba.conf' \
-             -c ident_file='{quoted}/pg_ident.conf'"
-        );
-        assert_eq!(options(), both);
-        write("data/pg_hba.conf", "");
-        write("it's/postgresql.conf", "ident_file = '/elsewhere'\n");
-        assert_eq!(
-            options(),
-            format!("-c config_file='{quoted}/postgresql.conf'")
-        );
-    }
 }

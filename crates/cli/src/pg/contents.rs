@@ -1,6 +1,6 @@
-//! The contents of single files of a sealed instance, read through the shield's own treatments.
+//! Reads single files of a sealed instance, opened as the shield opens them.
 //!
-//! Must not: write; say anything about a file's authenticity but that it opened.
+//! Must not: write; claim more about a file's authenticity than that it opened.
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -26,7 +26,8 @@ use crate::paths::open_to_read;
 const CONTROL_VERSION: std::ops::Range<usize> = 8..12;
 /// Length of the control file in bytes (`PG_CONTROL_FILE_SIZE`).
 const CONTROL_LENGTH: usize = 8192;
-/// Control file versions of PostgreSQL 15 to 18, and some more: what a wrong key reads is hardly ever among them.
+/// Control file versions of PostgreSQL 15 to 18, and some more: what a wrong key reads is hardly
+/// ever among them.
 const CONTROL_VERSIONS: std::ops::RangeInclusive<u32> = 1300..=1999;
 
 /// An open file of an instance. Offsets are PostgreSQL's.
@@ -51,7 +52,7 @@ impl<'a> Contents<'a> {
             file,
             instance,
             seal,
-            // The last word: what is wrong is told by the caller, not on standard error.
+            // The last value: the caller reports what is wrong, nothing goes to standard error.
             memory: [0, 0, 0, 1].map(AtomicU64::new),
             real: Real::linked(),
         }
@@ -70,7 +71,8 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Whether the header is this instance's: its keys make sense of the control file. SR-7001 when not.
+/// Whether the header is this instance's: its keys make sense of the control file. SR-7001 when
+/// not.
 pub(super) fn check_control(directory: &Directory, instance: &Instance) -> Result<(), Failure> {
     let relative = Path::new("global/pg_control");
     let path = directory.path.join(relative);
@@ -107,7 +109,7 @@ pub(super) fn has_data_checksums(
             .read_at(&mut content, 0)
             .map_err(|e| Failure::io(&path, &e))?,
     };
-    let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
+    let about = |error| Failure::from(error).with_prefix(&format!("{}: ", directory.shown()));
     convert::has_data_checksums(&content).map_err(about)
 }
 

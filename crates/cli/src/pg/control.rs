@@ -1,36 +1,37 @@
 //! `strongroom pg start`, `stop`, `restart` and `promote`: `pg_ctl`, with the library and the key
 //! in its environment.
 //!
-//! A data directory of Debian's postgresql-common has no `postgresql.conf`. The server is told
-//! where its configuration lies, as `pg_ctlcluster` tells it.
+//! A data directory of Debian's postgresql-common has no `postgresql.conf`. The server gets the
+//! path of its configuration as an option, as from `pg_ctlcluster`.
 //!
-//! Invariant: the key is tried before `pg_ctl` runs, on the header and on the control file, so that a wrong one is told
-//! here and not in the server's log.
+//! Invariant: the key is tried on the header and on the control file before `pg_ctl` runs, so that
+//! the user sees here that it is wrong, and not in the server's log.
 //!
-//! Must not: replace `pg_ctl`'s judgement of when a server is up or down.
+//! Must not: decide whether a server is up or down, which `pg_ctl` does.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_format::code;
+use strongroom_postgres_shield::clusters::configuration_options;
+use strongroom_postgres_shield::server_settings::started_with;
 
-use super::chosen::Chosen;
+use super::chosen::ChosenKey;
 use super::clusters;
 use super::contents::check_control;
 use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::programs::{self, BindirOption};
-use super::settings;
 use super::shielded::Shielded;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Start the server on a sealed instance: `pg_ctl` start under the shield.
 ///
-/// Without a key option the key comes from PGENCRYPTIONKEY, or from what strongroom.conf in the data directory names.
-/// Options of `pg_ctl` itself follow `--`.
+/// Without a key option the key comes from PGENCRYPTIONKEY, or from what strongroom.conf in the
+/// data directory names. Options of `pg_ctl` itself follow `--`.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg start -D /srv/pg/data -l /srv/pg/server.log"))]
 pub(super) struct StartArgs {
@@ -144,7 +145,7 @@ impl RestartArgs {
         let options = self.server.options.iter();
         let mut options = options.map(|option| option.to_string_lossy());
         let replaced = options.any(|it| it.starts_with("-o") || it.starts_with("--options"));
-        let kept = !replaced && settings::started_with(&directory.path, "config_file");
+        let kept = !replaced && started_with(&directory.path, "config_file");
         if kept && self.begin.config_file.is_none() {
             return Ok(None);
         }
@@ -191,7 +192,7 @@ impl BeginArgs {
             arguments.extend([OsString::from("-l"), log.into()]);
         }
         if let Some(file) = configuration {
-            let options = clusters::options(&directory.path, file);
+            let options = configuration_options(&directory.path, file);
             arguments.extend([OsString::from("-o"), options]);
         }
         arguments
@@ -212,7 +213,7 @@ impl ServerArgs {
         }
         let bindir = self.bindir.find(directory.major())?;
         programs::library()?;
-        let chosen = Chosen::required(key, context, directory)?;
+        let chosen = ChosenKey::required(key, context, directory)?;
         check_control(directory, &chosen.instance(directory)?)?;
         context.output.flush()?;
         Shielded::new(bindir.join("pg_ctl"), &[directory], Some(&chosen))

@@ -1,4 +1,5 @@
-//! `strongroom pg controldata -D DIR`: `pg_controldata` under the shield, and what the header adds to it.
+//! `strongroom pg controldata -D DIR`: `pg_controldata` under the shield, and what the header adds
+//! to it.
 //!
 //! Must not: change anything.
 
@@ -6,21 +7,22 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::chosen::Chosen;
+use super::chosen::ChosenKey;
 use super::contents::check_control;
 use super::directory::{Directory, DirectoryOption};
 use super::facts::{Facts, opener};
 use super::programs::BindirOption;
 use super::shielded::Shielded;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Width of `pg_controldata`'s first column.
 const COLUMN: usize = 38;
 
-/// Show the control file of a sealed instance, with the fingerprint, cipher and key of its data key.
+/// Show the control file of a sealed instance, with the fingerprint, cipher and key of its data
+/// key.
 ///
 /// As `pg_controldata`. The key is needed: the header is authenticated, the control file sealed.
 #[derive(Args)]
@@ -38,7 +40,7 @@ impl ControldataArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.directory.sealed()?;
         let bindir = self.bindir.find(directory.major())?;
-        let chosen = Chosen::required(self.key, context, &directory)?;
+        let chosen = ChosenKey::required(self.key, context, &directory)?;
         let object = chosen.open(&directory)?;
         check_control(&directory, &chosen.instance(&directory)?)?;
         let control = Control::read(&bindir, &directory, Some(&chosen))?;
@@ -66,7 +68,7 @@ impl Control {
     pub(super) fn read(
         bindir: &Path,
         directory: &Directory,
-        chosen: Option<&Chosen>,
+        chosen: Option<&ChosenKey>,
     ) -> Result<Self, Failure> {
         let program = bindir.join("pg_controldata");
         let mut shielded = Shielded::new(program, &[directory], chosen)?;

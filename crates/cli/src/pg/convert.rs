@@ -1,14 +1,15 @@
-//! What encrypt, decrypt and rotate share: threads, progress, and how their reports are told.
+//! What `encrypt`, `decrypt` and `rotate` share: threads, progress, and the text of their reports.
 //!
-//! Must not: convert anything; strongroom-postgres-shield does.
+//! Must not: convert anything, which strongroom-postgres-shield does.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
+use strongroom_format::text::printable;
 use strongroom_postgres_shield::convert::{self, Phase, Report};
 
-use crate::failure::{note, printable};
+use crate::failure::note;
 use crate::progress::Progress;
 
 /// `--threads`.

@@ -1,24 +1,25 @@
 //! `strongroom pg decrypt -D DIR`: opens a stopped instance in place, for good.
 //!
-//! Must not: remove the header before the last file is plain; strongroom-postgres-shield keeps that order.
+//! Must not: remove the header before the last file is plain; strongroom-postgres-shield keeps that
+//! order.
 
 use clap::Args;
 use strongroom_crypto::SecretKey;
 use strongroom_keyring::Opener;
 use strongroom_postgres_shield::convert::{self, Action};
 
-use super::chosen::Chosen;
+use super::chosen::ChosenKey;
 use super::convert::{Bars, ThreadsOption, amount, remarks};
 use super::directory::{Directory, DirectoryOption};
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Turn a stopped, sealed instance into a plain one in place.
 ///
-/// As encrypt the other way round. Afterwards header and configuration are gone, and whoever can read the files can read
-/// the data.
+/// As encrypt the other way round. Afterwards header and configuration are gone, and whoever can
+/// read the files can read the data.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg decrypt -D /srv/pg/data"))]
 pub(super) struct DecryptArgs {
@@ -53,7 +54,8 @@ impl DecryptArgs {
     }
 }
 
-/// The key. When only the state of a conversion is left, header and configuration are gone, and any key will do.
+/// The key. When only the state of a conversion is left, header and configuration are gone, and any
+/// key will do.
 fn opener(key: KeyOptions, context: &Context, directory: &Directory) -> Result<Opener, Failure> {
     if !directory.is_sealed() {
         if convert::unfinished(&directory.path)? != Some(Action::Decrypt) {
@@ -62,5 +64,5 @@ fn opener(key: KeyOptions, context: &Context, directory: &Directory) -> Result<O
         let any = SecretKey::generate().map_err(strongroom_keyring::Error::from)?;
         return Ok(Opener::raw(any));
     }
-    Chosen::required(key, context, directory)?.opener()
+    ChosenKey::required(key, context, directory)?.opener()
 }

@@ -1,4 +1,4 @@
-//! A data directory as it lies: is it one, of which version, sealed, being converted, in use; and who is asking.
+//! A data directory: its version, whether it is sealed, being converted or in use, and whose it is.
 //!
 //! Must not: need a key; change anything.
 
@@ -8,13 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE, HEADER_FILE};
-use strongroom_keyring::read_text;
+use strongroom_postgres_shield::data_directory::{is_own, major_version, running_server};
 use strongroom_postgres_shield::instance;
 
 use crate::failure::Failure;
-
-/// Longest `PG_VERSION` and `postmaster.pid` that are read, in bytes; PostgreSQL writes far less.
-const SMALL_MAX: u64 = 64 << 10;
 
 /// `-D`, as PostgreSQL's own programs have it.
 #[derive(Args)]
@@ -26,7 +23,7 @@ pub(super) struct DirectoryOption {
 
 /// A data directory.
 pub(super) struct Directory {
-    /// Absolute, with links resolved: the programs that are started may stand elsewhere.
+    /// Absolute, with links resolved: programs may be started in another working directory.
     pub(super) path: PathBuf,
     /// As it was named, for messages.
     named: PathBuf,
@@ -89,7 +86,8 @@ impl Directory {
         if self.is_sealed() {
             return Ok(());
         }
-        // The first thing that sealing makes, and the last that opening removes: the header is not there yet, or no more.
+        // The first thing that sealing makes, and the last that opening removes: the header is not
+        // there yet, or no more.
         if self.is_converting() {
             return Err(self.failure(&code::PG_CONVERTING, "strongroom.convert is there"));
         }
@@ -110,30 +108,17 @@ impl Directory {
 
     /// PostgreSQL's major version, from `PG_VERSION`.
     pub(super) fn major(&self) -> Option<u32> {
-        let text = read_text(&self.path.join("PG_VERSION"), SMALL_MAX).ok()?;
-        text.trim().split('.').next()?.parse().ok()
+        major_version(&self.path)
     }
 
-    /// The process id of the server that runs on it. Like `pg_ctl`: the first line of `postmaster.pid`, if that process is
-    /// there. A process that the directory's owner may not signal is somebody else's, whose number it is now.
+    /// The process id of the server that runs on it.
     pub(super) fn server(&self) -> Option<u32> {
-        let text = read_text(&self.path.join("postmaster.pid"), SMALL_MAX).ok()?;
-        // A single-user server writes its number negated.
-        let number: i32 = text.lines().next()?.trim().parse().ok()?;
-        let pid = rustix::process::Pid::from_raw(number.checked_abs()?)?;
-        let there = match rustix::process::test_kill_process(pid) {
-            Ok(()) => true,
-            Err(error) => error == rustix::io::Errno::PERM && !self.is_own(),
-        };
-        // As pg_ctl: a process that is ourselves or our parent is a leftover number.
-        let ours = [Some(rustix::process::getpid()), rustix::process::getppid()];
-        (there && !ours.contains(&Some(pid))).then(|| number.unsigned_abs())
+        running_server(&self.path)
     }
 
     /// Whether the data directory belongs to the user of this process.
     pub(super) fn is_own(&self) -> bool {
-        let me = rustix::process::geteuid().as_raw();
-        std::fs::metadata(&self.path).is_ok_and(|about| about.uid() == me)
+        is_own(&self.path)
     }
 
     /// Refuses root and everybody but the directory's owner, as PostgreSQL does.

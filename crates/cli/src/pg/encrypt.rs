@@ -1,6 +1,7 @@
 //! `strongroom pg encrypt -D DIR`: seals a stopped instance in place.
 //!
-//! Invariant: the configuration is there before the first file is sealed, and gone again when nothing was sealed.
+//! Invariant: the configuration is there before the first file is sealed, and gone again when
+//! nothing was sealed.
 //!
 //! Must not: leave an instance that its own configuration does not open.
 
@@ -11,20 +12,21 @@ use strongroom_format::postgres::CONFIG_FILE;
 use strongroom_postgres_shield::convert::{self, Action};
 use strongroom_postgres_shield::instance::Instance;
 
-use super::chosen::{Chosen, configure};
+use super::chosen::{ChosenKey, configure};
 use super::contents::has_data_checksums;
 use super::convert::{Bars, ThreadsOption, amount, remarks};
 use super::directory::DirectoryOption;
 use super::facts::Facts;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Seal an existing, stopped instance in place.
 ///
-/// Every file is written anew beside the old one, renamed over it, and read back at the end. Files are converted in
-/// parallel; a run that was interrupted is completed by the same command. Until it is complete no server starts.
+/// Every file is written anew beside the old one, renamed over it, and read back at the end. Files
+/// are converted in parallel; a run that was interrupted is completed by the same command. Until it
+/// is complete no server starts.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg encrypt -D /srv/pg/data --key-file /etc/strongroom/pg.key"))]
 pub(super) struct EncryptArgs {
@@ -50,9 +52,9 @@ impl EncryptArgs {
             return Err(directory.failure(&code::PG_RUNNING, &format!("process {pid}")));
         }
         let chosen = if directory.is_sealed() {
-            Chosen::required(self.key, context, &directory)?
+            ChosenKey::required(self.key, context, &directory)?
         } else {
-            Chosen::for_new(self.key, context, &directory)?
+            ChosenKey::for_new(self.key, context, &directory)?
         };
         let configuration = chosen.configuration()?;
         let opener = chosen.opener()?;
@@ -83,7 +85,7 @@ impl EncryptArgs {
         if !chosen.is_unattended() {
             warn(&code::PG_NO_SOURCE, &directory.shown());
         }
-        let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
+        let about = |error| Failure::from(error).with_prefix(&format!("{}: ", directory.shown()));
         let instance = Instance::open(&directory.path, &[], &opener).map_err(about)?;
         if !has_data_checksums(&directory, Some(&instance))? {
             warn(&code::PG_NO_CHECKSUMS, &directory.shown());

@@ -1,6 +1,7 @@
-//! What an instance's header says, in the words of every verb that shows it.
+//! The header of an instance in words, the same for every verb that shows it.
 //!
-//! Must not: claim that a header is authentic; who opened it with the key may say so.
+//! Must not: claim that a header is authentic. Only a caller that opened it with the key may say
+//! so.
 
 use serde::Serialize;
 use strongroom_format::header::Header;
@@ -31,7 +32,7 @@ pub(super) struct Facts {
 impl Facts {
     /// Of the header in a sealed directory, without a key and unauthenticated.
     pub(super) fn read(directory: &Directory) -> Result<Self, Failure> {
-        let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
+        let about = |error| Failure::from(error).with_prefix(&format!("{}: ", directory.shown()));
         let bytes = instance::header(&directory.path).map_err(about)?;
         let header = Header::parse(&bytes);
         header.map(|header| Self::of(&header)).map_err(|error| {

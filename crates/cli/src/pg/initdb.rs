@@ -2,8 +2,10 @@
 //!
 //! Invariants:
 //! 1. The header and its configuration are durable before initdb writes anything.
-//! 2. After a failure the directory is as it was: empty, or not there. Nothing but what was made here is removed.
-//! 3. What was made is looked at from outside before success is told: its control file must not be readable.
+//! 2. After a failure the directory is as it was: empty, or absent. Only what this command made is
+//!    removed.
+//! 3. Before the command reports success, it reads the new control file without the key: it must
+//!    not be readable.
 //!
 //! Must not: touch a directory that holds anything.
 
@@ -18,24 +20,24 @@ use strongroom_format::postgres::{BLOCK, CONFIG_FILE, HEADER_FILE, OWN_PREFIX, S
 use strongroom_keyring::{NewObject, Object, durable};
 use strongroom_postgres_shield::instance;
 
-use super::chosen::{Chosen, configure};
+use super::chosen::{ChosenKey, configure};
 use super::contents::looks_like_control;
 use super::controldata::Control;
 use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::facts::Facts;
 use super::programs::{self, BindirOption};
 use super::shielded::Shielded;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::signals;
 
 /// Make a sealed instance: PostgreSQL's initdb under the shield.
 ///
-/// Writes strongroom.header (the wrapped data key) and strongroom.conf (where the key comes from) into the data
-/// directory, then runs initdb. The key must be given: by a key option or by PGENCRYPTIONKEY. Options of initdb itself
-/// follow `--`.
+/// Writes strongroom.header (the wrapped data key) and strongroom.conf (where the key comes from)
+/// into the data directory, then runs initdb. The key must be given: by a key option or by
+/// PGENCRYPTIONKEY. Options of initdb itself follow `--`.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg initdb -D /srv/pg/data --key-command 'cat /run/keys/pg' -- --data-checksums"))]
 pub(super) struct InitdbArgs {
@@ -68,10 +70,10 @@ impl InitdbArgs {
         check_empty(&named)?;
         stop_on_signal()?;
         // Named before it is there: a question at the terminal, and messages, name it.
-        let mut made = Made::directory(&named)?;
+        let mut made = NewFiles::directory(&named)?;
         let directory = Directory::at(&named)?;
         let (chosen, header) = self.header(context, &directory)?;
-        made.keep_nothing_yet(&directory.path);
+        made.remove_unless_kept(&directory.path);
         write_own(&directory, &chosen, &header)?;
         let mut has_checksums = true;
         if let Some(program) = &program {
@@ -83,7 +85,7 @@ impl InitdbArgs {
             return Err(directory.failure(&code::IO, "stopped by a signal"));
         }
         made.keep();
-        told(
+        report(
             context,
             &named,
             &Facts::of(object.header()),
@@ -122,16 +124,16 @@ impl InitdbArgs {
         &self,
         context: &Context,
         directory: &Directory,
-    ) -> Result<(Chosen, Vec<u8>), Failure> {
+    ) -> Result<(ChosenKey, Vec<u8>), Failure> {
         let key = self.key.clone();
         if let Some(from) = &self.copy_key_from {
             let other = Directory::at(from)?;
             other.check_sealed()?;
-            let chosen = Chosen::required(key, context, &other)?;
+            let chosen = ChosenKey::required(key, context, &other)?;
             chosen.open(&other)?;
             return Ok((chosen, instance::header(&other.path)?));
         }
-        let chosen = Chosen::for_new(key, context, directory)?;
+        let chosen = ChosenKey::for_new(key, context, directory)?;
         // What cannot be written there is refused before a key is fetched.
         chosen.configuration()?;
         let object = Object::create(&NewObject::instance(self.cipher), &chosen.opener()?)?;
@@ -143,7 +145,7 @@ impl InitdbArgs {
         &self,
         program: &Path,
         directory: &Directory,
-        chosen: &Chosen,
+        chosen: &ChosenKey,
     ) -> Result<(), Failure> {
         let mut shielded = Shielded::new(program.to_path_buf(), &[directory], Some(chosen))?;
         shielded
@@ -181,16 +183,16 @@ fn check_empty(path: &Path) -> Result<(), Failure> {
 }
 
 /// Header and configuration, durable.
-fn write_own(directory: &Directory, chosen: &Chosen, header: &[u8]) -> Result<(), Failure> {
+fn write_own(directory: &Directory, chosen: &ChosenKey, header: &[u8]) -> Result<(), Failure> {
     let text = chosen.configuration()?;
     let path = directory.path.join(HEADER_FILE);
     durable::create_new(&path, header, 0o600).map_err(|e| Failure::io(&path, &e))?;
     configure(&directory.path, &text)
 }
 
-/// The instance as the shield shows it has the geometry that its tweaks count on; without the shield it cannot be read.
-/// Returns whether its pages have checksums.
-fn check_made(initdb: &Path, directory: &Directory, chosen: &Chosen) -> Result<bool, Failure> {
+/// The instance as the shield shows it has the geometry that its tweaks count on; without the
+/// shield it cannot be read. Returns whether its pages have checksums.
+fn check_made(initdb: &Path, directory: &Directory, chosen: &ChosenKey) -> Result<bool, Failure> {
     let path = directory.path.join("global/pg_control");
     let raw = std::fs::read(&path).map_err(|e| Failure::io(&path, &e))?;
     if looks_like_control(&raw) {
@@ -234,11 +236,11 @@ fn open_to_group(directory: &Directory) -> Result<(), Failure> {
     Ok(())
 }
 
-fn told(
+fn report(
     context: &mut Context,
     named: &Path,
     facts: &Facts,
-    chosen: &Chosen,
+    chosen: &ChosenKey,
     header_only: bool,
 ) -> Result<(), Failure> {
     let shown = named.display();
@@ -275,18 +277,18 @@ fn was_stopped() -> bool {
 
 /// A signal ends initdb, which then cleans up, and afterwards this command does.
 fn stop_on_signal() -> Result<(), Failure> {
-    signals::set(&STOPPED)
+    signals::stop_on_signals(&STOPPED)
 }
 
 /// What was made and is removed again unless it is kept.
-struct Made {
+struct NewFiles {
     /// Directories made, outermost first.
     directories: Vec<PathBuf>,
     /// The data directory, once there may be something in it.
     filled: Option<PathBuf>,
 }
 
-impl Made {
+impl NewFiles {
     /// Makes the directory, and those above it, where they are missing.
     fn directory(path: &Path) -> Result<Self, Failure> {
         use std::os::unix::fs::DirBuilderExt as _;
@@ -307,7 +309,7 @@ impl Made {
         Ok(made)
     }
 
-    fn keep_nothing_yet(&mut self, path: &Path) {
+    fn remove_unless_kept(&mut self, path: &Path) {
         self.filled = Some(path.to_path_buf());
     }
 
@@ -317,9 +319,10 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for NewFiles {
     fn drop(&mut self) {
-        // The failure that led here is the one to report. The directory was empty before: all in it was made here.
+        // The failure that led here is the one to report. The directory was empty before: all in it
+        // was made here.
         if let Some(filled) = &self.filled {
             let entries = std::fs::read_dir(filled).into_iter().flatten().flatten();
             let (own, others): (Vec<_>, Vec<_>) = entries

@@ -1,11 +1,11 @@
-//! The log of a sealed instance for the commands that archive it and bring it back: the server runs
-//! those without the shield.
+//! The write-ahead log of a sealed instance, for the commands that archive it and fetch it back:
+//! the server runs them without the shield.
 //!
-//! Invariants: which instance a file belongs to is told by where the file lies; a segment that is
-//! handed over sealed belongs to this instance by its number (`Database system identifier`).
+//! Invariants: the place of a file decides which instance it belongs to; a segment that is sealed
+//! for an instance has the instance's system identifier.
 //!
-//! Must not: write a file; seal what the caller has not authenticated; ask for a key: nobody is
-//! there to answer.
+//! Must not: write a file; seal what the caller has not authenticated; ask for a key, because
+//! nobody is there to answer.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -20,12 +20,12 @@ use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::real::{Errno, Real};
 use strongroom_postgres_shield::scratch;
 
-use super::chosen::Chosen;
+use super::chosen::ChosenKey;
 use super::contents::{Contents, check_control, seal_of};
 use super::directory::Directory;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
+use crate::key_options::KeyOptions;
 use crate::paths::open_to_read;
 
 /// The instance that a file of the log belongs to, when it is sealed.
@@ -57,7 +57,7 @@ impl SealedLog {
             // Its configuration may name a command that fetches the key: that is its owner's to
             // run.
             directory.check_user()?;
-            let chosen = Chosen::find(KeyOptions::default(), context, &directory)?;
+            let chosen = ChosenKey::find(KeyOptions::default(), context, &directory)?;
             let Some(chosen) = chosen else {
                 if optional {
                     return Ok(None);
@@ -161,7 +161,7 @@ impl SealedLog {
 }
 
 /// Where the data directory of a file in `pg_wal` can be: above it as it is spelled, above it with
-/// links resolved, or where the command stands when its `pg_wal` leads to the file. PostgreSQL runs
+/// links resolved, or the working directory when its `pg_wal` leads to the file. PostgreSQL runs
 /// its commands in the data directory.
 fn directories(file: &Path) -> Result<Vec<PathBuf>, Failure> {
     let absolute = std::path::absolute(file).map_err(|error| Failure::io(file, &error))?;

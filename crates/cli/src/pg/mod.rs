@@ -1,11 +1,14 @@
-//! `strongroom pg`: one file per verb; what the verbs share stands in `directory`, `programs`, `chosen` and `shielded`.
+//! `strongroom pg`: one file per verb. What the verbs share is in `directory`, `programs`, `chosen`
+//! and `shielded`.
 //!
 //! Invariants:
-//! 1. Keys are tried before anything is started or written: what can be refused is refused with nothing changed.
-//! 2. A key reaches the programs that are started as the name of its source or, when it was typed, through an inherited
-//!    descriptor: never as an argument.
+//! 1. Keys are tried before anything is started or written, so a refusal leaves everything
+//!    unchanged.
+//! 2. A program that is started gets the name of the key's source or, for a key that was typed, an
+//!    inherited descriptor; never the key as an argument.
 //!
-//! Must not: read or write a sealed file but through strongroom-postgres-shield or a program under the shield.
+//! Must not: read or write a sealed file but through strongroom-postgres-shield or a program under
+//! the shield.
 
 mod chosen;
 mod clusters;
@@ -26,7 +29,6 @@ pub(crate) mod restored;
 mod rotate;
 mod run;
 mod service;
-mod settings;
 mod shielded;
 mod status;
 pub(crate) mod verify;
@@ -35,7 +37,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

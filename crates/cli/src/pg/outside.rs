@@ -1,20 +1,25 @@
-//! What the server itself writes outside of its data directory, and so in clear, by its configuration.
+//! Settings by which the server itself writes outside of its data directory, and so in clear.
 //!
-//! The server is under the shield, and the shield's business is the data directory: what it writes elsewhere is as
-//! PostgreSQL has it. What programs do that it starts (`archive_command`) is not known here.
+//! The shield seals the data directory only. Programs that the server starts (`archive_command`)
+//! are not examined.
 //!
-//! Must not: say that nothing is written elsewhere. SQL can (`COPY ... TO`, `lo_export`), and so can clients.
+//! Must not: claim that nothing is written elsewhere. SQL can do so (`COPY ... TO`, `lo_export`),
+//! and so can clients.
 
 use std::path::Path;
 
 use serde::Serialize;
 
-use super::settings::{Setting, Settings, leads_out};
-use crate::failure::printable;
+use strongroom_format::text::printable;
+use strongroom_postgres_shield::server_settings::{leads_out, settings_of_instance};
+use strongroom_postgres_shield::settings::Setting;
 
-/// A setting by which something leaves in clear. Field names are a stable contract: docs/reference/exit-codes.md.
+use super::clusters;
+
+/// A setting by which something leaves in clear. Field names are a stable contract:
+/// docs/reference/exit-codes.md.
 #[derive(Serialize)]
-pub(super) struct Outside {
+pub(super) struct OutsideWrite {
     setting: String,
     value: String,
     file: String,
@@ -22,20 +27,20 @@ pub(super) struct Outside {
 }
 
 /// The settings of this instance, in the order of this function.
-pub(super) fn find(directory: &Path) -> Vec<Outside> {
-    let settings = Settings::of_instance(directory);
+pub(super) fn find(directory: &Path) -> Vec<OutsideWrite> {
+    let settings = settings_of_instance(directory, &clusters::root());
     let mut found = Vec::new();
     let mut add = |name: &str, reason| {
         if let Some(setting) = settings.last(name) {
-            found.push(Outside::of(setting, reason));
+            found.push(OutsideWrite::of(setting, reason));
         }
     };
     let mode = settings.value("archive_mode", "off");
-    let archives = is_on(mode) || mode.eq_ignore_ascii_case("always");
+    let archives = is_on(&mode) || mode.eq_ignore_ascii_case("always");
     let library = settings.value("archive_library", "");
     let target = settings.value("basic_archive.archive_directory", "");
     if archives && library == "basic_archive" {
-        if leads_out(directory, target) {
+        if leads_out(directory, &target) {
             add(
                 "basic_archive.archive_directory",
                 "the server archives segments of the log here, in clear",
@@ -47,8 +52,8 @@ pub(super) fn find(directory: &Path) -> Vec<Outside> {
             "a library in the server archives segments of the log, in clear unless it encrypts them",
         );
     }
-    let collects = is_on(settings.value("logging_collector", "off"));
-    if collects && leads_out(directory, settings.value("log_directory", "log")) {
+    let collects = is_on(&settings.value("logging_collector", "off"));
+    if collects && leads_out(directory, &settings.value("log_directory", "log")) {
         add(
             "log_directory",
             "the server log: messages, and statements with their values where they are logged",
@@ -63,7 +68,7 @@ pub(super) fn find(directory: &Path) -> Vec<Outside> {
         add("log_destination", "the server log goes to syslog");
     }
     for path in &settings.unread {
-        found.push(Outside {
+        found.push(OutsideWrite {
             setting: String::from("include"),
             value: path.display().to_string(),
             file: path.display().to_string(),
@@ -80,11 +85,11 @@ fn is_on(value: &str) -> bool {
         .any(|word| value.eq_ignore_ascii_case(word))
 }
 
-impl Outside {
+impl OutsideWrite {
     fn of(setting: &Setting, reason: &'static str) -> Self {
         Self {
             setting: setting.name.clone(),
-            value: setting.value.clone(),
+            value: setting.text().into_owned(),
             file: setting.origin.display().to_string(),
             reason,
         }
@@ -92,7 +97,7 @@ impl Outside {
 }
 
 /// As text, below the list of files.
-pub(super) fn text(found: &[Outside]) -> String {
+pub(super) fn text(found: &[OutsideWrite]) -> String {
     let mut out = String::from("\nwritten elsewhere by the server itself, and not sealed:\n");
     if found.is_empty() {
         out.push_str("\n  nothing by its configuration files\n");

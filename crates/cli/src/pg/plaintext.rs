@@ -1,6 +1,7 @@
-//! What is not sealed in an instance: its files, walked and classified by the shield's own table.
+//! The files of an instance that are not sealed, classified by the shield's own table.
 //!
-//! Invariant: the table decides (crates/postgres/shield/src/table.rs); nothing here knows a file's name.
+//! Invariant: the table decides (crates/postgres/shield/src/table.rs); no file's name is known
+//! here.
 //!
 //! Must not: read a file.
 
@@ -9,15 +10,16 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use strongroom_format::code;
+use strongroom_format::text::printable;
 use strongroom_postgres_shield::classify::{Class as Kind, classify};
 use strongroom_postgres_shield::table::{ROWS, Row, Treatment, is_sealed_file, treatment};
 
-use crate::failure::{Failure, printable};
+use crate::failure::Failure;
 use crate::output::columns;
 
 /// One row of the table with what this instance holds of it. Field names are a stable contract.
 #[derive(Serialize)]
-pub(super) struct Class {
+pub(super) struct UnsealedClass {
     pattern: &'static str,
     reason: &'static str,
     size_bytes: u64,
@@ -25,11 +27,11 @@ pub(super) struct Class {
 }
 
 /// What a walk through an instance found.
-pub(super) struct Found {
+pub(super) struct UnsealedFiles {
     /// Every file that is not sealed, by row of the table; rows without files are listed too.
     /// Strongroom's own files are among them: the shield hides them from PostgreSQL, not from
     /// others.
-    pub(super) in_clear: Vec<Class>,
+    pub(super) in_clear: Vec<UnsealedClass>,
     /// Files of which the table does not know what they are: a newer PostgreSQL's, or an
     /// extension's. The shield seals what is written to them.
     pub(super) unknown: Vec<String>,
@@ -39,12 +41,12 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// SR-5001 for a directory that cannot be read.
-pub(super) fn find(directory: &Path) -> Result<Found, Failure> {
+pub(super) fn find(directory: &Path) -> Result<UnsealedFiles, Failure> {
     let in_clear = |treatment| matches!(treatment, Treatment::Plain | Treatment::Hidden);
     let rows: Vec<&Row> = ROWS.iter().filter(|row| in_clear(row.treatment)).collect();
-    let mut classes: Vec<Class> = rows
+    let mut classes: Vec<UnsealedClass> = rows
         .iter()
-        .map(|row| Class {
+        .map(|row| UnsealedClass {
             pattern: row.pattern,
             reason: row.reason,
             size_bytes: 0,
@@ -70,14 +72,14 @@ pub(super) fn find(directory: &Path) -> Result<Found, Failure> {
         class.files.sort();
     }
     unknown.sort();
-    Ok(Found {
+    Ok(UnsealedFiles {
         in_clear: classes,
         unknown,
     })
 }
 
-/// Regular files with their sizes, relative to the directory. Links to directories (the log's, the tablespaces') are
-/// followed where PostgreSQL has them.
+/// Regular files with their sizes, relative to the directory. Links to directories (the log's, the
+/// tablespaces') are followed where PostgreSQL has them.
 ///
 /// # Errors
 /// SR-7002 for a link of PostgreSQL's to what is not there, as where a file system is not mounted,
@@ -133,7 +135,7 @@ fn may_be_link(path: &Path) -> bool {
 }
 
 /// What was found as text: what, how much, why, which files.
-pub(super) fn text(classes: &[Class], unknown: &[String]) -> String {
+pub(super) fn text(classes: &[UnsealedClass], unknown: &[String]) -> String {
     let mut out = String::new();
     if !unknown.is_empty() {
         out.push_str(

@@ -16,7 +16,7 @@ use crate::libraries;
 pub(super) const LIBRARY: &str = "libstrongroom_shield.so";
 /// The variable that names the library.
 const LIBRARY_VARIABLE: &str = "STRONGROOM_SHIELD_LIB";
-/// Where packages put PostgreSQL: what stands before and after the major version.
+/// Where packages put PostgreSQL: the parts of the path before and after the major version.
 const LAYOUTS: &[(&str, &str)] = &[("/usr/lib/postgresql/", "/bin"), ("/usr/pgsql-", "/bin")];
 
 /// `--bindir`.
@@ -85,7 +85,7 @@ fn packaged() -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The major version of the `postgres` in a directory; `None` when there is none.
+/// The major version of the `postgres` in a directory; `None` without one.
 fn version(bindir: &Path) -> Option<u32> {
     let mut command = Command::new(bindir.join("postgres"));
     let text = output(command.arg("--version"))?;
@@ -104,7 +104,8 @@ fn output(command: &mut Command) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// The preload library: the one that `STRONGROOM_SHIELD_LIB` names, else beside the command, else where packages put it.
+/// The preload library: the one that `STRONGROOM_SHIELD_LIB` names, else beside the command, else
+/// where packages put it.
 pub(super) fn library() -> Result<PathBuf, Failure> {
     libraries::find(LIBRARY, LIBRARY_VARIABLE, &code::PG_SHIELD)
 }

@@ -1,6 +1,7 @@
-//! A cluster that becomes a sealed instance while a backup of it is restored.
+//! A PostgreSQL cluster that becomes a sealed instance while a backup of it is restored.
 //!
-//! Invariant: what is written of a file that an instance seals went through the shield's own treatment before.
+//! Invariant: every byte of a file that an instance seals is sealed by the shield's own code before
+//! it is written.
 //!
 //! Must not: write `backup_manifest`, whose digests are those of the plaintext.
 
@@ -23,18 +24,18 @@ use strongroom_postgres_shield::place::Seal;
 use strongroom_postgres_shield::real::{Errno, Real};
 use strongroom_postgres_shield::scratch;
 
-use super::chosen::Chosen;
-use crate::Context;
-use crate::args::KeyOptions;
+use super::chosen::ChosenKey;
+use crate::context::Context;
 use crate::failure::{Failure, warn};
+use crate::key_options::KeyOptions;
 
 /// The ciphers of an instance, as the argument of an option.
 pub(crate) fn cipher(name: &str) -> Result<Cipher, String> {
     super::initdb::cipher(name)
 }
 
-/// What the server's own manifest of a backup is called. It has a digest of every file in clear: of a small one the content can be
-/// guessed by it.
+/// What the server's own manifest of a backup is called. It has a digest of every file in clear: of
+/// a small one the content can be guessed by it.
 const MANIFEST: &[u8] = b"backup_manifest";
 
 /// The instance that a restore makes.
@@ -53,7 +54,7 @@ impl NewInstance {
         context: &Context,
         to: &Path,
     ) -> Result<Self, Failure> {
-        let chosen = Chosen::for_restored(options, context, &to.display().to_string())?;
+        let chosen = ChosenKey::for_restored(options, context, &to.display().to_string())?;
         let configuration = chosen.configuration()?;
         let (header, instance) = convert::created(cipher, &chosen.opener()?)?;
         Ok(Self {
@@ -64,8 +65,8 @@ impl NewInstance {
         })
     }
 
-    /// What the command has to tell once the instance is there.
-    pub(crate) fn warned(unattended: bool, to: &Path) {
+    /// Warns of the key once the instance is there.
+    pub(crate) fn warn_about_key(unattended: bool, to: &Path) {
         let shown = to.display().to_string();
         warn(&code::PG_KEEP_KEY, &shown);
         if !unattended {
@@ -93,10 +94,10 @@ impl Sealing for NewInstance {
         Ok(match convert::fate(path)? {
             Fate::Removed => Becomes::LeftOut,
             Fate::InClear => Becomes::InClear,
-            Fate::Sealed(seal) => Becomes::Sealed(Box::new(Written {
+            Fate::Sealed(seal) => Becomes::Sealed(Box::new(SealedWriter {
                 instance: Arc::clone(&self.instance),
                 seal,
-                // The last word: what is wrong is told by the caller, not on standard error.
+                // The last value: the caller reports what is wrong, nothing goes to standard error.
                 memory: [0, 0, 0, 1].map(AtomicU64::new),
                 real: Real::linked(),
             })),
@@ -116,14 +117,14 @@ impl Sealing for NewInstance {
 }
 
 /// A file of the instance that is written.
-struct Written {
+struct SealedWriter {
     instance: Arc<Instance>,
     seal: Seal,
     memory: Memory,
     real: Real,
 }
 
-impl Written {
+impl SealedWriter {
     fn state(&self) -> body::File<'_> {
         body::File {
             instance: &self.instance,
@@ -135,7 +136,7 @@ impl Written {
     }
 }
 
-impl SealedFile for Written {
+impl SealedFile for SealedWriter {
     fn write(&self, file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
         let (state, mut at) = (self.state(), offset);
         let mut left = bytes;

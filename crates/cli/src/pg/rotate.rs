@@ -1,7 +1,7 @@
 //! `strongroom pg rotate -D DIR`: a new data key, another key that opens the instance, or both.
 //!
-//! Invariant: what the configuration names opens the header at every moment. Another key is first added to the old one,
-//! then named, and only then alone.
+//! Invariant: what the configuration names opens the header at every moment. Another key is first
+//! added to the old one, then named, and only then alone.
 //!
 //! Must not: leave an instance that neither the old nor the new key opens.
 
@@ -10,20 +10,21 @@ use strongroom_format::code;
 use strongroom_keyring::Opener;
 use strongroom_postgres_shield::convert;
 
-use super::chosen::{Chosen, configure};
+use super::chosen::{ChosenKey, configure};
 use super::convert::{Bars, ThreadsOption, amount, remarks};
 use super::directory::{Directory, DirectoryOption};
 use super::facts::Facts;
-use crate::Context;
-use crate::args::{KeyOptions, NewKeyOptions};
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::key_options::{KeyOptions, NewKeyOptions};
 
 /// Give a stopped instance a new data key, and if wanted another key that opens it.
 ///
-/// Every file is sealed again; a run that was interrupted is completed by the same command. With --slots-only no file is
-/// touched: only who may open the instance changes, and the server may be running. Without a --new- option the same key
-/// opens it afterwards; strongroom.conf is changed to name the new one.
+/// Every file is sealed again; a run that was interrupted is completed by the same command. With
+/// --slots-only no file is touched: only who may open the instance changes, and the server may be
+/// running. Without a --new- option the same key opens it afterwards; strongroom.conf is changed to
+/// name the new one.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg rotate -D /srv/pg/data --slots-only --new-key-file /etc/strongroom/new.key"))]
 pub(super) struct RotateArgs {
@@ -48,9 +49,9 @@ impl RotateArgs {
         {
             return Err(directory.failure(&code::PG_RUNNING, &format!("process {pid}")));
         }
-        let old = Chosen::required(self.key, context, &directory)?;
-        let new = Chosen::for_rotation(self.new.into(), context, &directory)?;
-        let configuration = new.as_ref().map(Chosen::configuration).transpose()?;
+        let old = ChosenKey::required(self.key, context, &directory)?;
+        let new = ChosenKey::for_rotation(self.new.into(), context, &directory)?;
+        let configuration = new.as_ref().map(ChosenKey::configuration).transpose()?;
         let opener = old.opener()?;
         let under_way = convert::unfinished(&directory.path)?.is_some();
         let new_opener = match &new {
@@ -97,7 +98,8 @@ fn files(
 ) -> Result<String, Failure> {
     let bars = Bars::new("sealing anew");
     let done = threads.run(&bars, |options| match &new {
-        // The header knows the new key since it was rewrapped; an interrupted run may know the new one only.
+        // The header knows the new key since it was rewrapped; an interrupted run may know the new
+        // one only.
         Some(new) => convert::rotate(&directory.path, new, &[new], options),
         None => convert::rotate(&directory.path, opener, &[], options),
     });

@@ -7,20 +7,21 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::chosen::Chosen;
+use super::chosen::ChosenKey;
 use super::directory::Directory;
 use super::programs::BindirOption;
 use super::shielded::Shielded;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 
 /// Run any program on sealed instances: it and what it starts see them unsealed.
 ///
-/// For PostgreSQL's own programs (`pg_basebackup`, `pg_rewind`, `pg_checksums`, `pg_waldump`, `pg_upgrade` ...) and for others that
-/// read or write a data directory. What they write elsewhere is not sealed. The exit code is the program's. With
-/// several -D, a key option is for those instances that it opens; the others use their own strongroom.conf.
+/// For PostgreSQL's own programs (`pg_basebackup`, `pg_rewind`, `pg_checksums`, `pg_waldump`,
+/// `pg_upgrade` ...) and for others that read or write a data directory. What they write elsewhere
+/// is not sealed. The exit code is the program's. With several -D, a key option is for those
+/// instances that it opens; the others use their own strongroom.conf.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg run -D /srv/pg/data -- pg_checksums --check -D /srv/pg/data"))]
 pub(super) struct RunArgs {
@@ -40,7 +41,7 @@ impl RunArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directories = self.directories()?;
         let chosen = match directories.first() {
-            Some(first) => Chosen::find(self.key.clone(), context, first)?,
+            Some(first) => ChosenKey::find(self.key.clone(), context, first)?,
             None => None,
         };
         for directory in &directories {
@@ -51,10 +52,10 @@ impl RunArgs {
         let program = self.program(words.next(), major);
         let referred: Vec<&Directory> = directories.iter().collect();
         let mut shielded = Shielded::new(program, &referred, chosen.as_ref())?;
-        shielded.everything();
+        shielded.inherit_environment();
         shielded.command().args(words);
         context.output.flush()?;
-        Err(shielded.become_it())
+        Err(shielded.exec())
     }
 
     /// The data directories, as they were named.
@@ -77,15 +78,16 @@ impl RunArgs {
         named.iter().map(sealed).collect()
     }
 
-    /// Opens the header now, so that a wrong key is told before the program begins.
+    /// Opens the header now, so that a wrong key is reported before the program begins.
     fn check(
         &self,
         context: &Context,
         directory: &Directory,
-        chosen: Option<&Chosen>,
+        chosen: Option<&ChosenKey>,
         several: bool,
     ) -> Result<(), Failure> {
-        let own = || Chosen::required(KeyOptions::default(), context, directory)?.open(directory);
+        let own =
+            || ChosenKey::required(KeyOptions::default(), context, directory)?.open(directory);
         match chosen {
             Some(chosen) if chosen.is_own() => own()?,
             Some(chosen) => match chosen.open(directory) {
@@ -97,8 +99,8 @@ impl RunArgs {
         Ok(())
     }
 
-    /// A name without a directory is looked for among PostgreSQL's programs first: what stands in PATH on Debian is a
-    /// wrapper that chooses a version by itself.
+    /// A name without a directory is looked for among PostgreSQL's programs first: what stands in
+    /// PATH on Debian is a wrapper that chooses a version by itself.
     fn program(&self, word: Option<&OsString>, major: Option<u32>) -> PathBuf {
         let word = PathBuf::from(word.cloned().unwrap_or_default());
         if word.components().count() != 1 {

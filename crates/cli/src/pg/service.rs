@@ -1,12 +1,14 @@
-//! `strongroom pg service`: what makes a Debian cluster start under the shield at boot, shown or put in place.
+//! `strongroom pg service`: shows or installs what makes a Debian cluster start under the shield at
+//! boot.
 //!
-//! `pg_ctlcluster`(1) empties its environment and takes what `/etc/postgresql/VERSION/CLUSTER/environment` says, so the
-//! library is named there and nowhere else: in a systemd unit it would be loaded into every helper, and be lost again
-//! before the server starts. The unit's drop-in sets limits only.
+//! `pg_ctlcluster`(1) empties its environment and takes the one in
+//! `/etc/postgresql/VERSION/CLUSTER/environment`, so only that file names the library. In a systemd
+//! unit the library would be loaded into every helper, and be lost before the server starts. The
+//! unit's drop-in sets limits only.
 //!
-//! Invariants: nothing that an administrator wrote is removed, and a file that is there keeps owner and mode; installing
-//! twice changes nothing the second time. The cluster's directory is its user's: root writes there
-//! through no link.
+//! Invariants: nothing that an administrator wrote is removed, and a file that exists keeps its
+//! owner and mode; a second installation changes nothing. The cluster's directory belongs to its
+//! user, so root follows no link in it.
 //!
 //! Must not: start, stop or reload anything; write a key.
 
@@ -14,15 +16,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_format::code;
+use strongroom_postgres_shield::clusters::{Cluster, clusters_of};
 use strongroom_postgres_shield::source;
 
-use super::clusters::{self, Cluster};
+use super::clusters;
 use super::directory::{Directory, DirectoryOption};
 use super::programs;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
-use crate::owner::held::Held;
+use crate::owner::held::HeldDirectory;
 
 /// Where drop-ins of units lie.
 const UNITS: &str = "/etc/systemd/system";
@@ -31,10 +34,12 @@ const DROP_IN: &str = "strongroom.conf";
 /// Mark of the line that this command adds.
 const MARK: &str = "# Added by strongroom pg service: the server reads and writes sealed files through this library.";
 
-/// Let a Debian cluster start under the shield: the lines for its environment file and its systemd unit.
+/// Let a Debian cluster start under the shield: the lines for its environment file and its systemd
+/// unit.
 ///
-/// The cluster is the one of /etc/postgresql whose `data_directory` is DIR. Without --install the lines are printed. With
-/// --install, as root, they are put in place; then run `systemctl daemon-reload` and restart the cluster.
+/// The cluster is the one of /etc/postgresql whose `data_directory` is DIR. Without --install the
+/// lines are printed. With --install, as root, they are put in place; then run `systemctl
+/// daemon-reload` and restart the cluster.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg service -D /var/lib/postgresql/15/main --install"))]
 pub(super) struct ServiceArgs {
@@ -65,7 +70,10 @@ impl ServiceArgs {
             Err(error) => return Err(error.into()),
         }
         if !self.install {
-            return shown(context, [(&environment, &line), (&drop_in, &limits())]);
+            return show_files(
+                context,
+                [(&environment, &line), (&drop_in, &resource_limits())],
+            );
         }
         add_line(&environment, &line)?;
         write_drop_in(&drop_in)?;
@@ -92,9 +100,9 @@ fn environment_line(library: &Path) -> Result<String, Failure> {
     Ok(format!("LD_PRELOAD = '{shown}'\n"))
 }
 
-/// Keys are in locked memory; a core would hold what they open. 1 byte and not 0: a core that is piped to a program is
-/// not limited by 0 (core(5)).
-fn limits() -> String {
+/// Keys are in locked memory; a core would hold what they open. 1 byte and not 0: a core that is
+/// piped to a program is not limited by 0 (core(5)).
+fn resource_limits() -> String {
     String::from(
         "# Added by strongroom pg service. The library itself is named in the cluster's environment file.\n\
          [Service]\n\
@@ -103,7 +111,7 @@ fn limits() -> String {
     )
 }
 
-fn shown(context: &mut Context, files: [(&PathBuf, &String); 2]) -> Result<(), Failure> {
+fn show_files(context: &mut Context, files: [(&PathBuf, &String); 2]) -> Result<(), Failure> {
     for (path, lines) in files {
         context.output.line(&format!("# {}", path.display()))?;
         context.output.line(lines)?;
@@ -113,7 +121,7 @@ fn shown(context: &mut Context, files: [(&PathBuf, &String); 2]) -> Result<(), F
 
 /// The cluster whose `data_directory` this is.
 fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
-    clusters::of(&directory.path)
+    clusters_of(&directory.path, &clusters::root())
         .into_iter()
         .next()
         .ok_or_else(|| {
@@ -122,11 +130,11 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
         })
 }
 
-/// Adds the line, unless a line sets `LD_PRELOAD` already: to the same, which is fine, or to something else, which the
-/// administrator has to join.
+/// Adds the line, unless a line sets `LD_PRELOAD` already: to the same, which is fine, or to
+/// something else, which the administrator has to join.
 fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
     let io = |e: std::io::Error| Failure::io(path, &e);
-    let (directory, name) = held(path)?;
+    let (directory, name) = open_parent(path)?;
     let known = directory.read(name).map_err(io)?;
     let former = known.as_ref().map_or("", |known| known.text.as_str());
     let set = former
@@ -155,23 +163,26 @@ fn write_drop_in(path: &Path) -> Result<(), Failure> {
     let directory = path.parent().unwrap_or_else(|| Path::new(UNITS));
     std::fs::create_dir_all(directory).map_err(|e| Failure::io(directory, &e))?;
     let io = |e: std::io::Error| Failure::io(path, &e);
-    let (directory, name) = held(path)?;
+    let (directory, name) = open_parent(path)?;
     let known = directory.read(name).map_err(io)?;
-    if known.as_ref().is_some_and(|known| known.text == limits()) {
+    if known
+        .as_ref()
+        .is_some_and(|known| known.text == resource_limits())
+    {
         return Ok(());
     }
     directory
-        .replace(name, &limits(), known.as_ref())
+        .replace(name, &resource_limits(), known.as_ref())
         .map_err(io)
 }
 
 /// The directory of a file, held open, and the file's name. The cluster's directory belongs to the
 /// server's user, and what is in it may be exchanged at any time.
-fn held(path: &Path) -> Result<(Held, &str), Failure> {
+fn open_parent(path: &Path) -> Result<(HeldDirectory, &str), Failure> {
     let io = |e: std::io::Error| Failure::io(path, &e);
     let above = path.parent().unwrap_or_else(|| Path::new("/"));
     let above = above.canonicalize().map_err(io)?;
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| Failure::usage("a name that is no text"))?;
-    Ok((Held::open(&above).map_err(io)?, name))
+    Ok((HeldDirectory::open(&above).map_err(io)?, name))
 }

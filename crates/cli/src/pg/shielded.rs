@@ -1,7 +1,9 @@
-//! Programs under the shield: the environment that makes the preload library find instances and keys.
+//! Programs under the shield: the environment in which the preload library finds instances and
+//! keys.
 //!
-//! Invariants: the library stands first in `LD_PRELOAD`, and what stood there stays; only what this command was told
-//! about keys reaches the program, and nothing from an outer command's `STRONGROOM_PG_KEY_*` when it was told otherwise.
+//! Invariants: the library is the first entry of `LD_PRELOAD`, and other entries stay. The program
+//! gets the key source that this command was given; `STRONGROOM_PG_KEY_*` of an outer command is
+//! passed on only where this command was given none.
 //!
 //! Must not: put a key into the environment.
 
@@ -14,20 +16,21 @@ use strongroom_format::code;
 use strongroom_postgres_shield::discover::ROOTS_VARIABLE;
 use strongroom_postgres_shield::source;
 
-use super::chosen::{Chosen, Handed};
+use super::chosen::{ChosenKey, KeyHandover};
 use super::directory::Directory;
 use super::programs;
 use crate::failure::Failure;
 use crate::libraries;
 
-/// Shields every program, whatever its name: what PostgreSQL's programs and backup tools start must see what they see.
+/// Shields every program, whatever its name: what PostgreSQL's programs and backup tools start must
+/// see what they see.
 const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
 
 /// A program to be started under the shield.
 pub(super) struct Shielded {
     command: Command,
     program: PathBuf,
-    _handed: Option<Handed>,
+    _handed: Option<KeyHandover>,
 }
 
 impl Shielded {
@@ -35,16 +38,16 @@ impl Shielded {
     pub(super) fn new(
         program: PathBuf,
         directories: &[&Directory],
-        chosen: Option<&Chosen>,
+        chosen: Option<&ChosenKey>,
     ) -> Result<Self, Failure> {
         let mut command = Command::new(&program);
         command.env("LD_PRELOAD", preload()?);
         if directories.is_empty() {
             command.env_remove(ROOTS_VARIABLE);
         } else {
-            command.env(ROOTS_VARIABLE, roots(directories)?);
+            command.env(ROOTS_VARIABLE, roots_value(directories)?);
         }
-        let handed = chosen.map(Chosen::handed).transpose()?;
+        let handed = chosen.map(ChosenKey::for_server).transpose()?;
         if let Some(handed) = handed
             .as_ref()
             .filter(|handed| !handed.variables.is_empty())
@@ -79,7 +82,7 @@ impl Shielded {
     }
 
     /// Shields programs of any name, also those that the program starts.
-    pub(super) fn everything(&mut self) {
+    pub(super) fn inherit_environment(&mut self) {
         self.command.env(ALL_VARIABLE, "1");
     }
 
@@ -89,10 +92,11 @@ impl Shielded {
             .command
             .status()
             .map_err(|e| Failure::open(&self.program, &e))?;
-        self.succeeded(status, "")
+        self.check_status(status, "")
     }
 
-    /// Runs it to its end and returns what it printed, in English. SR-7018 with what it complained about when it fails.
+    /// Runs it to its end and returns what it printed, in English. SR-7018 with what it complained
+    /// about when it fails.
     pub(super) fn output(mut self) -> Result<String, Failure> {
         let output = self
             .command
@@ -105,11 +109,11 @@ impl Shielded {
             stderr,
         } = output.map_err(|e| Failure::open(&self.program, &e))?;
         let complaint = String::from_utf8_lossy(&stderr);
-        self.succeeded(status, complaint.trim_end())?;
+        self.check_status(status, complaint.trim_end())?;
         Ok(String::from_utf8_lossy(&stdout).into_owned())
     }
 
-    fn succeeded(&self, status: ExitStatus, complaint: &str) -> Result<(), Failure> {
+    fn check_status(&self, status: ExitStatus, complaint: &str) -> Result<(), Failure> {
         if status.success() {
             return Ok(());
         }
@@ -121,8 +125,9 @@ impl Shielded {
         Err(Failure::new(&code::PG_PROGRAM, detail))
     }
 
-    /// Becomes the program: its exit code, its signals, its terminal. Returns only when it cannot be started.
-    pub(super) fn become_it(mut self) -> Failure {
+    /// Becomes the program: its exit code, its signals, its terminal. Returns only when it cannot
+    /// be started.
+    pub(super) fn exec(mut self) -> Failure {
         let error = self.command.exec();
         Failure::open(&self.program, &error)
     }
@@ -133,7 +138,7 @@ pub(super) fn preload() -> Result<OsString, Failure> {
     Ok(libraries::preload(&programs::library()?))
 }
 
-fn roots(directories: &[&Directory]) -> Result<OsString, Failure> {
+fn roots_value(directories: &[&Directory]) -> Result<OsString, Failure> {
     let mut joined = OsString::new();
     for directory in directories {
         if directory.path.to_string_lossy().contains(':') {

@@ -1,4 +1,5 @@
-//! `strongroom pg status -D DIR`: does the server run, is the instance sealed, how and by whom; what is not sealed.
+//! `strongroom pg status -D DIR`: whether the server runs, whether and how the instance is sealed,
+//! which keys open it, and which files are not sealed.
 //!
 //! Must not: need a key, or change anything.
 
@@ -6,18 +7,19 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE};
+use strongroom_format::text::printable;
 use strongroom_postgres_shield::source;
 
-use super::chosen::Chosen;
+use super::chosen::ChosenKey;
 use super::contents::has_data_checksums;
 use super::directory::{Directory, DirectoryOption};
 use super::facts::Facts;
-use super::outside::{self, Outside};
+use super::outside::{self, OutsideWrite};
 use super::plaintext;
-use crate::Context;
-use crate::args::KeyOptions;
-use crate::failure::{ErrorJson, Failure, printable, warn};
+use crate::context::Context;
+use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::keys;
 use crate::output::columns;
 
@@ -33,7 +35,8 @@ pub(super) struct StatusArgs {
     pub(super) directory: DirectoryOption,
     #[command(flatten)]
     key: KeyOptions,
-    /// List what is not sealed in this instance, file by file, and why; and what its configuration writes elsewhere
+    /// List what is not sealed in this instance, file by file, and why; and what its configuration
+    /// writes elsewhere
     #[arg(long)]
     plaintext: bool,
     /// Print one JSON object
@@ -52,9 +55,9 @@ struct Status {
     key_source: Option<String>,
     conversion_under_way: bool,
     data_checksums: Option<bool>,
-    plaintext: Option<Vec<plaintext::Class>>,
+    plaintext: Option<Vec<plaintext::UnsealedClass>>,
     unknown: Option<Vec<String>>,
-    outside: Option<Vec<Outside>>,
+    outside: Option<Vec<OutsideWrite>>,
     error: Option<ErrorJson>,
 }
 
@@ -87,20 +90,20 @@ impl StatusArgs {
         if self.json {
             context.output.json(&status)?;
         } else {
-            context.output.text(&text(&status))?;
+            context.output.text(&status_text(&status))?;
         }
         if status.data_checksums == Some(false) {
             warn(&code::PG_NO_CHECKSUMS, &directory.shown());
         }
         match problem {
-            Some(failure) if self.json => Err(failure.told_in_json()),
+            Some(failure) if self.json => Err(failure.reported_in_json()),
             Some(failure) => Err(failure),
             None => Ok(()),
         }
     }
 }
 
-/// Whether pages of relations have checksums; `None` when that cannot be told. A key that was given
+/// Whether pages of relations have checksums; `None` when that is not known. A key that was given
 /// has to open the instance.
 fn data_checksums(
     key: KeyOptions,
@@ -116,7 +119,7 @@ fn data_checksums(
     // What strongroom.conf names was chosen by the directory's owner, and is followed for the owner
     // only.
     let given = keys::source(key.clone()).is_some();
-    let chosen = match Chosen::find(key, context, directory) {
+    let chosen = match ChosenKey::find(key, context, directory) {
         Err(failure) if given => return Err(failure),
         found => found.ok().flatten(),
     };
@@ -148,7 +151,7 @@ const NOT_LOOKED_AT: &str = "\nNot looked at: what lies outside the data directo
      sockets, the log where the server's standard error goes), what SQL and clients write elsewhere (COPY ... TO,\n\
      lo_export, pg_basebackup), names and sizes of files, and memory.\n";
 
-fn text(status: &Status) -> String {
+fn status_text(status: &Status) -> String {
     let mut rows: Vec<[String; 2]> = Vec::new();
     let mut row = |name: &str, value: &str| rows.push([String::from(name), printable(value)]);
     row("data directory", &status.path);

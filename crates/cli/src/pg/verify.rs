@@ -1,8 +1,9 @@
-//! `strongroom verify DIR`: what of a sealed instance can be authenticated, which is its header and
-//! its containers, at the names they were sealed for; and whether somebody wrote zeros into its
-//! transaction status files.
+//! `strongroom verify DIR`: authenticates what can be authenticated in a sealed instance, which is
+//! its header and its containers, at the names that they were sealed for; and finds zeros that were
+//! written into its transaction status files from outside.
 //!
-//! Invariant: what is not authenticated is said to be so, by class: blocks and streams are sealed without a tag.
+//! Invariant: the result names, by class, the files that are sealed without a tag, and so are not
+//! authenticated: blocks and streams.
 //!
 //! Must not: change a file, or need PostgreSQL.
 
@@ -18,15 +19,15 @@ use strongroom_postgres_shield::place::Seal;
 use strongroom_postgres_shield::real::Errno;
 use strongroom_postgres_shield::scratch;
 
-use super::chosen::Chosen;
+use super::chosen::ChosenKey;
 use super::contents::{Contents, check_control, seal_of};
 use super::directory::Directory;
 use super::plaintext::files;
-use crate::Context;
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::{Failure, code_text};
+use crate::key_options::KeyOptions;
 use crate::progress::Progress;
-use crate::verify::{AUTHENTIC, BadUnit, Checked, Verified};
+use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
 
 /// The word for a container in results.
 const CONTAINER: &str = "container";
@@ -34,7 +35,8 @@ const CONTAINER: &str = "container";
 const STATUS_FILE: &str = "transaction status file";
 /// Directories of transaction status files that PostgreSQL makes durable.
 const LASTING_STATUS: [&str; 3] = ["pg_xact", "pg_multixact", "pg_commit_ts"];
-/// The system's code for input that is not what was written, which is how a container tells that it does not open.
+/// The system's code for input that is not what was written, which is how a container tells that it
+/// does not open.
 const EIO: Errno = Errno(5);
 
 /// The result, and the failure that it amounts to.
@@ -50,12 +52,12 @@ pub(crate) fn verify(
         return Err(directory.failure(&code::PG_NOT_INSTANCE, detail));
     }
     directory.check_sealed()?;
-    let chosen = Chosen::required(key, context, &directory)?;
+    let chosen = ChosenKey::required(key, context, &directory)?;
     let object = chosen.open(&directory)?;
     let instance = chosen.instance(&directory)?;
     check_control(&directory, &instance)?;
     let finds_zeros = object.header().sealed_zeros;
-    let looked = Looked::at(&directory, &instance, finds_zeros)?;
+    let looked = FileCheck::read_all_files(&directory, &instance, finds_zeros)?;
     let failure = looked.bad.first().map(|first| {
         let file = first.file.clone().unwrap_or_default();
         let detail = format!("{} bad, the first is {file}", looked.bad.len());
@@ -84,15 +86,19 @@ pub(crate) fn verify(
 }
 
 /// What was looked at in a data directory.
-struct Looked {
+struct FileCheck {
     containers: u64,
     status_files: u64,
     bad: Vec<BadUnit>,
 }
 
-impl Looked {
+impl FileCheck {
     /// Reads every file that can be checked.
-    fn at(directory: &Directory, instance: &Instance, finds_zeros: bool) -> Result<Self, Failure> {
+    fn read_all_files(
+        directory: &Directory,
+        instance: &Instance,
+        finds_zeros: bool,
+    ) -> Result<Self, Failure> {
         let found = files(&directory.path)?;
         let total = found.len() as u64;
         let mut progress = Progress::new("verifying");
@@ -102,7 +108,7 @@ impl Looked {
             bad: Vec::new(),
         };
         for (done, (relative, _)) in (1_u64..).zip(&found) {
-            let Some((seal, kind)) = checked_as(relative, finds_zeros) else {
+            let Some((seal, kind)) = unit_kind(relative, finds_zeros) else {
                 continue;
             };
             // A running server removes and replaces files.
@@ -114,7 +120,7 @@ impl Looked {
                 _ => &mut looked.status_files,
             };
             *count += 1;
-            match opens(&Contents::new(&file, instance, seal)) {
+            match read_to_end(&Contents::new(&file, instance, seal)) {
                 Ok(()) => {}
                 Err((EIO, offset_bytes)) => looked.bad.push(BadUnit {
                     kind,
@@ -160,7 +166,7 @@ fn code_of(kind: &str) -> &'static Code {
 /// How a file is sealed and as what it is checked; `None` when there is nothing to check.
 /// Transaction status files that PostgreSQL does not keep through a restart may hold zeros after a
 /// power cut; they are made anew. So is the one container that a kill leaves between two names.
-fn checked_as(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)> {
+fn unit_kind(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)> {
     let seal = seal_of(relative).filter(|seal| !name::is_temporary_summary(seal))?;
     let lasts = LASTING_STATUS.iter().any(|name| relative.starts_with(name));
     match (seal.body, seal.key) {
@@ -171,7 +177,7 @@ fn checked_as(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)
 }
 
 /// Reads a file to its end; or why not, and at which logical offset.
-fn opens(contents: &Contents<'_>) -> Result<(), (Errno, u64)> {
+fn read_to_end(contents: &Contents<'_>) -> Result<(), (Errno, u64)> {
     let mut buffer = vec![0; scratch::LEN];
     let mut offset = 0;
     loop {

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::KeyOptions;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, guard, keys, paths};
+use crate::key_options::KeyOptions;
+use crate::{keys, paths, sealed_sqlite};
 
 /// Make a plain copy of a sealed database. Whoever can read the copy can read the data.
 #[derive(Args)]
@@ -30,8 +31,8 @@ impl DecryptArgs {
         paths::check_copy(&self.sealed, &self.plain)?;
         // A pipe would be waited for.
         let _regular = paths::open_to_read(&self.sealed)?;
-        let options = guard::options(keys::source(self.key), context);
-        let report = guard::decrypt(&self.sealed, &self.plain, &options)?;
+        let options = sealed_sqlite::options(keys::source(self.key), context);
+        let report = sealed_sqlite::decrypt(&self.sealed, &self.plain, &options)?;
         let plain = self.plain.display();
         context
             .output

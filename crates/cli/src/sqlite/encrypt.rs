@@ -10,11 +10,12 @@ use strongroom_format::header::Cipher;
 
 use strongroom_sqlite::OpenOptions;
 
-use super::{cipher, page_size};
-use crate::args::KeyOptions;
+use super::format_options::{cipher, page_size};
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
-use crate::{Context, guard, keys, paths};
+use crate::key_options::KeyOptions;
+use crate::{keys, paths, sealed_sqlite};
 
 /// Make a sealed copy of a plain database. The plain one stays as it is.
 #[derive(Args)]
@@ -34,7 +35,8 @@ pub(super) struct EncryptArgs {
     /// Page size of the sealed database in bytes, 512 to 65536 [default: that of the plain one]
     #[arg(long, value_name = "N", value_parser = page_size)]
     page_size: Option<u32>,
-    /// Keep a digest over all pages, so that verify finds an older copy of one; makes writing slower
+    /// Keep a digest over all pages, so that verify finds an older copy of one; makes writing
+    /// slower
     #[arg(long)]
     freshness: bool,
 }
@@ -50,9 +52,9 @@ impl EncryptArgs {
         }
         let options = OpenOptions {
             freshness: self.freshness,
-            ..guard::options(Some(key), context)
+            ..sealed_sqlite::options(Some(key), context)
         };
-        let report = guard::encrypt(
+        let report = sealed_sqlite::encrypt(
             &self.plain,
             &self.sealed,
             options,

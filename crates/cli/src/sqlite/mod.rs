@@ -1,9 +1,10 @@
 //! `strongroom sqlite`: one file per verb; the shell has a directory.
 //!
-//! Must not: read or write a database but through the guard.
+//! Must not: read or write a database but through the SQLite extension.
 
 mod decrypt;
 mod encrypt;
+mod format_options;
 mod program;
 mod rekey;
 mod run;
@@ -12,9 +13,8 @@ mod shell;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use strongroom_format::header::Cipher;
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
@@ -58,14 +58,4 @@ impl SqliteArgs {
             Verb::Run(args) => args.run(context),
         }
     }
-}
-
-fn cipher(name: &str) -> Result<Cipher, String> {
-    Cipher::from_name(name).ok_or_else(|| "use gcm or ctr".to_owned())
-}
-
-fn page_size(text: &str) -> Result<u32, String> {
-    let size: Option<u32> = text.parse().ok();
-    size.filter(|size| size.is_power_of_two() && (512..=65536).contains(size))
-        .ok_or_else(|| "use a power of two from 512 to 65536".to_owned())
 }

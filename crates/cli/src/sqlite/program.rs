@@ -1,9 +1,9 @@
-//! Programs for `strongroom sqlite run`: which file a name means, and whether the guard can be put
-//! into it.
+//! Programs for `strongroom sqlite run`: which file a name means, and whether the SQLite extension
+//! can be loaded into it.
 //!
-//! What the bytes of an executable say is told by `strongroom_sqlite_program`.
+//! The executable's bytes are read by `strongroom_sqlite_program`.
 //!
-//! Must not: run anything; take what cannot be told for fine where it can be told.
+//! Must not: run anything; accept a program that can be seen to be unsuitable.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,19 +20,19 @@ use strongroom_sqlite_program::{
 
 use crate::failure::Failure;
 
-/// The program's file, found as the shell finds it. SR-2285 when the guard cannot be put into it.
+/// The program's file, found as the shell finds it. SR-2285 when the SQLite extension cannot be loaded into it.
 pub(super) fn check(word: &OsStr) -> Result<PathBuf, Failure> {
-    let program = find(word)?;
+    let program = find_in_path(word)?;
     check_file(&program, SCRIPTS)?;
     Ok(program)
 }
 
-fn refused(path: &Path, why: &str) -> Failure {
+fn refusal(path: &Path, why: &str) -> Failure {
     Failure::new(&code::RUN_PROGRAM, format!("{}: {why}", path.display()))
 }
 
 /// A name without a slash is looked for in PATH.
-fn find(word: &OsStr) -> Result<PathBuf, Failure> {
+fn find_in_path(word: &OsStr) -> Result<PathBuf, Failure> {
     let named = PathBuf::from(word);
     let missing = || Failure::new(&code::NOT_FOUND, named.display().to_string());
     if word.as_bytes().contains(&b'/') {
@@ -57,21 +57,21 @@ fn check_file(path: &Path, scripts: u32) -> Result<(), Failure> {
     read.map_err(|e| Failure::io(path, &e))?;
     if let Some(line) = script_line(&bytes) {
         if scripts == 0 {
-            return Err(refused(path, "scripts that lead to scripts"));
+            return Err(refusal(path, "scripts that lead to scripts"));
         }
         let next = match interpreter(line) {
             Some(Interpreter::Program(named)) => PathBuf::from(OsStr::from_bytes(named)),
-            Some(Interpreter::ByEnv(named)) => find(OsStr::from_bytes(named))?,
-            None => return Err(refused(path, "its first line names no program")),
+            Some(Interpreter::ByEnv(named)) => find_in_path(OsStr::from_bytes(named))?,
+            None => return Err(refusal(path, "its first line names no program")),
         };
         return check_file(&next, scripts - 1);
     }
     if !is_elf(&bytes) {
-        return Err(refused(path, "neither a program nor a script"));
+        return Err(refusal(path, "neither a program nor a script"));
     }
     if about.permissions().mode() & OTHER_RIGHTS != 0 {
         let why = "it runs with other rights than yours (set-user-ID), and such a program is not given libraries";
-        return Err(refused(path, why));
+        return Err(refusal(path, why));
     }
     check_elf(path, &bytes)
 }
@@ -81,10 +81,10 @@ fn check_elf(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let own_path = own_path.map_err(|e| Failure::io(Path::new("/proc/self/exe"), &e))?;
     let own = std::fs::read(&own_path).map_err(|e| Failure::io(&own_path, &e))?;
     if kind(bytes) != kind(&own) {
-        return Err(refused(path, "a program for another kind of processor"));
+        return Err(refusal(path, "a program for another kind of processor"));
     }
     let Some(linker) = dynamic_linker(bytes) else {
-        return Err(refused(
+        return Err(refusal(
             path,
             "a static program: no library can be put into it",
         ));
@@ -93,10 +93,10 @@ fn check_elf(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     if let Some(ours) = dynamic_linker(&own)
         && name(linker) != name(ours)
     {
-        return Err(refused(path, "it is built for another C library"));
+        return Err(refusal(path, "it is built for another C library"));
     }
     if has_own_sqlite(bytes) {
-        return Err(refused(path, "it has an SQLite of its own"));
+        return Err(refusal(path, "it has an SQLite of its own"));
     }
     Ok(())
 }

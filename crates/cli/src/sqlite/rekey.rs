@@ -6,15 +6,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::{KeyOptions, NewKeyOptions};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, guard, keys};
+use crate::key_options::{KeyOptions, NewKeyOptions};
+use crate::{keys, sealed_sqlite};
 
 /// Seal a database under a new data key, and if wanted for another key.
 ///
-/// Without a --new- option the same key opens the database afterwards. With --slots-only no page is rewritten: only
-/// who may open the database changes. A rekey that was interrupted is finished by running the command again.
+/// Without a --new- option the same key opens the database afterwards. With --slots-only no page is
+/// rewritten: only who may open the database changes. A rekey that was interrupted is finished by
+/// running the command again.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom sqlite rekey sealed.db --key-id app --new-key-id app2"))]
 pub(super) struct RekeyArgs {
@@ -33,8 +35,9 @@ pub(super) struct RekeyArgs {
 impl RekeyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let new_key = keys::source(self.new.into());
-        let options = guard::options(keys::source(self.key), context);
-        let report = guard::rekey(&self.sealed, &options, new_key.as_ref(), self.slots_only)?;
+        let options = sealed_sqlite::options(keys::source(self.key), context);
+        let report =
+            sealed_sqlite::rekey(&self.sealed, &options, new_key.as_ref(), self.slots_only)?;
         if !self.slots_only {
             // The count of the old data key no longer matters.
             strongroom_sqlite::forget_seals_warnings();

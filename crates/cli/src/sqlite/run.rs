@@ -1,11 +1,11 @@
-//! `strongroom sqlite run --key-id NAME -- PROGRAM ...`: becomes that program, with the guard in it
-//! before it opens its first database.
+//! `strongroom sqlite run --key-id NAME -- PROGRAM ...`: becomes that program, with the SQLite
+//! extension loaded before it opens its first database.
 //!
-//! Invariants: the program learns where its key is, never the key; what was typed reaches it
-//! through an inherited descriptor.
+//! Invariants: the program learns where its key is, never the key; a typed key reaches it through
+//! an inherited descriptor.
 //!
-//! Must not: change the program's arguments, streams or exit code; start a program that would write
-//! plain databases unnoticed where that can be seen.
+//! Must not: change the program's arguments, streams or exit code; start a program that visibly
+//! would write plain databases unnoticed.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -19,11 +19,13 @@ use strongroom_keyring::provider::COMMAND_VARIABLE;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
 use strongroom_sqlite::defaults::{DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, KEY_FD_NAME};
 
-use super::{cipher, page_size, program};
-use crate::args::KeyOptions;
+use super::format_options::{cipher, page_size};
+use super::program;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keys, libraries};
+use crate::key_options::KeyOptions;
+use crate::{keys, libraries};
 
 /// The library's file name.
 const LIBRARY: &str = "libstrongroom_sqlite_run.so";
@@ -63,15 +65,15 @@ pub(super) struct RunArgs {
 impl RunArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let surroundings = SourceContext {
-            keyring: Some(keys::lasting_keyring(context.keyring.clone())?),
+            keyring: Some(keys::absolute_keyring_path(context.keyring.clone())?),
             creating: false,
             prompt: String::new(),
         };
         let key = keys::required(self.key.clone(), "run")?;
-        let key = keys::lasting(key)?.settled(&surroundings)?;
-        // A wrong name is told before the program begins. A command is run by the program, and
+        let key = keys::with_absolute_path(key)?.settled(&surroundings)?;
+        // A wrong name is reported before the program begins. A command is run by the program, and
         // would be run twice.
-        if !matches!(key, KeySource::Command(_)) && !asks(&key, &surroundings)? {
+        if !matches!(key, KeySource::Command(_)) && !needs_terminal(&key, &surroundings)? {
             key.opener(&surroundings)?;
         }
         let library = libraries::find(LIBRARY, LIBRARY_VARIABLE, &code::RUN_LIBRARY)?;
@@ -95,7 +97,7 @@ impl RunArgs {
         Err(Failure::open(&program, &error))
     }
 
-    /// What the guard reads in the program's environment, and the descriptor that must stay open
+    /// What the SQLite extension reads in the program's environment, and the descriptor that must stay open
     /// until the program has begun.
     fn variable(
         &self,
@@ -108,14 +110,14 @@ impl RunArgs {
             KeySource::KeyId { id } => {
                 lines.push(("key_id", id.clone()));
                 if let Some(path) = &context.keyring {
-                    lines.push(("keyring", keys::text(path)?));
+                    lines.push(("keyring", keys::path_text(path)?));
                 }
             }
             KeySource::Env(variable) => lines.push(("key_env", variable.clone())),
-            KeySource::File(path) => lines.push(("key_file", keys::text(path)?)),
+            KeySource::File(path) => lines.push(("key_file", keys::path_text(path)?)),
             KeySource::Command(line) => lines.push(("key_command", line.clone())),
             KeySource::Given(bytes) => {
-                let inherited = keys::inherited(KEY_FD_NAME, bytes.as_slice())?;
+                let inherited = keys::inheritable_secret(KEY_FD_NAME, bytes.as_slice())?;
                 lines.push((KEY_FD, inherited.as_raw_fd().to_string()));
                 descriptor = Some(inherited);
             }
@@ -151,7 +153,7 @@ impl RunArgs {
 
 /// Whether fetching the key asks somebody, which is then left to the program: it would be asked
 /// twice.
-fn asks(key: &KeySource, context: &SourceContext) -> Result<bool, Failure> {
+fn needs_terminal(key: &KeySource, context: &SourceContext) -> Result<bool, Failure> {
     let (KeySource::KeyId { .. }, Some(path)) = (key, &context.keyring) else {
         return Ok(false);
     };

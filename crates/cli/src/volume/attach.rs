@@ -1,9 +1,10 @@
-//! `strongroom volume attach FILE MOUNTPOINT`: a volume as one file, where there is no device-mapper.
+//! `strongroom volume attach FILE MOUNTPOINT`: a volume in a file, mounted without device-mapper.
 //!
-//! Without --foreground this command starts itself anew and waits until that one has mounted the volume: no copy of a key
-//! crosses from one process to the other, because only the second ever has one.
+//! Without --foreground this command starts itself a second time and waits until that process has
+//! mounted the volume. Only the second process ever has the key, so the key never crosses from one
+//! process to another.
 //!
-//! Must not: write to a volume whose header is not whole; go on when a volume is in use.
+//! Must not: write to a volume whose header is not whole; continue when a volume is in use.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,17 +23,19 @@ use strongroom_volume::token::Provider;
 
 use super::material::ProviderOptions;
 use super::secret::SecretOptions;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
 
 /// What the process that serves says when the volume is there.
 const READY: &str = "ready";
 
-/// Attach a volume where there is no device-mapper: MOUNTPOINT/volume is its data, encrypted and decrypted through FUSE.
+/// Attach a volume where there is no device-mapper: MOUNTPOINT/volume is its data, encrypted and
+/// decrypted through FUSE.
 ///
-/// For containers and other places where `volume open` cannot work. The bytes on the device are the same. The file can be
-/// read and written as it is, or stand behind a loop device. It stays until `strongroom volume detach`.
+/// For containers and other places where `volume open` cannot work. The bytes on the device are the
+/// same. The file can be read and written as it is, or stand behind a loop device. It stays until
+/// `strongroom volume detach`.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume attach db.img /mnt/db --passphrase\n  mount -o loop /mnt/db/volume /srv/db"))]
 pub(super) struct AttachArgs {
@@ -103,16 +106,17 @@ impl AttachArgs {
         };
         let mut mounted = Mounted::mount(volume, &self.mountpoint, &options)?;
         let mut unmounter = mounted.unmounter();
-        // In use it stays; whoever wants it gone stops its users first.
+        // In use it stays; its users have to be stopped first.
         ctrlc::set_handler(move || drop(unmounter.unmount()))
             .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))?;
         if self.serving {
-            leave()?;
+            detach_from_terminal()?;
         }
         Ok(mounted.serve()?)
     }
 
-    /// The passphrase that the key of the volume's token makes, or its TPM's, and the slots it is for.
+    /// The passphrase that the key of the volume's token makes, or its TPM's, and the slots it is
+    /// for.
     fn of_token(&self, context: &Context, found: &Found) -> Result<(SecretBytes, Slots), Failure> {
         let mut tokens = found.header.metadata.tokens.values();
         let ours = tokens.find_map(|token| Some((token.strongroom.as_ref()?, &token.keyslots)));
@@ -173,17 +177,17 @@ fn start() -> Result<(), Failure> {
     {
         return Ok(());
     }
-    // It has told why.
+    // It has printed why.
     let ended = child.wait().map_err(failed)?;
     let exit = ended.code().and_then(|code| u8::try_from(code).ok());
     Err(match exit {
-        Some(exit @ 1..) => Failure::told(&code::FUSE, exit),
+        Some(exit @ 1..) => Failure::already_reported(&code::FUSE, exit),
         _ => Failure::new(&code::FUSE, "the process that serves has ended"),
     })
 }
 
 /// Tells the command that waits, and lets go of its terminal and its directory.
-fn leave() -> Result<(), Failure> {
+fn detach_from_terminal() -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(&code::IO, error.to_string());
     let mut out = std::io::stdout();
     writeln!(out, "{READY}")

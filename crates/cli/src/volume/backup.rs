@@ -1,4 +1,5 @@
-//! `strongroom volume backup DEVICE`: the header, sealed, to the key server, or as it is into a file.
+//! `strongroom volume backup DEVICE`: the header, sealed, to the key server, or as it is into a
+//! file.
 //!
 //! Must not: leave an unsealed copy anywhere but in the file that was asked for.
 
@@ -10,11 +11,12 @@ use strongroom_volume::keys::Keys;
 use strongroom_volume::{Volume, escrow as sealed};
 
 use super::material::ProviderOptions;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 
-/// Back up a volume's header and key slots. Whoever has it and a key that opened the volume then opens it for ever.
+/// Back up a volume's header and key slots. Whoever has it and a key that opened the volume then
+/// opens it for ever.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume backup /dev/vdb --out vdb.header"))]
 pub(super) struct BackupArgs {
@@ -44,8 +46,9 @@ impl BackupArgs {
     }
 }
 
-/// Leaves the header at the key server, where there is one; a failure is a warning. Whether it is there.
-pub(super) fn escrow(path: &Path, keys: &mut dyn Keys) -> bool {
+/// Leaves the header at the key server, where there is one; a failure is a warning. Whether it is
+/// there.
+pub(super) fn store_backup_at_server(path: &Path, keys: &mut dyn Keys) -> bool {
     if !keys.keeps_headers() {
         return false;
     }
@@ -60,16 +63,16 @@ pub(super) fn escrow(path: &Path, keys: &mut dyn Keys) -> bool {
 }
 
 /// After a change of slots: the backup that the server has is an old one.
-pub(super) fn escrow_again(context: &Context, provider: &ProviderOptions, path: &Path) {
+pub(super) fn update_backup_at_server(context: &Context, provider: &ProviderOptions, path: &Path) {
     let token = Volume::open(path).and_then(|mut volume| volume.token());
     let Ok(token) = token else { return };
     match provider.keys(context, Some(token.provider)) {
         Ok(mut keys) => {
-            escrow(path, keys.as_mut());
+            store_backup_at_server(path, keys.as_mut());
         }
         Err(failure) => note(&format!(
             "the header backup was not renewed: {}",
-            failure.shown()
+            failure.summary()
         )),
     }
 }

@@ -1,7 +1,9 @@
-//! `cache_hours` of the table of volumes: what the key server delivered is kept for a start while no server answers.
+//! `cache_hours` of the table of volumes: a secret that the key server delivered is kept for starts
+//! during which no server answers.
 //!
 //! Invariants V25 to V28 of docs/internals/volumes.md.
-//! Must not: open with what was kept when a server has decided otherwise.
+//!
+//! Must not: open a volume with a kept secret when a server has refused it.
 
 use std::time::Duration;
 
@@ -38,7 +40,8 @@ const DECIDED: [&Code; 8] = [
     &code::SERVER_DISABLED,
 ];
 
-/// The passphrase of the token's slots: of the server, which is then kept for so many hours, or the one that was kept. And whose it is.
+/// The passphrase of the token's slots: of the server, which is then kept for so many hours, or the
+/// one that was kept. And whose it is.
 pub(super) fn of_server(
     volume: &mut Volume,
     server: &mut dyn Keys,
@@ -49,18 +52,20 @@ pub(super) fn of_server(
     match of_token(volume, server) {
         Ok(secret) => {
             if volume.opens(&token.slots, &secret)?.is_some() {
-                let kept = keep(&token, &secret, entry, hours);
-                kept.unwrap_or_else(|error| warn(&code::VOLUME_NOT_KEPT, &shown(entry, &error)));
+                let kept = store_secret(&token, &secret, entry, hours);
+                kept.unwrap_or_else(|error| {
+                    warn(&code::VOLUME_NOT_KEPT, &entry_error(entry, &error));
+                });
             }
             Ok((secret, "keyserver"))
         }
         Err(failure) if AWAY.contains(&failure.code()) => {
-            note(&format!("{}: {}", entry.name, failure.shown()));
+            note(&format!("{}: {}", entry.name, failure.summary()));
             match of_kept(volume, &token, entry) {
                 Ok(Some(secret)) => Ok((secret, "keyserver, kept")),
                 Ok(None) => Err(failure),
                 Err(error) => {
-                    note(&shown(entry, &error));
+                    note(&entry_error(entry, &error));
                     Err(failure)
                 }
             }
@@ -75,24 +80,30 @@ pub(super) fn of_server(
 }
 
 /// Removes what is kept of a volume, because what opens it changes.
-pub(super) fn forget_of(volume: &mut Volume) {
+pub(super) fn forget_volume(volume: &mut Volume) {
     if let Ok(Some((_, token))) = volume.metadata().and_then(|metadata| metadata.token()) {
         forget(&token);
     }
 }
 
-/// As [`forget_of`]. That it could not be removed is told: it opens the volume for as long as its slot is there.
+/// As [`forget_volume`]. A failure to remove the entry is reported: it opens the volume for as long as its
+/// slot is there.
 pub(super) fn forget(token: &Token) {
     if let Err(error) = kept::forget(&token.object_id) {
         warn(error.code(), error.detail());
     }
 }
 
-fn shown(entry: &Entry, error: &Error) -> String {
+fn entry_error(entry: &Entry, error: &Error) -> String {
     format!("{}: {error}", entry.name)
 }
 
-fn keep(token: &Token, secret: &SecretBytes, entry: &Entry, hours: u64) -> Result<(), Error> {
+fn store_secret(
+    token: &Token,
+    secret: &SecretBytes,
+    entry: &Entry,
+    hours: u64,
+) -> Result<(), Error> {
     let sealer = sealer(entry)?;
     let term = Term::of(hours, sealer.clock()?);
     let mut sealer = sealer.before(term.clock);

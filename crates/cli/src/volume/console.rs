@@ -1,6 +1,7 @@
-//! A passphrase asked for as the system starts: through systemd's own way where it runs, else at the console. Bounded.
+//! Asks for a passphrase while the system starts: through systemd where it runs, else at the
+//! console, for a limited time.
 //!
-//! Must not: wait longer than it was told; echo; keep what was typed outside locked memory.
+//! Must not: wait longer than the limit; echo; keep the passphrase outside locked memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -27,11 +28,11 @@ const TYPED_MAX: usize = 1024;
 /// Asks, and waits at most `wait`.
 pub(super) fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Failure> {
     if wait.is_zero() {
-        return Err(late());
+        return Err(timeout_failure());
     }
     if Path::new(SYSTEMD).is_dir() {
         // Not there, or not able to: the console is left.
-        if let Some(typed) = through_systemd(prompt, wait)? {
+        if let Some(typed) = ask_through_systemd(prompt, wait)? {
             return Ok(typed);
         }
     }
@@ -42,7 +43,7 @@ pub(super) fn ask(prompt: &str, wait: Duration) -> Result<SecretBytes, Failure> 
     at_terminal(&terminal, prompt, wait)
 }
 
-fn through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretBytes>, Failure> {
+fn ask_through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretBytes>, Failure> {
     let asked = Command::new(SYSTEMD_ASK)
         .arg(format!("--timeout={}", wait.as_secs().max(1)))
         .arg("--id=strongroom")
@@ -62,8 +63,8 @@ fn through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretBytes>, 
         // Its own limit, and a little, should it not keep it.
         let limit = wait + Duration::from_secs(5);
         while let Ok(false) = finished {
-            finished = match left(began, limit) {
-                Some(left) if readable(&out, left)? => typed.read(&mut out),
+            finished = match time_left(began, limit) {
+                Some(left) if wait_until_readable(&out, left)? => typed.read(&mut out),
                 _ => Ok(true),
             };
         }
@@ -77,7 +78,7 @@ fn through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretBytes>, 
     finished.map_err(failed)?;
     if gave_up || !status.success() {
         return if began.elapsed() >= wait {
-            Err(late())
+            Err(timeout_failure())
         } else {
             Ok(None)
         };
@@ -109,11 +110,11 @@ fn line(terminal: &File, wait: Duration) -> Result<Typed, Failure> {
     let mut typed = Typed::new()?;
     let mut from = terminal;
     loop {
-        let Some(left) = left(began, wait) else {
-            return Err(late());
+        let Some(left) = time_left(began, wait) else {
+            return Err(timeout_failure());
         };
-        if !readable(terminal, left)? {
-            return Err(late());
+        if !wait_until_readable(terminal, left)? {
+            return Err(timeout_failure());
         }
         let ended = typed
             .read(&mut from)
@@ -124,7 +125,7 @@ fn line(terminal: &File, wait: Duration) -> Result<Typed, Failure> {
     }
 }
 
-fn readable(from: &impl std::os::fd::AsFd, wait: Duration) -> Result<bool, Failure> {
+fn wait_until_readable(from: &impl std::os::fd::AsFd, wait: Duration) -> Result<bool, Failure> {
     let mut asked = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
     let wait = Timespec {
         tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
@@ -138,12 +139,12 @@ fn readable(from: &impl std::os::fd::AsFd, wait: Duration) -> Result<bool, Failu
     }
 }
 
-fn left(began: Instant, wait: Duration) -> Option<Duration> {
+fn time_left(began: Instant, wait: Duration) -> Option<Duration> {
     wait.checked_sub(began.elapsed())
         .filter(|left| !left.is_zero())
 }
 
-fn late() -> Failure {
+fn timeout_failure() -> Failure {
     Failure::new(&code::NO_KEY, "nobody typed in time")
 }
 

@@ -1,6 +1,7 @@
 //! `strongroom volume create DEVICE_OR_FILE`.
 //!
-//! Invariants: V6, V7 of docs/internals/volumes.md. The recovery key is shown before the device changes.
+//! Invariants: V6, V7 of docs/internals/volumes.md. The recovery key is shown before the device
+//! changes.
 //! Must not: show any other key.
 
 use std::path::PathBuf;
@@ -15,11 +16,11 @@ use strongroom_volume::look::has_old_data;
 use strongroom_volume::secret::slot_secret;
 use strongroom_volume::token::{Token, name_is_valid};
 
-use super::backup::escrow;
-use super::fleet::{self, Happened};
+use super::backup::store_backup_at_server;
+use super::fleet::{self, VolumeChange};
 use super::material::ProviderOptions;
 use super::recovery::{RecoveryOptions, Shown};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
 
@@ -61,7 +62,8 @@ pub(super) struct CreateArgs {
     /// Destroy what the device holds
     #[arg(long, conflicts_with = "size")]
     overwrite: bool,
-    /// Overwrite all of the device with random bytes first, so that nothing of what it held can be read below the volume
+    /// Overwrite all of the device with random bytes first, so that nothing of what it held can be
+    /// read below the volume
     #[arg(long, conflicts_with = "size")]
     wipe: bool,
     /// Write one JSON object to standard output
@@ -99,7 +101,7 @@ impl CreateArgs {
                 "--key-size: a multiple of 8 from 128 to 1024",
             ));
         }
-        let new = self.about();
+        let new = self.new_volume();
         // All that can be refused is refused before a key is made.
         check(&new)?;
         // An authenticated volume writes every sector at once.
@@ -140,11 +142,11 @@ impl CreateArgs {
             key_version: token.key_version,
             provider: keys.provider().name(),
             recovery_key: !self.no_recovery,
-            header_escrowed: escrow(&self.path, keys.as_mut()),
+            header_escrowed: store_backup_at_server(&self.path, keys.as_mut()),
             old_data_left,
         };
-        fleet::tell(&self.path, keys.as_mut(), Happened::Made);
-        self.tell(context, &created)
+        fleet::report_change(&self.path, keys.as_mut(), VolumeChange::Made);
+        self.print(context, &created)
     }
 
     /// After a failure: a new file gets its name when it is whole, and if there is none, the
@@ -156,7 +158,7 @@ impl CreateArgs {
         }
     }
 
-    fn about(&self) -> New<'_> {
+    fn new_volume(&self) -> New<'_> {
         New {
             path: &self.path,
             size: self.size,
@@ -182,7 +184,7 @@ impl CreateArgs {
         })
     }
 
-    fn tell(&self, context: &mut Context, created: &Created) -> Result<(), Failure> {
+    fn print(&self, context: &mut Context, created: &Created) -> Result<(), Failure> {
         if self.json {
             return context.output.json(created);
         }

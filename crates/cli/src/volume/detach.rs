@@ -11,7 +11,8 @@ use strongroom_luks2::detach;
 use crate::failure::Failure;
 use crate::help::tail;
 
-/// Detach a volume that `volume attach` has attached; when this returns, everything is on its device.
+/// Detach a volume that `volume attach` has attached; when this returns, everything is on its
+/// device.
 ///
 /// Works also when the process that served it is gone.
 #[derive(Args)]

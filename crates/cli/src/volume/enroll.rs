@@ -13,15 +13,16 @@ use strongroom_volume::secret::slot_secret;
 use strongroom_volume::token::{Provider, Token};
 use strongroom_volume::{Volume, openers};
 
-use super::backup::escrow_again;
-use super::material::{ProviderOptions, Who};
+use super::backup::update_backup_at_server;
+use super::material::{ProviderChoice, ProviderOptions};
 use super::recovery::RecoveryOptions;
 use super::secret::{SecretOptions, new_passphrase};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
 
-/// Let something more open a volume, which is opened with the key of its token or as the options say.
+/// Let something more open a volume, which is opened with the key of its token or as the options
+/// say.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume enroll /dev/vdb passphrase"))]
 pub(super) struct EnrollArgs {
@@ -30,7 +31,7 @@ pub(super) struct EnrollArgs {
     path: PathBuf,
     /// What is to open it
     #[arg(value_name = "WHAT")]
-    what: What,
+    what: EnrolledOpener,
     /// The new passphrase, instead of asking
     #[arg(long, value_name = "FILE")]
     new_passphrase_file: Option<PathBuf>,
@@ -53,7 +54,7 @@ pub(super) struct EnrollArgs {
 
 /// What is to open it.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum EnrolledOpener {
     /// A passphrase, asked for on the terminal or from --new-passphrase-file
     Passphrase,
     /// A new recovery key
@@ -74,11 +75,11 @@ struct Enrolled {
 
 impl EnrollArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        if self.pcrs.is_some() && self.what != What::Tpm {
+        if self.pcrs.is_some() && self.what != EnrolledOpener::Tpm {
             return Err(Failure::usage("--pcrs is for tpm"));
         }
         let mut volume = Volume::open_to_change(&self.path)?;
-        let wants_recovery = self.what == What::Recovery;
+        let wants_recovery = self.what == EnrolledOpener::Recovery;
         let place = wants_recovery.then(|| self.recovery.place()).transpose()?;
         let secret = self.secret.secret(context, &mut volume, &self.provider)?;
         let by = self.secret.by(&mut volume)?;
@@ -88,25 +89,25 @@ impl EnrollArgs {
                 let key = place.new_key(&self.path)?;
                 openers::add_recovery(&mut volume, &secret, &key)?
             }
-            (None, What::Keyserver) => {
+            (None, EnrolledOpener::Keyserver) => {
                 self.material(context, &mut volume, &secret, Provider::KeyServer)?
             }
-            (None, What::Keyring) => {
+            (None, EnrolledOpener::Keyring) => {
                 self.material(context, &mut volume, &secret, Provider::Keyring)?
             }
-            (None, What::Tpm) => {
+            (None, EnrolledOpener::Tpm) => {
                 let registers = self.pcrs.as_deref();
                 let slot = self.secret.place.enroll(&mut volume, &secret, registers)?;
                 warn_without_recovery(&mut volume)?;
                 slot
             }
-            (None, What::Passphrase | What::Recovery) => {
+            (None, EnrolledOpener::Passphrase | EnrolledOpener::Recovery) => {
                 let new = new_passphrase(self.new_passphrase_file.as_ref())?;
                 openers::add_passphrase(&mut volume, &secret, &new)?
             }
         };
         drop(volume);
-        escrow_again(context, &self.provider, &self.path);
+        update_backup_at_server(context, &self.provider, &self.path);
         let path = self.path.display().to_string();
         if self.json {
             return context.output.json(&Enrolled { path, slot });
@@ -122,7 +123,7 @@ impl EnrollArgs {
         provider: Provider,
     ) -> Result<u32, Failure> {
         let options = ProviderOptions {
-            provider: Some(Who::from(provider)),
+            provider: Some(ProviderChoice::from(provider)),
             node: self.provider.node.clone(),
         };
         let mut keys = options.keys(context, None)?;

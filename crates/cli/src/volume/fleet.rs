@@ -1,6 +1,6 @@
-//! What verbs of `volume` tell the key server for its fleet page, where the volume's key is there.
+//! Reports changes of a volume to the key server for its fleet page, if the volume's key is there.
 //!
-//! Must not: fail a verb that has done its work; use a key.
+//! Must not: make a verb fail that has done its work; use a key.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,11 +10,11 @@ use strongroom_volume::keys::{Keys, Report};
 use strongroom_volume::token::Token;
 
 use crate::failure::note;
-use crate::keyserver::object_name;
+use crate::keyserver::object_name::object_name;
 
 /// What happened to the volume.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Happened {
+pub(super) enum VolumeChange {
     /// It was made, or its header put back.
     Made,
     /// It has another key.
@@ -23,46 +23,53 @@ pub(super) enum Happened {
     Shredded,
 }
 
-/// Tells it; a failure is a note. The server knows the time of its making, if it was told before.
-pub(super) fn tell(path: &Path, keys: &mut dyn Keys, happened: Happened) {
-    // A keyring takes no reports: `keyserver report` tells of its volumes.
+/// Reports a change of the volume; a failure is a note. The server keeps the time of creation that
+/// was reported before.
+pub(super) fn report_change(path: &Path, keys: &mut dyn Keys, happened: VolumeChange) {
+    // A keyring takes no reports: `keyserver report` reports its volumes.
     if !keys.keeps_headers() {
         return;
     }
-    noted(told(path, keys, happened));
+    note_failure(report_volume(path, keys, happened));
 }
 
 /// Tells it that a volume was shredded, of which this was read before. A failure is a note.
-pub(super) fn tell_shredded(path: &Path, keys: &mut dyn Keys, token: &Token, cipher: &str) {
+pub(super) fn report_shredded(path: &Path, keys: &mut dyn Keys, token: &Token, cipher: &str) {
     if keys.keeps_headers() {
-        noted(report(path, keys, token, cipher, Happened::Shredded));
+        note_failure(send_report(
+            path,
+            keys,
+            token,
+            cipher,
+            VolumeChange::Shredded,
+        ));
     }
 }
 
-fn noted(told: Result<(), strongroom_volume::Error>) {
+fn note_failure(told: Result<(), strongroom_volume::Error>) {
     if let Err(error) = told {
         note(&format!("the fleet page was not told: {error}"));
     }
 }
 
-fn told(
+fn report_volume(
     path: &Path,
     keys: &mut dyn Keys,
-    happened: Happened,
+    happened: VolumeChange,
 ) -> Result<(), strongroom_volume::Error> {
     let mut volume = Volume::open(path)?;
     let token = volume.token()?;
     let cipher = volume.metadata()?.segment()?.encryption.clone();
     drop(volume);
-    report(path, keys, &token, &cipher, happened)
+    send_report(path, keys, &token, &cipher, happened)
 }
 
-fn report(
+fn send_report(
     path: &Path,
     keys: &mut dyn Keys,
     token: &Token,
     cipher: &str,
-    happened: Happened,
+    happened: VolumeChange,
 ) -> Result<(), strongroom_volume::Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |passed| passed.as_secs());
@@ -75,8 +82,8 @@ fn report(
             key_id: &token.key_id,
             key_version: token.key_version,
             created: 0,
-            rotated: (happened == Happened::Rotated).then_some(now),
-            shredded: (happened == Happened::Shredded).then_some(now),
+            rotated: (happened == VolumeChange::Rotated).then_some(now),
+            shredded: (happened == VolumeChange::Shredded).then_some(now),
         },
     )
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::status::{State, state};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::columns;

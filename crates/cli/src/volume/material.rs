@@ -1,6 +1,8 @@
-//! Where key material comes from: the key server that the node's configuration names, or the keyring.
+//! Where key material comes from: the key server that the node's configuration names, or the
+//! keyring.
 //!
-//! Invariant V3: a volume's token never says whom to ask.
+//! Invariant V3: a volume's token never decides which server is called.
+//!
 //! Must not: keep material.
 
 use std::path::PathBuf;
@@ -11,15 +13,15 @@ use strongroom_volume::keys::{Keys, OfKeyring};
 use strongroom_volume::server::OfServer;
 use strongroom_volume::token::Provider;
 
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::{Context, keyring};
 
 /// Who has the key.
 #[derive(Args, Clone, Default)]
 pub(super) struct ProviderOptions {
     /// Who has the key [default: keyserver where this node is configured for one, else keyring]
     #[arg(long, value_name = "WHO", help_heading = "Key options")]
-    pub(super) provider: Option<Who>,
+    pub(super) provider: Option<ProviderChoice>,
     /// The node's configuration [default: `STRONGROOM_NODE`, else /etc/strongroom/node.toml]
     #[arg(long, value_name = "FILE", help_heading = "Key options")]
     pub(super) node: Option<PathBuf>,
@@ -27,14 +29,14 @@ pub(super) struct ProviderOptions {
 
 /// As on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Who {
+pub(super) enum ProviderChoice {
     /// The key server of the node's configuration
     Keyserver,
     /// The keyring of this host
     Keyring,
 }
 
-impl From<Provider> for Who {
+impl From<Provider> for ProviderChoice {
     fn from(provider: Provider) -> Self {
         match provider {
             Provider::KeyServer => Self::Keyserver,
@@ -44,26 +46,26 @@ impl From<Provider> for Who {
 }
 
 impl ProviderOptions {
-    /// Whoever was named, else `hint` of a token, else whoever is configured. A hint chooses between what this node is
-    /// configured for; it names nobody.
+    /// Whoever was named, else `hint` of a token, else whoever is configured. A hint chooses
+    /// between what this node is configured for; it names nobody.
     pub(super) fn keys(
         &self,
         context: &Context,
         hint: Option<Provider>,
     ) -> Result<Box<dyn Keys>, Failure> {
-        let hint = hint.map(Who::from);
+        let hint = hint.map(ProviderChoice::from);
         match self.provider.or(hint).unwrap_or_else(|| self.configured()) {
-            Who::Keyring => Ok(Box::new(OfKeyring::new(&keyring::path(context)))),
-            Who::Keyserver => Ok(Box::new(self.server()?)),
+            ProviderChoice::Keyring => Ok(Box::new(OfKeyring::new(&context.keyring_path()))),
+            ProviderChoice::Keyserver => Ok(Box::new(self.server()?)),
         }
     }
 
     /// Who is configured: a key server when this node knows one.
-    fn configured(&self) -> Who {
+    fn configured(&self) -> ProviderChoice {
         if self.node.is_some() || Node::path(None).exists() {
-            Who::Keyserver
+            ProviderChoice::Keyserver
         } else {
-            Who::Keyring
+            ProviderChoice::Keyring
         }
     }
 

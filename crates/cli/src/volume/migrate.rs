@@ -8,12 +8,13 @@ use clap::Args;
 use strongroom_format::code;
 use strongroom_volume::migrate::{compare, is_read_only, migrate};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::progress::Progress;
 
-/// Copy a plain disk's file system onto the one of an open volume, and compare every byte. Run it again to go on.
+/// Copy a plain disk's file system onto the one of an open volume, and compare every byte. Run it
+/// again to go on.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume migrate /mnt/old /srv/data"))]
 pub(super) struct MigrateArgs {

@@ -29,7 +29,7 @@ mod unlock;
 
 use clap::{Args, Subcommand};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

@@ -10,7 +10,7 @@ use strongroom_volume::{Volume, active};
 
 use super::material::ProviderOptions;
 use super::secret::SecretOptions;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 

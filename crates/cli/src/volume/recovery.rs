@@ -1,4 +1,5 @@
-//! A recovery key is shown once: on the terminal with a QR code, or in a file that only its owner can read.
+//! A recovery key is shown once: on the terminal with a QR code, or in a file that only its owner
+//! can read.
 //!
 //! Must not: write it to standard output or standard error, which may go into a log.
 
@@ -34,7 +35,7 @@ pub(super) enum Shown {
 }
 
 impl RecoveryOptions {
-    /// Finds the place; fails early when there is none.
+    /// Finds the terminal or the file; fails early without one.
     pub(super) fn place(&self) -> Result<Shown, Failure> {
         if let Some(path) = &self.recovery_out {
             paths::check_new(path)?;
@@ -48,12 +49,14 @@ impl RecoveryOptions {
 }
 
 impl Shown {
-    /// Makes a key and shows it. It is shown before it is of any use, so that no volume has one that nobody saw.
+    /// Makes a key and shows it. It is shown before it is of any use, so that no volume has one
+    /// that nobody saw.
     pub(super) fn new_key(&self, of: &Path) -> Result<SecretBytes, Failure> {
         let key = new_recovery_key()?;
         match self {
             Self::File(path) => {
-                // Without an end of line: `cryptsetup --key-file` would take it for a part of the key.
+                // Without an end of line: `cryptsetup --key-file` would take it for a part of the
+                // key.
                 paths::create_private(path, key.as_slice())?;
             }
             Self::Terminal => on_terminal(&key, of)?,
@@ -76,7 +79,7 @@ fn on_terminal(key: &SecretBytes, of: &Path) -> Result<(), Failure> {
         .write(true)
         .open(TERMINAL)
         .map_err(failed)?;
-    let of = crate::failure::printable(&of.display().to_string());
+    let of = strongroom_format::text::printable(&of.display().to_string());
     let head = format!(
         "\nRecovery key of {of}. It is shown this once; it opens the volume when every other key is lost:\n\n    "
     );

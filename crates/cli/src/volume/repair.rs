@@ -7,14 +7,15 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_volume::{Volume, repair};
 
-use super::backup::escrow_again;
+use super::backup::update_backup_at_server;
 use super::material::ProviderOptions;
 use super::secret::SecretOptions;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
-/// Mend a header that a re-encryption left with one of two keys when it was stopped at its very end.
+/// Mend a header that a re-encryption left with one of two keys when it was stopped at its very
+/// end.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume repair /dev/vdb"))]
 pub(super) struct RepairArgs {
@@ -40,7 +41,7 @@ impl RepairArgs {
         }
         let slot = repair::repair(&mut volume, &secret)?;
         drop(volume);
-        escrow_again(context, &self.provider, &self.path);
+        update_backup_at_server(context, &self.provider, &self.path);
         context
             .output
             .line(&format!("mended; key slot {slot} opens it"))

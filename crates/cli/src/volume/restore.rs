@@ -1,6 +1,7 @@
-//! `strongroom volume restore DEVICE --from FILE | --from-server`: the opposite of `backup`.
+//! `strongroom volume restore DEVICE --from FILE | --from-server`: puts a header back that `backup`
+//! has saved.
 //!
-//! Must not: put anything onto the device but a header that was checked; give up what was not named.
+//! Must not: write a header that was not checked; drop an opener that the user did not name.
 
 use std::path::PathBuf;
 
@@ -15,16 +16,16 @@ use strongroom_volume::restore::{Allowed, Backup, restore};
 use strongroom_volume::secret::slot_secret;
 use strongroom_volume::token::Provider;
 
-use super::material::{ProviderOptions, Who};
+use super::material::{ProviderChoice, ProviderOptions};
 use super::secret::SecretOptions;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 
 /// Put a volume's header and key slots back, from a backup that is checked first.
 ///
-/// Slots that were removed since the backup open the volume again. A header that is there and is another volume's, or has another
-/// volume key, is given up only when --confirm names it.
+/// Slots that were removed since the backup open the volume again. A header that is there and is
+/// another volume's, or has another volume key, is given up only when --confirm names it.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume restore /dev/vdb --from vdb.header --recovery-file db-7.recovery"))]
 #[command(group = clap::ArgGroup::new("backup").required(true).args(["from", "from_server"]))]
@@ -38,7 +39,8 @@ pub(super) struct RestoreArgs {
     /// What was left at the key server
     #[arg(long, conflicts_with_all = ["passphrase", "passphrase_file", "recovery", "recovery_file", "tpm"])]
     from_server: bool,
-    /// The volume's object id, where its header does not tell it any more: `create --json` and the fleet page do
+    /// The volume's object id, where its header does not tell it any more: `create --json` and the
+    /// fleet page do
     #[arg(long, value_name = "HEX", requires_all = ["from_server", "key_id"])]
     object_id: Option<String>,
     /// The name of its key, as above
@@ -73,7 +75,7 @@ impl RestoreArgs {
         let (backup, proof) = match &self.from {
             Some(file) => {
                 let backup = Backup::load(file, &self.path)?;
-                let proof = self.proof(context, &backup)?;
+                let proof = self.proof_secret(context, &backup)?;
                 (backup, proof)
             }
             None => {
@@ -109,8 +111,13 @@ impl RestoreArgs {
         ))
     }
 
-    /// What the backup is opened with before it is put back: what was given, else the key of its token, if that is to be had.
-    fn proof(&self, context: &Context, backup: &Backup) -> Result<Option<SecretBytes>, Failure> {
+    /// What the backup is opened with before it is put back: what was given, else the key of its
+    /// token, if that is to be had.
+    fn proof_secret(
+        &self,
+        context: &Context,
+        backup: &Backup,
+    ) -> Result<Option<SecretBytes>, Failure> {
         if self.secret.tpm {
             let place = &self.secret.place;
             return Ok(Some(place.secret_of(&self.path, backup.metadata())?.0));
@@ -133,10 +140,11 @@ impl RestoreArgs {
         }
     }
 
-    /// The backup that the key server has, and the passphrase that the key it was sealed under makes.
+    /// The backup that the key server has, and the passphrase that the key it was sealed under
+    /// makes.
     fn of_server(&self, context: &Context) -> Result<(Backup, SecretBytes), Failure> {
         let (object_id, key_id) = self.which()?;
-        let who = self.provider.provider.unwrap_or(Who::Keyserver);
+        let who = self.provider.provider.unwrap_or(ProviderChoice::Keyserver);
         let options = ProviderOptions {
             provider: Some(who),
             node: self.provider.node.clone(),
@@ -150,7 +158,7 @@ impl RestoreArgs {
         Ok((backup, slot_secret(&material.key, &object_id)?))
     }
 
-    /// Object id and key: as they were said, else as what is left of the header says.
+    /// Object id and key: as the options give them, else from what can be read of the header.
     fn which(&self) -> Result<([u8; 16], String), Failure> {
         if let (Some(id), Some(key)) = (&self.object_id, &self.key_id) {
             let id = from_hex(&id.to_ascii_lowercase()).and_then(|id| id.try_into().ok());
@@ -176,7 +184,7 @@ fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
 fn not_tried(failure: &Failure) -> Option<SecretBytes> {
     note(&format!(
         "the backup was not opened with its key: {}",
-        failure.shown()
+        failure.summary()
     ));
     None
 }

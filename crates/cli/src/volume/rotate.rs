@@ -1,7 +1,8 @@
 //! `strongroom volume rotate DEVICE`.
 //!
 //! Invariants V13 to V16 of docs/internals/volumes.md.
-//! Must not: leave out an opener that nobody gave up.
+//!
+//! Must not: leave out an opener that the user did not give up.
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +17,20 @@ use strongroom_volume::reencrypt::{Stays, begin, check_library, go_on, left_out}
 use strongroom_volume::secret::recovery_key;
 use strongroom_volume::{Volume, active, openers, rotate};
 
-use super::backup::escrow;
+use super::backup::store_backup_at_server;
 use super::cache;
-use super::fleet::{self, Happened};
+use super::fleet::{self, VolumeChange};
 use super::material::ProviderOptions;
 use super::recovery::RecoveryOptions;
 use super::secret::of_token;
 use super::status::device_of;
-use super::tpm::TpmPlace;
-use crate::Context;
+use super::tpm::TpmAddress;
+use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 
-/// Change the key of a volume: all data anew under a new volume key, or with --slots-only just what opens it.
+/// Change the key of a volume: all data anew under a new volume key, or with --slots-only just what
+/// opens it.
 ///
 /// Run it again after it was stopped: it goes on.
 #[derive(Args)]
@@ -58,7 +60,7 @@ pub(super) struct RotateArgs {
     #[arg(long)]
     tpm: bool,
     #[command(flatten)]
-    place: TpmPlace,
+    place: TpmAddress,
     /// A slot that need not open the volume afterwards; may be given again
     #[arg(long, value_name = "SLOT")]
     drop: Vec<u32>,
@@ -73,7 +75,7 @@ struct Given {
 }
 
 impl Given {
-    fn stretch(&self) -> Stretch {
+    fn key_stretching(&self) -> Stretch {
         match self.kind {
             Kind::Tpm => Stretch::Machine,
             _ => Stretch::Person,
@@ -92,13 +94,13 @@ impl RotateArgs {
             return self.slots(context, &mut volume, keys.as_mut());
         }
         check_library()?;
-        let active = self.active()?;
+        let active = self.active_name()?;
         let secret = of_token(&mut volume, keys.as_mut())?;
         if volume.metadata()?.is_reencrypting() {
             note("a re-encryption was begun before; it goes on");
         } else {
             self.begin(&mut volume, &secret, active.as_deref())?;
-            escrow(&self.path, keys.as_mut());
+            store_backup_at_server(&self.path, keys.as_mut());
         }
         let mut progress = crate::progress::Progress::new("re-encrypted");
         let done = go_on(
@@ -114,8 +116,8 @@ impl RotateArgs {
         if !done {
             return Err(Failure::new(&code::VOLUME_ROTATING, "it was stopped"));
         }
-        escrow(&self.path, keys.as_mut());
-        fleet::tell(&self.path, keys.as_mut(), Happened::Rotated);
+        store_backup_at_server(&self.path, keys.as_mut());
+        fleet::report_change(&self.path, keys.as_mut(), VolumeChange::Rotated);
         context.output.line("all data are under a new volume key")
     }
 
@@ -126,8 +128,8 @@ impl RotateArgs {
         keys: &mut dyn Keys,
     ) -> Result<(), Failure> {
         let rotated = rotate::slots(volume, keys)?;
-        escrow(&self.path, keys);
-        fleet::tell(&self.path, keys, Happened::Rotated);
+        store_backup_at_server(&self.path, keys);
+        fleet::report_change(&self.path, keys, VolumeChange::Rotated);
         let what = if rotated.finished {
             "finished what was begun: "
         } else {
@@ -139,7 +141,7 @@ impl RotateArgs {
     }
 
     /// The mapping's name when it is open; whether it is must be as was said.
-    fn active(&self) -> Result<Option<String>, Failure> {
+    fn active_name(&self) -> Result<Option<String>, Failure> {
         let mapping = active::mapping_of(&self.path);
         match (mapping, self.online) {
             (Some(mapping), true) => Ok(Some(mapping.name)),
@@ -158,9 +160,10 @@ impl RotateArgs {
         secret: &SecretBytes,
         active: Option<&str>,
     ) -> Result<(), Failure> {
-        let mut given = self.given(volume)?;
+        let mut given = self.given_secrets(volume)?;
         if self.new_recovery {
-            // It gets a slot of the old key first, so that it opens the volume at every moment of what follows.
+            // It gets a slot of the old key first, so that it opens the volume at every moment of
+            // what follows.
             let place = self.recovery.place()?;
             let key = place.new_key(&self.path)?;
             openers::add_recovery(volume, secret, &key)?;
@@ -180,13 +183,13 @@ impl RotateArgs {
             // Not on slots of people, whose key derivation takes long.
             let of_machine = kind == Kind::Strongroom || machine.contains(&slot);
             if of_machine && volume.opens(&[slot], secret)?.is_some() {
-                stays.insert(0, stay(slot, secret, Stretch::Machine));
+                stays.insert(0, unchanged_slot(slot, secret, Stretch::Machine));
                 by_key = true;
                 continue;
             }
             for given in given.iter().filter(opens) {
                 if let Some(slot) = volume.opens(&[slot], &given.secret)? {
-                    stays.push(stay(slot, &given.secret, given.stretch()));
+                    stays.push(unchanged_slot(slot, &given.secret, given.key_stretching()));
                     break;
                 }
             }
@@ -197,7 +200,7 @@ impl RotateArgs {
             .chain(self.drop.iter().copied())
             .collect();
         let mut missing = left_out(&metadata, &staying);
-        // A new recovery key stands for all that were before.
+        // A new recovery key replaces all former ones.
         missing.retain(|slot| !(self.new_recovery && metadata.kind(*slot) == Kind::Recovery));
         if !missing.is_empty() {
             let name = |slot: &u32| format!("slot {slot} ({})", metadata.kind(*slot).name());
@@ -211,7 +214,7 @@ impl RotateArgs {
     }
 
     /// Passphrases and the recovery key that were given, and the TPM's part.
-    fn given(&self, volume: &mut Volume) -> Result<Vec<Given>, Failure> {
+    fn given_secrets(&self, volume: &mut Volume) -> Result<Vec<Given>, Failure> {
         let mut given = Vec::new();
         if self.tpm {
             let secret = self.place.secret(volume, None)?;
@@ -221,14 +224,14 @@ impl RotateArgs {
             });
         }
         for file in &self.passphrase_file {
-            let secret = read(file)?;
+            let secret = read_passphrase(file)?;
             given.push(Given {
                 secret,
                 kind: Kind::Passphrase,
             });
         }
         if let Some(file) = &self.recovery_file {
-            let secret = recovery_key(&read(file)?)?;
+            let secret = recovery_key(&read_passphrase(file)?)?;
             given.push(Given {
                 secret,
                 kind: Kind::Recovery,
@@ -238,7 +241,7 @@ impl RotateArgs {
     }
 }
 
-fn stay<'a>(slot: u32, secret: &'a SecretBytes, stretch: Stretch) -> Stays<'a> {
+fn unchanged_slot<'a>(slot: u32, secret: &'a SecretBytes, stretch: Stretch) -> Stays<'a> {
     Stays {
         slot,
         secret,
@@ -246,6 +249,6 @@ fn stay<'a>(slot: u32, secret: &'a SecretBytes, stretch: Stretch) -> Stays<'a> {
     }
 }
 
-fn read(file: &Path) -> Result<SecretBytes, Failure> {
+fn read_passphrase(file: &Path) -> Result<SecretBytes, Failure> {
     Ok(KeySource::File(file.to_owned()).passphrase(&SourceContext::default())?)
 }

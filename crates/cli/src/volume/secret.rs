@@ -1,4 +1,5 @@
-//! What opens a volume: the key that its token names, or what a person has.
+//! The secret that opens a volume: from the key that its token names, typed by a person, or from
+//! the TPM.
 //!
 //! Must not: take a secret from the command line.
 
@@ -13,9 +14,10 @@ use strongroom_volume::secret::{recovery_key, slot_secret};
 use strongroom_volume::{Volume, keys::Keys, tpm};
 
 use super::material::ProviderOptions;
-use super::tpm::TpmPlace;
+use super::tpm::TpmAddress;
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::{Context, keys};
+use crate::keys;
 
 /// What opens it, instead of the key that the volume's token names. At most one.
 #[derive(Args, Clone, Default)]
@@ -37,7 +39,7 @@ pub(super) struct SecretOptions {
     #[arg(long, help_heading = "Opened by")]
     pub(super) tpm: bool,
     #[command(flatten)]
-    pub(super) place: TpmPlace,
+    pub(super) place: TpmAddress,
 }
 
 impl SecretOptions {

@@ -1,6 +1,6 @@
 //! `strongroom volume shred DEVICE --confirm UUID`.
 //!
-//! Must not: destroy a volume whose UUID was not said.
+//! Must not: destroy a volume whose UUID the user did not give.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use strongroom_volume::shred::{self, Record};
 
 use super::material::ProviderOptions;
 use super::{cache, fleet};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;
 use crate::time::rfc3339;
@@ -56,7 +56,7 @@ impl ShredArgs {
             .segment()
             .map(|segment| segment.encryption.clone())
             .unwrap_or_default();
-        cache::forget_of(&mut volume);
+        cache::forget_volume(&mut volume);
         drop(volume);
         let keys = token
             .as_ref()
@@ -72,13 +72,13 @@ impl ShredArgs {
             None => shred::shred(path, &self.confirm, None, keep_key)?,
         };
         if let (true, Some((_, token)), Some(keys)) = (record.is_proven, &token, keys.as_mut()) {
-            fleet::tell_shredded(&self.path, keys.as_mut(), token, &cipher);
+            fleet::report_shredded(&self.path, keys.as_mut(), token, &cipher);
         }
-        let failure = not_done(&record);
+        let failure = incomplete_failure(&record);
         if self.json {
             let error = failure.as_ref().map(Failure::json);
             context.output.json(&Written { record, error })?;
-            return failure.map_or(Ok(()), |failure| Err(failure.told_in_json()));
+            return failure.map_or(Ok(()), |failure| Err(failure.reported_in_json()));
         }
         let line = format!(
             "volume {}: {} key slots destroyed, {} bytes overwritten",
@@ -111,7 +111,7 @@ struct Written {
 }
 
 /// SR-8358, where the key server did not destroy all that it was to destroy.
-fn not_done(record: &Record) -> Option<Failure> {
+fn incomplete_failure(record: &Record) -> Option<Failure> {
     let detail = record.not_done.join("; ");
     (!record.not_done.is_empty()).then(|| Failure::new(&code::VOLUME_KEY_REMAINS, detail))
 }

@@ -10,7 +10,7 @@ use strongroom_format::hex::hex;
 use strongroom_volume::kept::Kept;
 use strongroom_volume::{Volume, active, tpm};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::output::columns;
@@ -45,7 +45,8 @@ pub(super) struct State {
     pub(super) slots: Vec<SlotState>,
     pub(super) mapping: Option<String>,
     pub(super) read_only: Option<bool>,
-    /// Until when a passphrase is kept for a start without key servers, in seconds since the Unix epoch.
+    /// Until when a passphrase is kept for a start without key servers, in seconds since the Unix
+    /// epoch.
     pub(super) kept_until: Option<u64>,
 }
 
@@ -66,7 +67,7 @@ impl StatusArgs {
         if self.json {
             return context.output.json(&state);
         }
-        context.output.text(&text(&state))
+        context.output.text(&state_text(&state))
     }
 }
 
@@ -123,7 +124,7 @@ pub(super) fn state(path: &Path) -> Result<State, Failure> {
     })
 }
 
-fn text(state: &State) -> String {
+fn state_text(state: &State) -> String {
     let row = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
     let mut rows = vec![
         row("volume", &state.path),

@@ -11,11 +11,12 @@ use strongroom_volume::active;
 use strongroom_volume::mapped::{self, Taken};
 use strongroom_volume::probe::Places;
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
-/// Use a device as encrypted swap under a key that is never stored. Hibernation cannot come back from it.
+/// Use a device as encrypted swap under a key that is never stored. Hibernation cannot come back
+/// from it.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume swap /dev/vdc"))]
 pub(super) struct SwapArgs {
@@ -40,25 +41,25 @@ impl SwapArgs {
             None if self.name_by_device => active::swap_name(&self.path),
             None => "swap".to_owned(),
         };
-        on(&self.path, &name, !self.no_swapon)?;
+        activate(&self.path, &name, !self.no_swapon)?;
         let mapped = active::path_of(&name);
         context.output.line(&mapped.display().to_string())
     }
 }
 
 /// Maps the device, and swaps to it. What was stopped after mapping goes on.
-pub(super) fn on(path: &Path, name: &str, swapon: bool) -> Result<(), Failure> {
+pub(super) fn activate(path: &Path, name: &str, swapon: bool) -> Result<(), Failure> {
     let places = Places::default();
     match mapped::swap(&places, name, path) {
         Taken::No => active::open_swap(path, name)?,
         Taken::Wanted => {}
-        Taken::Other => return Err(taken(name)),
+        Taken::Other => return Err(name_taken(name)),
     }
     let mapped = active::path_of(name);
     if !swapon || mapped::swaps_to(&places, name) {
         return Ok(());
     }
-    let done = ran("mkswap", &mapped).and_then(|()| ran("swapon", &mapped));
+    let done = run_program("mkswap", &mapped).and_then(|()| run_program("swapon", &mapped));
     if done.is_err() {
         // It is of no use to anybody then.
         drop(active::close(name));
@@ -67,12 +68,12 @@ pub(super) fn on(path: &Path, name: &str, swapon: bool) -> Result<(), Failure> {
 }
 
 /// A mapping of this name is not the one that is wanted.
-pub(super) fn taken(name: &str) -> Failure {
+pub(super) fn name_taken(name: &str) -> Failure {
     let detail = format!("{name} is a mapping of something else");
     Failure::new(&code::VOLUME_NAME, detail)
 }
 
-fn ran(program: &str, path: &Path) -> Result<(), Failure> {
+fn run_program(program: &str, path: &Path) -> Result<(), Failure> {
     let output = Command::new(program).arg(path).output();
     let output = output.map_err(|error| Failure::new(&code::IO, format!("{program}: {error}")))?;
     if output.status.success() {

@@ -1,6 +1,8 @@
-//! The machine's TPM as an opener of volumes: where it is, what seals and unseals.
+//! The machine's TPM as an opener of volumes: its address, sealing and unsealing.
 //!
-//! Invariant V3: where the TPM is stands on the command line or in the table of volumes, never in a token.
+//! Invariant V3: the address of the TPM is on the command line or in the table of volumes, never in
+//! a token.
+//!
 //! Must not: wait without an end.
 
 use std::path::Path;
@@ -17,13 +19,14 @@ use crate::failure::Failure;
 
 /// Where the TPM is.
 #[derive(Args, Clone, Default)]
-pub(super) struct TpmPlace {
-    /// Where the TPM is: a path, device:PATH, or a simulator's ADDRESS:PORT or swtpm:host=ADDRESS,port=PORT [default: /dev/tpmrm0]
+pub(super) struct TpmAddress {
+    /// Where the TPM is: a path, device:PATH, or a simulator's ADDRESS:PORT or
+    /// swtpm:host=ADDRESS,port=PORT [default: /dev/tpmrm0]
     #[arg(long, value_name = "PLACE", help_heading = "Opened by")]
     pub(super) tcti: Option<String>,
 }
 
-impl TpmPlace {
+impl TpmAddress {
     /// The passphrase that the TPM's part makes, in at most `time` or the time of providers.
     pub(super) fn secret(
         &self,
@@ -34,7 +37,8 @@ impl TpmPlace {
         Ok(opening(volume, &|sealed| sealer.unseal(sealed))?)
     }
 
-    /// As [`TpmPlace::secret`], of a header that libcryptsetup has not read; and the slots it is for.
+    /// As [`TpmAddress::secret`], of a header that libcryptsetup has not read; and the slots it is
+    /// for.
     pub(super) fn secret_of(
         &self,
         path: &Path,
@@ -53,7 +57,8 @@ impl TpmPlace {
         Ok((secret, slots))
     }
 
-    /// Adds a slot that the TPM opens while these registers are as they are. `secret` opens the volume already.
+    /// Adds a slot that the TPM opens while these registers are as they are. `secret` opens the
+    /// volume already.
     pub(super) fn enroll(
         &self,
         volume: &mut Volume,

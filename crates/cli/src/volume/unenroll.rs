@@ -9,14 +9,15 @@ use strongroom_volume::Volume;
 use strongroom_volume::header::Kind;
 use strongroom_volume::openers::{Which, remove};
 
-use super::backup::escrow_again;
+use super::backup::update_backup_at_server;
 use super::cache;
 use super::material::ProviderOptions;
-use crate::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
-/// Take a way to open a volume back. A header backup from before still opens with it: change the volume key, too.
+/// Take a way to open a volume back. A header backup from before still opens with it: change the
+/// volume key, too.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume unenroll /dev/vdb 3"))]
 pub(super) struct UnenrollArgs {
@@ -24,7 +25,7 @@ pub(super) struct UnenrollArgs {
     #[arg(value_name = "DEVICE")]
     path: PathBuf,
     /// A key slot's number, or `passphrase`, `recovery`, `strongroom`, `tpm` for all of that kind
-    #[arg(value_name = "SLOT|KIND", value_parser = which)]
+    #[arg(value_name = "SLOT|KIND", value_parser = parse_target)]
     which: Which,
     /// Remove the last recovery key, too
     #[arg(long)]
@@ -36,10 +37,10 @@ pub(super) struct UnenrollArgs {
 impl UnenrollArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut volume = Volume::open_to_change(&self.path)?;
-        cache::forget_of(&mut volume);
+        cache::forget_volume(&mut volume);
         let removed = remove(&mut volume, self.which, self.force)?;
         drop(volume);
-        escrow_again(context, &self.provider, &self.path);
+        update_backup_at_server(context, &self.provider, &self.path);
         for slot in removed {
             context.output.line(&format!("key slot {slot} removed"))?;
         }
@@ -47,7 +48,7 @@ impl UnenrollArgs {
     }
 }
 
-fn which(text: &str) -> Result<Which, String> {
+fn parse_target(text: &str) -> Result<Which, String> {
     if let Ok(slot) = text.parse() {
         return Ok(Which::Slot(slot));
     }

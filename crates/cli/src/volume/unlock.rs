@@ -1,8 +1,11 @@
-//! `strongroom volume unlock --at-boot`: every volume of the table, each opener in its order, each wait with its end.
+//! `strongroom volume unlock --at-boot`: opens every volume of the table, trying its openers in
+//! their order, each for a limited time.
 //!
-//! Invariant V21: the command ends after the sum of the table's time-outs and of the work between, whatever servers, devices, keyrings and people do:
-//! all is done by a thread, which is not waited for longer.
-//! Must not: ask when nobody is to be asked; go on to another server than those of the node's configuration.
+//! Invariant V21: the command ends after the sum of the table's time-outs and of its own work,
+//! whatever servers, devices, keyrings and people do: a thread does everything, and the command
+//! waits for it no longer than that.
+//!
+//! Must not: ask with --no-prompt; call another server than those of the node's configuration.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -23,10 +26,10 @@ use strongroom_volume::{Volume, active};
 
 use super::material::ProviderOptions;
 use super::secret::of_token;
-use super::swap::taken;
-use super::tpm::TpmPlace;
+use super::swap::name_taken;
+use super::tpm::TpmAddress;
 use super::{cache, console, swap};
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 
@@ -88,11 +91,11 @@ impl UnlockArgs {
         let work = Work {
             no_prompt: self.no_prompt,
             provider: self.provider.clone(),
-            keyring: crate::keyring::path(context),
+            keyring: context.keyring_path(),
         };
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new().name("unlock".to_owned());
-        let started = thread.spawn(move || work.all(&table, &sender));
+        let started = thread.spawn(move || work.unlock_all(&table, &sender));
         started.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
         let entries = collect(&names, &receiver, limit);
         let locked: Vec<String> = entries
@@ -100,19 +103,19 @@ impl UnlockArgs {
             .filter(|outcome| !outcome.unlocked && !outcome.optional)
             .map(|outcome| format!("{}: {}", outcome.name, outcome.failures.join("; ")))
             .collect();
-        self.tell(context, Summary { entries })?;
+        self.print(context, Summary { entries })?;
         if locked.is_empty() {
             return Ok(());
         }
         let failure = Failure::new(&code::VOLUME_LOCKED, locked.join(" | "));
         Err(if self.json {
-            failure.told_in_json()
+            failure.reported_in_json()
         } else {
             failure
         })
     }
 
-    fn tell(&self, context: &mut Context, summary: Summary) -> Result<(), Failure> {
+    fn print(&self, context: &mut Context, summary: Summary) -> Result<(), Failure> {
         if self.json {
             return context.output.json(&summary);
         }
@@ -163,7 +166,7 @@ impl Outcome {
     }
 
     fn locked(mut self, failure: &Failure) -> Self {
-        self.failures.push(failure.shown());
+        self.failures.push(failure.summary());
         self
     }
 }
@@ -176,21 +179,21 @@ struct Work {
 }
 
 impl Work {
-    fn all(&self, table: &Table, to: &Sender<Outcome>) {
-        let volumes = table.volume.iter().map(|entry| self.volume(entry));
-        for outcome in volumes.chain(table.swap.iter().map(swapped)) {
+    fn unlock_all(&self, table: &Table, to: &Sender<Outcome>) {
+        let volumes = table.volume.iter().map(|entry| self.unlock_volume(entry));
+        for outcome in volumes.chain(table.swap.iter().map(open_swap)) {
             if to.send(outcome).is_err() {
                 return;
             }
         }
     }
 
-    fn volume(&self, entry: &Entry) -> Outcome {
+    fn unlock_volume(&self, entry: &Entry) -> Outcome {
         let mut outcome = Outcome::new(&entry.name, entry.optional);
         match mapped::volume(&Places::default(), &entry.name, &entry.device) {
             Taken::No => {}
             Taken::Wanted => return outcome.unlocked("already"),
-            Taken::Other => return outcome.locked(&taken(&entry.name)),
+            Taken::Other => return outcome.locked(&name_taken(&entry.name)),
         }
         let wait = Duration::from_secs(entry.device_timeout_seconds);
         let path = match find(&entry.device, wait) {
@@ -198,10 +201,10 @@ impl Work {
             Err(error) => return outcome.locked(&error.into()),
         };
         for opener in &entry.openers {
-            match self.opened_by(entry, &path, *opener) {
+            match self.open_by(entry, &path, *opener) {
                 Ok(by) => return outcome.unlocked(by),
                 Err(failure) => {
-                    let detail = format!("{}: {}", opener.name(), failure.shown());
+                    let detail = format!("{}: {}", opener.name(), failure.summary());
                     note(&format!("{} by {detail}", entry.name));
                     outcome.failures.push(detail);
                 }
@@ -211,7 +214,7 @@ impl Work {
     }
 
     /// What opened it.
-    fn opened_by(
+    fn open_by(
         &self,
         entry: &Entry,
         path: &Path,
@@ -219,7 +222,7 @@ impl Work {
     ) -> Result<&'static str, Failure> {
         let time = Duration::from_secs(entry.timeout_seconds);
         if opener == OpenerKind::Passphrase {
-            self.typed(entry, path)?;
+            self.open_by_typing(entry, path)?;
             return Ok(opener.name());
         }
         let mut volume = Volume::open(path)?;
@@ -238,7 +241,7 @@ impl Work {
                 }
             }
             OpenerKind::Tpm => {
-                by_tpm(&mut volume, entry, time)?;
+                open_by_tpm(&mut volume, entry, time)?;
                 return Ok(by);
             }
             OpenerKind::Keyring | OpenerKind::Passphrase => {
@@ -247,12 +250,12 @@ impl Work {
                 slot_secret(&material.key, &token.object_id)?
             }
         };
-        opened(&mut volume, entry, (By::Token, &secret))?;
+        open_volume(&mut volume, entry, (By::Token, &secret))?;
         Ok(by)
     }
 
     /// A person types: a passphrase, or the recovery key.
-    fn typed(&self, entry: &Entry, path: &Path) -> Result<(), Failure> {
+    fn open_by_typing(&self, entry: &Entry, path: &Path) -> Result<(), Failure> {
         if self.no_prompt {
             return Err(Failure::new(&code::NO_TERMINAL, "--no-prompt"));
         }
@@ -265,7 +268,7 @@ impl Work {
             let left = all.saturating_sub(began.elapsed());
             let typed = console::ask(&prompt, left)?;
             let secret = recovery_key(&typed).unwrap_or(typed);
-            match opened(&mut volume, entry, (By::Person, &secret)) {
+            match open_volume(&mut volume, entry, (By::Person, &secret)) {
                 Err(failure) if failure.code() == &code::WRONG_KEY => {
                     warn(failure.code(), &entry.name);
                     last = failure;
@@ -277,16 +280,17 @@ impl Work {
     }
 }
 
-fn by_tpm(volume: &mut Volume, entry: &Entry, time: Duration) -> Result<(), Failure> {
-    let place = TpmPlace {
+fn open_by_tpm(volume: &mut Volume, entry: &Entry, time: Duration) -> Result<(), Failure> {
+    let place = TpmAddress {
         tcti: entry.tcti.clone(),
     };
     let secret = place.secret(volume, Some(time))?;
     // Its slots are not those of the key's token.
-    opened(volume, entry, (By::Person, &secret))
+    open_volume(volume, entry, (By::Person, &secret))
 }
 
-/// The key that a token names, from the keyring, whose root key a provider may have to fetch: not waited for longer than `time`.
+/// The key that a token names, from the keyring, whose root key a provider may have to fetch: not
+/// waited for longer than `time`.
 fn of_keyring(path: &Path, token: &Token, time: Duration) -> Result<Material, Failure> {
     let (sender, receiver) = channel();
     let (path, name, version) = (path.to_owned(), token.key_id.clone(), token.key_version);
@@ -304,7 +308,7 @@ fn of_keyring(path: &Path, token: &Token, time: Duration) -> Result<Material, Fa
     })
 }
 
-/// Where somebody types the root key, the table has an opener for that.
+/// Refuses a keyring whose root key is typed: the table has an opener for passphrases.
 fn check_keyring(path: &Path) -> Result<(), Failure> {
     let status = strongroom_keyring::Keyring::status(path)?;
     if status.provider == "passphrase" {
@@ -315,12 +319,12 @@ fn check_keyring(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn opened(volume: &mut Volume, entry: &Entry, by: (By, &SecretBytes)) -> Result<(), Failure> {
+fn open_volume(volume: &mut Volume, entry: &Entry, by: (By, &SecretBytes)) -> Result<(), Failure> {
     active::open(volume, &entry.name, by, entry.read_only)?;
     Ok(())
 }
 
-fn swapped(entry: &Swap) -> Outcome {
+fn open_swap(entry: &Swap) -> Outcome {
     let outcome = Outcome::new(&entry.name, false);
     let places = Places::default();
     let is_on = mapped::swaps_to(&places, &entry.name);
@@ -330,7 +334,7 @@ fn swapped(entry: &Swap) -> Outcome {
     let wait = Duration::from_secs(entry.device_timeout_seconds);
     let done = find(&entry.device.to_string_lossy(), wait)
         .map_err(Failure::from)
-        .and_then(|path| swap::on(&path, &entry.name, true));
+        .and_then(|path| swap::activate(&path, &entry.name, true));
     match done {
         Ok(()) => outcome.unlocked("a random key"),
         Err(failure) => outcome.locked(&failure),

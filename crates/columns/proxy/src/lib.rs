@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod channel;
+pub mod conversion;
 pub mod envelope;
 pub mod keys;
 pub mod proxy;

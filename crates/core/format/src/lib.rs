@@ -44,6 +44,7 @@ pub mod postgres;
 pub mod run;
 pub mod slot;
 pub mod sqlite;
+pub mod text;
 
 /// The format version that this code writes, and the newest that it reads.
 pub const FORMAT_VERSION: u16 = 1;

@@ -1,8 +1,10 @@
-//! Which directories a program may work on: found in its arguments, its environment and where it stands.
+//! Which directories a program may work on: found in its arguments, its environment and where it
+//! stands.
 //!
-//! Every PostgreSQL program names its data directory in one of a few ways. All of them are tried, for every program
-//! alike: a directory counts only if it holds an instance's header. A server may also be given a directory of
-//! configuration, as on Debian: its `postgresql.conf` names the data directory then.
+//! Every PostgreSQL program names its data directory in one of a few ways. All of them are tried,
+//! for every program alike: a directory counts only if it holds an instance's header. A server may
+//! also be given a directory of configuration, as on Debian: its `postgresql.conf` names the data
+//! directory then.
 //!
 //! Invariants: no instance is opened here; the order is that of the sources, each spelling once.
 //!
@@ -20,6 +22,7 @@ use std::path::Path;
 use strongroom_format::postgres::CONVERT_FILE;
 
 use crate::path::{PATH_MAX, normalise};
+use crate::settings::{CONFIGURATION, Settings};
 
 /// The variable that lists data directories, separated by `:`.
 pub const ROOTS_VARIABLE: &str = "STRONGROOM_PG_ROOTS";
@@ -29,7 +32,8 @@ pub const ROOTS_VARIABLE: &str = "STRONGROOM_PG_ROOTS";
 pub enum Reach {
     /// A server: the directory itself, or what the configuration in it names.
     Configured,
-    /// Programs that are given a file or a part of the data directory: three directories above count too.
+    /// Programs that are given a file or a part of the data directory: three directories above
+    /// count too.
     Parents,
     /// Both: `pg_ctl` and `pg_upgrade`.
     ConfiguredAndParents,
@@ -98,13 +102,8 @@ impl Found<'_> {
     }
 }
 
-/// Name of PostgreSQL's configuration in a directory.
-const CONFIGURATION: &str = "postgresql.conf";
-/// Longest configuration that is read.
-const CONFIGURATION_MAX: u64 = 1 << 20;
-
-/// The `data_directory` that a configuration names: that in a directory, or the file itself (`config_file`). What it
-/// includes is not read: PostgreSQL then finds the control file sealed, and stops.
+/// The `data_directory` that a configuration names: that in a directory, or the file itself
+/// (`config_file`), with the files that it includes.
 #[must_use]
 pub fn configured_by(named: &Path) -> Option<Vec<u8>> {
     let file = if named.is_dir() {
@@ -112,55 +111,9 @@ pub fn configured_by(named: &Path) -> Option<Vec<u8>> {
     } else {
         named.to_path_buf()
     };
-    let about = file.metadata().ok()?;
-    if !about.is_file() || about.len() > CONFIGURATION_MAX {
-        return None;
-    }
-    let text = std::fs::read(&file).ok()?;
-    // Of several lines the last one counts.
-    text.split(|&byte| byte == b'\n').rev().find_map(setting)
-}
-
-/// The value in a line that sets `data_directory`, in the syntax of postgresql.conf.
-fn setting(line: &[u8]) -> Option<Vec<u8>> {
-    const NAME: &[u8] = b"data_directory";
-    let (name, rest) = line.trim_ascii_start().split_at_checked(NAME.len())?;
-    let goes_on = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$');
-    if !name.eq_ignore_ascii_case(NAME) || rest.first().is_some_and(goes_on) {
-        return None;
-    }
-    let rest = rest.trim_ascii_start();
-    let value = rest.strip_prefix(b"=").unwrap_or(rest).trim_ascii_start();
-    let value = match value.strip_prefix(b"'") {
-        Some(quoted) => unquoted(quoted)?,
-        None => {
-            let end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'#';
-            let len = value.iter().position(end).unwrap_or(value.len());
-            value.get(..len)?.to_vec()
-        }
-    };
-    (!value.is_empty()).then_some(value)
-}
-
-/// What stands before the closing quote: a quote is doubled or follows a backslash, which also takes what else C
-/// knows, as far as a path may hold it.
-fn unquoted(text: &[u8]) -> Option<Vec<u8>> {
-    let mut value = Vec::new();
-    let mut rest = text;
-    loop {
-        rest = match rest {
-            [b'\'', b'\'', rest @ ..] => {
-                value.push(b'\'');
-                rest
-            }
-            [b'\'', ..] => return Some(value),
-            [b'\\', b'0'..=b'7' | b'b' | b'f' | b'n' | b'r' | b't', ..] | [] => return None,
-            [b'\\', byte, rest @ ..] | [byte, rest @ ..] => {
-                value.push(*byte);
-                rest
-            }
-        };
-    }
+    let settings = Settings::of_file(&file);
+    let setting = settings.last("data_directory")?;
+    (!setting.value.is_empty()).then(|| setting.value.clone())
 }
 
 /// The directories in a value of [`ROOTS_VARIABLE`].

@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, ObjectKind};
 use strongroom_format::postgres::{CONVERT_FILE, HEADER_FILE, MAJORS};
-use strongroom_keyring::{Error, Link, Object, Opener, open_regular, read_text};
+use strongroom_keyring::{Error, Link, Object, Opener, open_regular};
 
+use crate::data_directory::{version_path, version_text};
 use crate::keys::Keys;
 use crate::real::{Errno, Real};
 
@@ -171,24 +172,21 @@ fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Longest `PG_VERSION` that is read, in bytes.
-const VERSION_MAX: u64 = 4096;
-
 /// The major version in `PG_VERSION`. `None` without that file: in a directory that is to be filled.
 ///
 /// # Errors
 /// SR-7011 when it is not one that is supported: another version may have files and calls that nobody has thought about.
 fn major(directory: &Path) -> Result<Option<u32>, Error> {
-    let path = directory.join("PG_VERSION");
-    let text = match read_text(&path, VERSION_MAX) {
+    let path = version_path(directory);
+    let text = match version_text(directory) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io(path.display().to_string(), error)),
     };
-    match text.trim().parse() {
+    match text.parse() {
         Ok(major) if MAJORS.contains(&major) => Ok(Some(major)),
         _ => {
-            let detail = format!("{}: {}", path.display(), text.trim().escape_debug());
+            let detail = format!("{}: {}", path.display(), text.escape_debug());
             Err(Error::new(&code::PG_NOT_INSTANCE, detail))
         }
     }

@@ -1,12 +1,15 @@
-//! What a path holds, as the fleet page wants to know it, from what stands there in clear.
+//! The description of an object for the fleet page, from the parts that are in clear.
 //!
-//! Nothing that is read here is authenticated: the page shows what nodes report. Must not: use a key.
+//! Nothing of it is authenticated: the page shows what nodes report.
+//!
+//! Must not: use a key.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use strongroom_backup::history::PastRuns;
 use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, Header, HeaderError};
 use strongroom_format::hex::from_hex;
@@ -15,25 +18,25 @@ use strongroom_keyring::Keyring;
 use strongroom_keys_client::Report;
 use strongroom_volume::Volume;
 
-use crate::backup::Past;
-use crate::failure::{Failure, printable};
+use super::super::object_name::object_name;
+use crate::failure::Failure;
 use crate::paths;
 
 /// An object and what is reported of it.
-pub(super) struct Found {
+pub(super) struct FoundObject {
     pub(super) object_id: [u8; 16],
     pub(super) report: Report,
 }
 
 /// What this host knows besides.
-pub(super) struct Known {
+pub(super) struct HostFacts {
     /// When versions of the keyring's keys were made.
     made: BTreeMap<(String, u32), u64>,
-    past: Option<Past>,
+    past: Option<PastRuns>,
 }
 
-impl Known {
-    pub(super) fn new(keyring: &Path, past: Option<Past>) -> Self {
+impl HostFacts {
+    pub(super) fn new(keyring: &Path, past: Option<PastRuns>) -> Self {
         let keys = Keyring::status(keyring).map(|status| status.keys);
         let made = keys.unwrap_or_default().into_iter();
         Self {
@@ -50,18 +53,22 @@ impl Known {
 }
 
 /// Looks at one path.
-pub(super) fn look(named: &Path, known: &Known, verified: bool) -> Result<Found, Failure> {
+pub(super) fn look(
+    named: &Path,
+    known: &HostFacts,
+    verified: bool,
+) -> Result<FoundObject, Failure> {
     let path = std::fs::canonicalize(named).map_err(|error| Failure::open(named, &error))?;
     let names = names(named, &path);
     let header = paths::header_of(path.clone());
     let mut found = if header != path {
-        sealed(&path, &header, &names, known)?
+        inspect_sealed(&path, &header, &names, known)?
     } else if path.is_dir() {
         medium(&path, &names, known)?
     } else if begins_as_luks(&path)? {
         volume(&path, known)?
     } else {
-        sealed(&path, &path, &names, known)?
+        inspect_sealed(&path, &path, &names, known)?
     };
     if verified {
         found.report.verified = Some(now());
@@ -90,7 +97,12 @@ fn begins_as_luks(path: &Path) -> Result<bool, Failure> {
 }
 
 /// A database or an instance, by its object header.
-fn sealed(path: &Path, at: &Path, names: &[String], known: &Known) -> Result<Found, Failure> {
+fn inspect_sealed(
+    path: &Path,
+    at: &Path,
+    names: &[String],
+    known: &HostFacts,
+) -> Result<FoundObject, Failure> {
     let shown = || path.display().to_string();
     let (file, _) = paths::open_to_read(at)?;
     let mut start = Vec::new();
@@ -127,7 +139,7 @@ fn sealed(path: &Path, at: &Path, names: &[String], known: &Known) -> Result<Fou
         backed_up,
         ..Report::default()
     };
-    Ok(Found {
+    Ok(FoundObject {
         object_id: header.object_id,
         report,
     })
@@ -143,12 +155,13 @@ fn key_of(header: &Header) -> (String, u32) {
 }
 
 /// A volume, by its token.
-fn volume(path: &Path, known: &Known) -> Result<Found, Failure> {
+fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Failure> {
     let mut volume = Volume::open(path)?;
     let token = volume.token()?;
     let metadata = volume.metadata()?;
     let cipher = metadata.segment()?.encryption.clone();
-    // The disk does not say when it was made: the server knows from the report that came with its making.
+    // The disk does not say when it was made: the server knows from the report that came with its
+    // making.
     let made = known.made(&token.key_id, token.key_version);
     let report = Report {
         kind: "volume".to_owned(),
@@ -159,14 +172,14 @@ fn volume(path: &Path, known: &Known) -> Result<Found, Failure> {
         created: made.unwrap_or_default(),
         ..Report::default()
     };
-    Ok(Found {
+    Ok(FoundObject {
         object_id: token.object_id,
         report,
     })
 }
 
 /// A backup medium, by its head and its sets.
-fn medium(path: &Path, names: &[String], known: &Known) -> Result<Found, Failure> {
+fn medium(path: &Path, names: &[String], known: &HostFacts) -> Result<FoundObject, Failure> {
     let store = strongroom_backup::LocalStore::new(path);
     let listing = strongroom_backup::list(&store)?;
     let unreadable = || Failure::new(&code::HEADER_DAMAGED, path.display().to_string());
@@ -192,39 +205,8 @@ fn medium(path: &Path, names: &[String], known: &Known) -> Result<Found, Failure
         verified,
         ..Report::default()
     };
-    Ok(Found {
+    Ok(FoundObject {
         object_id: id.ok_or_else(unreadable)?,
         report,
     })
-}
-
-/// The server takes names of at most 256 printable bytes. The end of a path tells more than its beginning.
-pub(crate) fn object_name(path: &Path) -> String {
-    const LONGEST: usize = 250;
-    let name = printable(&path.to_string_lossy());
-    let cut = name.len().saturating_sub(LONGEST);
-    let cut = (cut..=name.len()).find(|at| name.is_char_boundary(*at));
-    match cut.and_then(|at| name.get(at..)) {
-        Some(end) if end.len() < name.len() => format!("\u{2026}{end}"),
-        _ => name,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::object_name;
-
-    #[test]
-    fn names_fit() {
-        assert_eq!(object_name(Path::new("/srv/a")), "/srv/a");
-        assert_eq!(
-            object_name(Path::new("/srv/a\nb\u{7f}")),
-            "/srv/a\u{fffd}b\u{fffd}"
-        );
-        let long = format!("/{}/end", "\u{fc}".repeat(300));
-        let name = object_name(Path::new(&long));
-        assert!(name.len() <= 256 && name.starts_with('\u{2026}') && name.ends_with("/end"));
-    }
 }

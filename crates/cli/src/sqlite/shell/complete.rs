@@ -1,6 +1,7 @@
 //! Completion with Tab: keywords, dot-commands, and the names of tables and columns.
 //!
-//! Must not: read rows of user tables, or report an error; without names there is nothing to complete.
+//! Must not: read rows of user tables, or report an error; without names there is nothing to
+//! complete.
 
 use std::rc::Rc;
 

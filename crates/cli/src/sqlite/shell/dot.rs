@@ -9,8 +9,9 @@ use clap::ValueEnum as _;
 use strongroom_format::code;
 
 use super::feed::{self, Flow};
+use super::mode::Mode;
 use super::session::Session;
-use super::{Mode, dump, import, schema};
+use super::{dump, import, schema};
 use crate::failure::Failure;
 use crate::paths;
 
@@ -61,7 +62,7 @@ pub(super) fn run(session: &mut Session<'_>, line: &str) -> Result<Flow, Failure
         (".dump", rest) => dump::run(session, pattern(name, rest)?)?,
         (".output", []) => session.redirect(None)?,
         (".output", [file]) => session.redirect(Some(Path::new(file)))?,
-        (".read", [file]) => return read(session, Path::new(file)),
+        (".read", [file]) => return run_file(session, Path::new(file)),
         (".import", [file, table]) => import::run(session, Path::new(file), table, 0)?,
         (".import", ["--skip", count, file, table]) => {
             let skip = count.parse();
@@ -130,7 +131,7 @@ fn print_lines(
     Ok(())
 }
 
-fn read(session: &mut Session<'_>, path: &Path) -> Result<Flow, Failure> {
+fn run_file(session: &mut Session<'_>, path: &Path) -> Result<Flow, Failure> {
     if session.depth == READ_DEPTH_MAX {
         return Err(usage(".read is nested too deeply"));
     }

@@ -1,7 +1,7 @@
 //! `.dump`: the `main` schema as SQL that makes it again. The output is plaintext.
 //!
-//! The order is that of SQLite's own shell: tables with their rows, then indexes, triggers and views, all read in
-//! one transaction. Tables of virtual tables come with their shadow tables.
+//! The order is that of SQLite's own shell: tables with their rows, then indexes, triggers and
+//! views, all read in one transaction. Tables of virtual tables come with their shadow tables.
 //! Must not: change the database.
 
 use std::io::Write;
@@ -9,16 +9,16 @@ use std::io::Write;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
-use super::render::{blob_text, real_text};
+use super::render::renderer::{blob_text, real_text};
 use super::schema;
 use super::session::{Session, write_failure};
 use crate::failure::Failure;
-use crate::guard;
+use crate::sealed_sqlite;
 
 /// Writes the tables LIKE `pattern` and what belongs to them.
 pub(super) fn run(session: &mut Session<'_>, pattern: &str) -> Result<(), Failure> {
     let connection = std::rc::Rc::clone(&session.connection);
-    let failed = guard::sql_failure;
+    let failed = sealed_sqlite::sql_failure;
     // One read transaction: the dump is one state of the database.
     connection
         .execute_batch("SAVEPOINT strongroom_dump")
@@ -30,7 +30,7 @@ pub(super) fn run(session: &mut Session<'_>, pattern: &str) -> Result<(), Failur
         failure: Box::new(move |e| write_failure(path.as_deref(), e)),
         schema_writable: false,
     };
-    let outcome = dump.all(pattern);
+    let outcome = dump.dump_matching(pattern);
     let released = connection.execute_batch("RELEASE strongroom_dump");
     outcome?;
     released.map_err(failed)
@@ -45,7 +45,7 @@ struct Dump<'a> {
 }
 
 impl Dump<'_> {
-    fn all(&mut self, pattern: &str) -> Result<(), Failure> {
+    fn dump_matching(&mut self, pattern: &str) -> Result<(), Failure> {
         self.line("PRAGMA foreign_keys=OFF;")?;
         self.line("BEGIN TRANSACTION;")?;
         let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND sql IS NOT NULL \
@@ -107,7 +107,7 @@ impl Dump<'_> {
     }
 
     fn rows(&mut self, table: &str) -> Result<(), Failure> {
-        let failed = guard::sql_failure;
+        let failed = sealed_sqlite::sql_failure;
         let (columns, all) = schema::stored_columns(self.connection, table)?;
         let quoted: Vec<String> = columns
             .iter()
@@ -126,7 +126,7 @@ impl Dump<'_> {
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(failed)? {
             let values: rusqlite::Result<Vec<String>> = (0..columns.len())
-                .map(|index| row.get_ref(index).map(literal))
+                .map(|index| row.get_ref(index).map(sql_literal))
                 .collect();
             let values = values.map_err(failed)?.join(",");
             self.line(&format!("INSERT INTO {target}{named} VALUES({values});"))?;
@@ -140,7 +140,7 @@ impl Dump<'_> {
 }
 
 /// A value as SQL that gives exactly that value.
-fn literal(value: ValueRef<'_>) -> String {
+fn sql_literal(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Null => "NULL".to_owned(),
         // The positive number does not exist, so the literal would become a real.
@@ -155,7 +155,8 @@ fn literal(value: ValueRef<'_>) -> String {
     }
 }
 
-/// Text as a quoted literal; as a cast blob where a literal cannot hold it (NUL, bytes that are not UTF-8).
+/// Text as a quoted literal; as a cast blob where a literal cannot hold it (NUL, bytes that are not
+/// UTF-8).
 fn text_literal(text: &[u8]) -> String {
     match std::str::from_utf8(text) {
         Ok(text) if !text.contains('\0') => format!("'{}'", text.replace('\'', "''")),

@@ -1,6 +1,6 @@
 //! The interactive shell: prompt, line editing, history, Ctrl-C.
 //!
-//! Must not: end at an error of SQL; it is told and the next statement is awaited.
+//! Must not: end at an error of SQL; the error is printed, and the next statement is read.
 
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<(), Failure> {
     // While the editor reads, the terminal sends no signal; this is for running statements.
     ctrlc::set_handler(move || interrupt.interrupt())
         .map_err(|e| Failure::new(&code::IO, format!("signal handler: {e}")))?;
-    let history = History::usual();
+    let history = History::at_default_path();
     let mut editor = editor(session, &history).map_err(|e| terminal(&e))?;
     note(&format!(
         "SQLite {}; .help lists the dot-commands, .quit or Ctrl-D leaves",
@@ -57,7 +57,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<(), Failure> {
             Err(failure) => {
                 // Rows that came before the error are shown first.
                 session.flush()?;
-                failure.tell();
+                failure.print();
             }
         }
     }

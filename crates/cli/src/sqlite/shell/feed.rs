@@ -1,4 +1,5 @@
-//! Splits input lines into statements and dot-commands and runs them. One path for -c, scripts, .read and the prompt.
+//! Splits input lines into statements and dot-commands and runs them. One path for -c, scripts,
+//! .read and the prompt.
 //!
 //! Must not: read ahead of the line it runs, so that an error's line number is right.
 
@@ -57,7 +58,8 @@ impl Feed {
             self.text.push('\n');
         }
         self.text.push_str(line);
-        // sqlite3_complete reads the whole text: ask it only when this line can have ended a statement.
+        // sqlite3_complete reads the whole text: ask it only when this line can have ended a
+        // statement.
         if line.contains(';') && ffi::is_complete(&self.text) {
             Unit::Sql(std::mem::take(&mut self.text))
         } else {
@@ -84,7 +86,7 @@ pub(super) fn run_script(
 ) -> Result<Flow, Failure> {
     let mut feed = Feed::default();
     let (mut number, mut begun) = (0_u64, 1_u64);
-    let at = |line: u64, failure: Failure| failure.within(&format!("{origin}, line {line}: "));
+    let at = |line: u64, failure: Failure| failure.with_prefix(&format!("{origin}, line {line}: "));
     loop {
         let mut bytes = Vec::new();
         let read = input.read_until(b'\n', &mut bytes);

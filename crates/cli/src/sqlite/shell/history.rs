@@ -1,8 +1,10 @@
 //! The history file of the interactive shell: `$XDG_STATE_HOME/strongroom/history`, mode 0600.
 //!
-//! Invariant: a statement that names a key is never stored, not even in memory. When in doubt, it names one.
-//! A statement is one line of the file: line ends within it stand as `\n`, backslashes as `\\`.
-//! Must not: make the shell fail; without a history file it only forgets.
+//! Invariant: a statement that names a key is never stored, not even in memory; in doubt a
+//! statement counts as one. A statement is one line of the file: line ends within it are written as
+//! `\n`, backslashes as `\\`.
+//!
+//! Must not: make the shell fail; without a history file the shell only forgets.
 
 use std::fs::{DirBuilder, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -21,8 +23,10 @@ pub(super) struct History {
 
 impl History {
     /// At the usual place; nowhere if neither `XDG_STATE_HOME` nor HOME is set.
-    pub(super) fn usual() -> Self {
-        Self { path: usual_path() }
+    pub(super) fn at_default_path() -> Self {
+        Self {
+            path: default_path(),
+        }
     }
 
     /// The remembered statements, oldest first.
@@ -35,7 +39,7 @@ impl History {
         let all = entries.len();
         entries.drain(..all.saturating_sub(ENTRIES_MAX));
         if all >= ENTRIES_SHORTEN {
-            self.shorten(&entries);
+            self.keep_newest(&entries);
         }
         entries
     }
@@ -48,7 +52,7 @@ impl History {
         drop(append(path, &format!("{}\n", escape(statement))));
     }
 
-    fn shorten(&self, entries: &[String]) {
+    fn keep_newest(&self, entries: &[String]) {
         let lines: Vec<String> = entries.iter().map(|entry| escape(entry)).collect();
         if let Some(path) = &self.path {
             let text = format!("{}\n", lines.join("\n"));
@@ -76,7 +80,7 @@ fn append(path: &Path, line: &str) -> std::io::Result<()> {
     file.write_all(line.as_bytes())
 }
 
-fn usual_path() -> Option<PathBuf> {
+fn default_path() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let state = match set("XDG_STATE_HOME") {
         Some(directory) => PathBuf::from(directory),
@@ -85,8 +89,8 @@ fn usual_path() -> Option<PathBuf> {
     Some(state.join("strongroom/history"))
 }
 
-/// Whether SQL may hold a key: the guard's functions and pragmas, and those of other encrypting builds of SQLite, which
-/// people type from habit.
+/// Whether SQL may hold a key: the SQLite extension's functions and pragmas, and those of other encrypting
+/// builds of SQLite, which people type from habit.
 pub(super) fn mentions_key(sql: &str) -> bool {
     let lower = sql.to_ascii_lowercase().replace("foreign_key", "");
     let after = |word: &str| lower.split_once(word).map(|(_, tail)| tail);

@@ -1,6 +1,7 @@
 //! `.import`: rows of a CSV file into a table, all of them or none.
 //!
-//! Must not: guess. A row of another length than the table, or bytes that are not UTF-8, stop the import.
+//! Must not: guess. A row of another length than the table, or bytes that are not UTF-8, stop the
+//! import.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use super::schema;
 use super::session::Session;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::{guard, paths};
+use crate::{paths, sealed_sqlite};
 
 /// Imports `path` into `table`, without its first `skip` rows.
 pub(super) fn run(
@@ -25,7 +26,7 @@ pub(super) fn run(
     let mut reader = csv::ReaderBuilder::new();
     let reader = reader.has_headers(false).flexible(true).from_reader(file);
     let connection = std::rc::Rc::clone(&session.connection);
-    let failed = guard::sql_failure;
+    let failed = sealed_sqlite::sql_failure;
     connection
         .execute_batch("SAVEPOINT strongroom_import")
         .map_err(failed)?;
@@ -68,7 +69,7 @@ impl Import<'_> {
             columns = record.iter().map(str::to_owned).collect();
             self.create(&columns)?;
         }
-        let failed = guard::sql_failure;
+        let failed = sealed_sqlite::sql_failure;
         let names: Vec<String> = columns
             .iter()
             .map(|name| schema::identifier(name))
@@ -104,7 +105,7 @@ impl Import<'_> {
         let table = schema::identifier(self.table);
         let sql = format!("CREATE TABLE main.{table}({})", names.join(", "));
         let created = self.connection.execute_batch(&sql);
-        created.map_err(guard::sql_failure)
+        created.map_err(sealed_sqlite::sql_failure)
     }
 
     fn read(

@@ -1,11 +1,13 @@
-//! `strongroom sqlite shell`: SQL on a sealed or plain database, typed, piped in, or given with `-c`.
+//! `strongroom sqlite shell`: SQL on a sealed or plain database, typed, piped in, or given with
+//! `-c`.
 //!
 //! Invariants:
-//! 1. A script (`-c`, or standard input that is not a terminal) stops at its first error and exits non-zero.
+//! 1. A script (`-c`, or standard input that is not a terminal) stops at its first error and exits
+//!    non-zero.
 //! 2. Ctrl-C stops the running statement, not an interactive shell.
-//! 3. What names a key never reaches the history file or an error message.
+//! 3. A statement that names a key never reaches the history file or an error message.
 //!
-//! Must not: open a sealed database by any way but the guard.
+//! Must not: open a sealed database but through the SQLite extension.
 
 mod complete;
 mod dot;
@@ -15,6 +17,7 @@ mod feed;
 mod ffi;
 mod history;
 mod import;
+mod mode;
 mod render;
 mod schema;
 mod session;
@@ -23,18 +26,20 @@ mod target;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::Context;
-use crate::args::KeyOptions;
+use self::mode::Mode;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::key_options::KeyOptions;
 use crate::keys;
 
 /// Run SQL on a database, sealed or plain.
 ///
-/// Statements are typed, read from standard input, or given with -c. A script stops at its first error. Dot-commands
-/// (.help lists them) work in all three. With a key option, a database that does not exist is created, sealed.
+/// Statements are typed, read from standard input, or given with -c. A script stops at its first
+/// error. Dot-commands (.help lists them) work in all three. With a key option, a database that
+/// does not exist is created, sealed.
 ///
 /// .dump, .output and redirected results hold plaintext.
 #[derive(Args)]
@@ -54,17 +59,6 @@ pub(crate) struct ShellArgs {
     /// Open for reading only
     #[arg(long)]
     read_only: bool,
-}
-
-/// How results are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
-    /// Aligned columns
-    Table,
-    /// RFC 4180
-    Csv,
-    /// One array of objects per statement
-    Json,
 }
 
 impl ShellArgs {

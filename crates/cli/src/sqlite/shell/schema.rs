@@ -9,7 +9,7 @@ use rusqlite::{Connection, Params};
 use strongroom_format::code;
 
 use crate::failure::Failure;
-use crate::guard;
+use crate::sealed_sqlite;
 
 /// An identifier in SQL's quotes.
 pub(super) fn identifier(name: &str) -> String {
@@ -22,7 +22,7 @@ pub(super) fn texts(
     sql: &str,
     parameters: impl Params,
 ) -> Result<Vec<String>, Failure> {
-    let failed = guard::sql_failure;
+    let failed = sealed_sqlite::sql_failure;
     let mut statement = connection.prepare(sql).map_err(failed)?;
     let rows = statement
         .query_map(parameters, |row| row.get(0))
@@ -39,8 +39,8 @@ pub(super) fn databases(connection: &Connection) -> Result<Vec<String>, Failure>
     )
 }
 
-/// Refuses a file that the connection has open: whoever opens and closes it once more drops the process's locks on it
-/// (POSIX advisory locks; SQLite, "How To Corrupt", section 2.2).
+/// Refuses a file that the connection has open: opening and closing it a second time drops the
+/// process's locks on it (POSIX advisory locks; SQLite, "How To Corrupt", section 2.2).
 pub(super) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let Ok(about) = std::fs::metadata(path) else {
         return Ok(());
@@ -58,7 +58,8 @@ pub(super) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(
     Ok(())
 }
 
-/// Names of one type in all schemas, by a LIKE pattern; those of other schemas than `main` with the schema's name.
+/// Names of one type in all schemas, by a LIKE pattern; those of other schemas than `main` with the
+/// schema's name.
 pub(super) fn names(
     connection: &Connection,
     condition: &str,
@@ -95,7 +96,8 @@ pub(super) fn definitions(connection: &Connection, pattern: &str) -> Result<Vec<
     Ok(all)
 }
 
-/// Columns of a table of the `main` schema that hold data (neither generated nor hidden), and whether that is all.
+/// Columns of a table of the `main` schema that hold data (neither generated nor hidden), and
+/// whether that is all.
 pub(super) fn stored_columns(
     connection: &Connection,
     table: &str,

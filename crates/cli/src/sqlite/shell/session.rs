@@ -1,6 +1,6 @@
-//! What a shell holds while it runs: the connection, the settings, and where results go.
+//! The state of a shell while it runs: the connection, the settings, and where results go.
 //!
-//! Must not: print messages; failures are returned and the caller tells them.
+//! Must not: print messages; it returns failures, and the caller prints them.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,11 +13,13 @@ use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection, Statement};
 use strongroom_format::code;
 
-use super::render::{self, Style};
-use super::{Mode, history};
+use super::history;
+use super::mode::Mode;
+use super::render;
+use super::render::renderer::Style;
 use crate::failure::{Failure, to_stderr};
-use crate::guard;
 use crate::output::Output;
+use crate::sealed_sqlite;
 
 /// One shell.
 pub(super) struct Session<'a> {
@@ -49,12 +51,12 @@ impl<'a> Session<'a> {
         let mut batch = Batch::new(&connection, sql);
         loop {
             let started = Instant::now();
-            let statement = batch.next().map_err(|e| refused(e, sql))?;
+            let statement = batch.next().map_err(|e| statement_failure(e, sql))?;
             let Some(mut statement) = statement else {
                 return Ok(());
             };
             self.run_statement(&mut statement)
-                .map_err(|e| withheld(e, sql))?;
+                .map_err(|e| hide_sql(e, sql))?;
             if self.timer {
                 to_stderr(&format!("time: {:.3} s\n", started.elapsed().as_secs_f64()));
             }
@@ -65,22 +67,22 @@ impl<'a> Session<'a> {
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = statement.raw_query();
         if names.is_empty() {
-            while rows.next().map_err(guard::sql_failure)?.is_some() {}
+            while rows.next().map_err(sealed_sqlite::sql_failure)?.is_some() {}
             return Ok(());
         }
         let style = self.style.clone();
         let (writer, to_file) = self.writer();
-        let mut renderer = style.renderer(writer, &names);
+        let mut renderer = render::renderer_of(&style, writer, &names);
         let told = |error: std::io::Error| write_failure(to_file.as_deref(), &error);
         let outcome = loop {
             match rows.next() {
                 Ok(Some(row)) => {
                     let cells = render::cells(row, names.len());
-                    let cells = cells.map_err(guard::sql_failure)?;
+                    let cells = cells.map_err(sealed_sqlite::sql_failure)?;
                     renderer.row(&cells).map_err(told)?;
                 }
                 Ok(None) => break Ok(()),
-                Err(error) => break Err(guard::sql_failure(error)),
+                Err(error) => break Err(sealed_sqlite::sql_failure(error)),
             }
         };
         // Rows that came before an error are shown, and a JSON array is closed.
@@ -144,12 +146,12 @@ pub(super) fn write_failure(path: Option<&Path>, error: &std::io::Error) -> Fail
 }
 
 /// SQLite's refusal of `sql`.
-fn refused(error: rusqlite::Error, sql: &str) -> Failure {
-    withheld(guard::sql_failure(error), sql)
+fn statement_failure(error: rusqlite::Error, sql: &str) -> Failure {
+    hide_sql(sealed_sqlite::sql_failure(error), sql)
 }
 
 /// SQLite quotes the statement in its messages. Where that may be a key, the message is withheld.
-fn withheld(failure: Failure, sql: &str) -> Failure {
+fn hide_sql(failure: Failure, sql: &str) -> Failure {
     if failure.code() == &code::SQL && history::mentions_key(sql) {
         let detail = "the statement names a key, so SQLite's message is not shown";
         return Failure::new(&code::SQL, detail);

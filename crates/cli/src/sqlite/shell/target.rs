@@ -1,6 +1,7 @@
-//! What the shell opens: a file, a `file:` URI with the guard's parameters, or `:memory:`.
+//! What the shell opens: a file, a `file:` URI with the parameters of the SQLite extension, or
+//! `:memory:`.
 //!
-//! Must not: pass a secret in a URI; key options go to the guard as they are.
+//! Must not: pass a secret in a URI; key options reach the extension as they are.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -11,7 +12,7 @@ use strongroom_format::code;
 use strongroom_keyring::KeySource;
 
 use crate::failure::Failure;
-use crate::guard;
+use crate::sealed_sqlite;
 
 /// Opens what `text` names.
 pub(super) fn open(
@@ -21,14 +22,14 @@ pub(super) fn open(
     read_only: bool,
 ) -> Result<Connection, Failure> {
     if text != ":memory:" && !text.starts_with("file:") {
-        return guard::open(Path::new(text), key, keyring, read_only);
+        return sealed_sqlite::open(Path::new(text), key, keyring, read_only);
     }
     if key.is_some() {
         let detail = "a key option goes with a file name; a URI names its key itself, as in \
                       'file:x.db?key_id=NAME'";
         return Err(Failure::new(&code::KEY_OPTION, detail));
     }
-    guard::open_uri(text, keyring, read_only)
+    sealed_sqlite::open_uri(text, keyring, read_only)
 }
 
 /// The file that `text` names, in SQLite's way of reading a URI; none for a database in memory or
@@ -40,16 +41,16 @@ pub(super) fn path(text: &str) -> Option<PathBuf> {
     let end = uri.find(['?', '#']).unwrap_or(uri.len());
     let named = uri.get(..end).unwrap_or_default();
     let named = match named.strip_prefix("//") {
-        // What stands before the path can only be this host.
+        // The authority before the path can only be this host.
         Some(rest) => rest.find('/').and_then(|at| rest.get(at..))?,
         None => named,
     };
-    let path = decoded(named.as_bytes());
+    let path = percent_decode(named.as_bytes());
     (!path.is_empty() && path != b":memory:").then(|| OsString::from_vec(path).into())
 }
 
 /// With `%` and two hexadecimal digits as the byte that they are.
-fn decoded(text: &[u8]) -> Vec<u8> {
+fn percent_decode(text: &[u8]) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

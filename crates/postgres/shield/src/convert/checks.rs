@@ -9,10 +9,9 @@ use std::path::Path;
 use rustix::process::{Pid, test_kill_process};
 use strongroom_format::code;
 use strongroom_format::postgres::MAJORS;
-use strongroom_keyring::{Error, read_text};
+use strongroom_keyring::Error;
 
-/// Longest `PG_VERSION` and `postmaster.pid` that are read, in bytes; PostgreSQL writes far less.
-const SMALL_MAX: u64 = 64 << 10;
+use crate::data_directory::{pid_path, recorded_process, version_path, version_text};
 
 /// Who owns a data directory, and so Strongroom's files in it. The command converts as that user; a
 /// program that links this crate may do so as root.
@@ -53,13 +52,12 @@ impl Owner {
 /// # Errors
 /// SR-7011 when it is not there or not one that is supported.
 pub(super) fn major(directory: &Path) -> Result<u32, Error> {
-    let path = directory.join("PG_VERSION");
     let refused = |detail: String| Error::new(&code::PG_NOT_INSTANCE, detail);
-    let text = read_text(&path, SMALL_MAX)
-        .map_err(|error| refused(format!("{}: {error}", path.display())))?;
-    match text.trim().parse() {
+    let text = version_text(directory)
+        .map_err(|error| refused(format!("{}: {error}", version_path(directory).display())))?;
+    match text.parse() {
         Ok(major) if MAJORS.contains(&major) => Ok(major),
-        _ => Err(refused(format!("version {}", text.trim().escape_debug()))),
+        _ => Err(refused(format!("version {}", text.escape_debug()))),
     }
 }
 
@@ -68,17 +66,12 @@ pub(super) fn major(directory: &Path) -> Result<u32, Error> {
 /// # Errors
 /// SR-7008.
 pub(super) fn no_server(directory: &Path) -> Result<(), Error> {
-    let path = directory.join("postmaster.pid");
-    let text = match read_text(&path, SMALL_MAX) {
-        Ok(text) => text,
+    let path = pid_path(directory);
+    let number = match recorded_process(directory) {
+        Ok(number) => number,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Error::io(path.display().to_string(), error)),
     };
-    // A single-user server writes its number negated.
-    let number = text
-        .lines()
-        .next()
-        .and_then(|line| line.trim().parse::<i32>().ok());
     let alive = match number.and_then(i32::checked_abs).and_then(Pid::from_raw) {
         // Not a number: a server is just writing it, or somebody else's file. Either way it is not ours to ignore.
         None => true,

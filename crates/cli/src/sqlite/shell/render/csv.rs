@@ -1,11 +1,12 @@
-//! Rows as CSV, RFC 4180: CRLF line ends, quotes where needed. NULL is an empty field, text keeps its bytes.
+//! Rows as CSV, RFC 4180: CRLF line ends, quotes where needed. NULL is an empty field, text keeps
+//! its bytes.
 
 use std::io::{self, Write};
 
 use csv::{Terminator, WriterBuilder};
 use rusqlite::types::ValueRef;
 
-use super::{Renderer, blob_text, real_text};
+use super::renderer::{Renderer, blob_text, real_text};
 
 pub(super) struct Csv<'w> {
     writer: csv::Writer<&'w mut dyn Write>,

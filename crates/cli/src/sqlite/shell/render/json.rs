@@ -1,13 +1,14 @@
 //! Rows as JSON: one array of objects per statement, one object per line.
 //!
-//! Numbers are numbers, blobs are strings of hexadecimal digits, NULL is null. A second column of the same name
-//! becomes `name:1`, as JSON readers keep only one member of a name. Infinity, which JSON lacks, is a string.
+//! Numbers are numbers, blobs are strings of hexadecimal digits, NULL is null. A second column of
+//! the same name becomes `name:1`, as JSON readers keep only one member of a name. Infinity, which
+//! JSON lacks, is a string.
 
 use std::io::{self, Write};
 
 use rusqlite::types::ValueRef;
 
-use super::{Renderer, real_text};
+use super::renderer::{Renderer, real_text};
 use crate::output::hex;
 
 pub(super) struct Json<'w> {

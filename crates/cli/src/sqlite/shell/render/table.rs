@@ -1,7 +1,9 @@
-//! Rows as an aligned table: names, a rule, rows; numbers to the right. Widths count terminal columns, not bytes.
+//! Rows as an aligned table: names, a rule, rows; numbers to the right. Widths count terminal
+//! columns, not bytes.
 //!
-//! The widths come from the first rows, which are held back; later rows that are wider stand out of line.
-//! Control characters in text are shown as escapes, so that data cannot drive the terminal.
+//! The widths come from the first rows, which are held back; a later cell that is wider is not
+//! aligned. Control characters in text are shown as escapes, so that data cannot drive the
+//! terminal.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -9,7 +11,7 @@ use std::io::{self, Write};
 use rusqlite::types::ValueRef;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{Renderer, Style, blob_text, real_text};
+use super::renderer::{Renderer, Style, blob_text, real_text};
 
 /// Rows that are held back to find the widths.
 const HELD_ROWS_MAX: usize = 1000;
@@ -33,7 +35,7 @@ impl<'w> Table<'w> {
     pub(super) fn new(to: &'w mut dyn Write, names: &[String], style: &Style) -> Self {
         Self {
             to,
-            names: names.iter().map(|name| visible(name)).collect(),
+            names: names.iter().map(|name| escape_controls(name)).collect(),
             headers: style.headers,
             null: style.null.clone(),
             held: Vec::new(),
@@ -46,7 +48,7 @@ impl<'w> Table<'w> {
             ValueRef::Null => (self.null.clone(), false),
             ValueRef::Integer(value) => (value.to_string(), true),
             ValueRef::Real(value) => (real_text(value), true),
-            ValueRef::Text(text) => (visible(&String::from_utf8_lossy(text)), false),
+            ValueRef::Text(text) => (escape_controls(&String::from_utf8_lossy(text)), false),
             ValueRef::Blob(bytes) => (blob_text(bytes), false),
         };
         Cell { text, number }
@@ -128,7 +130,7 @@ fn write_row(to: &mut dyn Write, widths: &[usize], cells: &[Cell]) -> io::Result
 }
 
 /// Text with control characters as escapes, among them those that turn the writing direction.
-fn visible(text: &str) -> String {
+fn escape_controls(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

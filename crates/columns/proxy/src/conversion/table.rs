@@ -2,10 +2,19 @@
 //!
 //! Must not: change anything.
 
-use strongroom_columns_proxy::server::{Row, identifier};
+use strongroom_keyring::Error;
 
-use super::{Database, Direction, cannot};
-use crate::failure::Failure;
+use super::database::{Database, refusal};
+use crate::server::{Row, identifier};
+
+/// What the column becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Confidential: the server has envelopes.
+    Confidential,
+    /// Plain: the server sees every value.
+    Plain,
+}
 
 /// A column.
 pub(super) struct Column {
@@ -63,30 +72,30 @@ fn is_true(row: &Row, at: usize) -> bool {
 
 impl Table {
     pub(super) fn read(
-        database: &mut Database,
+        database: &mut Database<'_>,
         table: &str,
         column: &str,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         let answer = database.run(EXTENSION)?;
         let extension = answer.rows.first().ok_or_else(|| {
-            cannot("the database does not have the extension: CREATE EXTENSION strongroom_columns")
+            refusal("the database does not have the extension: CREATE EXTENSION strongroom_columns")
         })?;
         let extension = field(extension, 0).to_owned();
         let answer = database.ask(TABLE, &[table])?;
         let found = answer
             .rows
             .first()
-            .ok_or_else(|| cannot(format!("there is no table {table}")))?;
+            .ok_or_else(|| refusal(format!("there is no table {table}")))?;
         let sort = field(found, 4);
         if sort != "r" || is_true(found, 5) || is_true(found, 6) {
-            return Err(cannot(format!(
+            return Err(refusal(format!(
                 "{table} is not an ordinary table without partitions and heirs: convert each partition as a table of its own, detached"
             )));
         }
         let oid = field(found, 0).to_owned();
         let answer = database.ask(COLUMN, &[&oid, column])?;
         let row = answer.rows.first();
-        let row = row.ok_or_else(|| cannot(format!("{table} has no column {column}")))?;
+        let row = row.ok_or_else(|| refusal(format!("{table} has no column {column}")))?;
         Ok(Self {
             oid,
             schema: field(found, 1).to_owned(),

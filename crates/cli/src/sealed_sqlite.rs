@@ -1,4 +1,5 @@
-//! The one way from the command to sealed SQLite databases: open, encrypt, decrypt, rekey, verify.
+//! Operations on sealed SQLite databases, as the command calls them: open, encrypt, decrypt, rekey,
+//! verify.
 //!
 //! Must not: know a byte of the sealed format.
 
@@ -12,10 +13,10 @@ use strongroom_keyring::{KeySource, Keyring};
 use strongroom_sqlite::ops::{self, Freshness, RekeyReport, Report, UnitKind, VerifyReport};
 use strongroom_sqlite::{Cipher, OpenOptions};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, code_text};
 use crate::progress::Progress;
-use crate::verify::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
+use crate::verification::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
 
 /// URI parameters that name a key.
 const KEY_PARAMETERS: [&str; 4] = ["key_id=", "key_env=", "key_file=", "key_command="];
@@ -29,17 +30,17 @@ pub(crate) fn options(key: Option<KeySource>, context: &Context) -> OpenOptions 
     }
 }
 
-/// Never left to the guard: it knows the environment, but not `--keyring`.
+/// Always given to the library, which knows the environment, but not `--keyring`.
 fn keyring(named: Option<PathBuf>) -> PathBuf {
     named.unwrap_or_else(Keyring::default_path)
 }
 
 /// A copy gets its source's permissions when it is complete; until then nobody else may read it.
-fn keep_private() {
+fn set_private_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// Ctrl-C, or being asked to end, stops a copy in such a way that nothing of it is left behind.
+/// Ctrl-C, or being asked to end, stops a copy so that nothing of it remains.
 fn stop_on_signal() -> Result<(), Failure> {
     ctrlc::set_handler(ops::cancel)
         .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))
@@ -57,7 +58,7 @@ pub(crate) fn encrypt(
         page_size: page_size.unwrap_or(0),
         ..options
     };
-    keep_private();
+    set_private_umask();
     stop_on_signal()?;
     let mut progress = Progress::new("encrypting");
     let done = ops::encrypt(plain, sealed, &options, &mut |n, all| {
@@ -71,7 +72,7 @@ pub(crate) fn decrypt(
     plain: &Path,
     options: &OpenOptions,
 ) -> Result<Report, Failure> {
-    keep_private();
+    set_private_umask();
     stop_on_signal()?;
     let mut progress = Progress::new("decrypting");
     let done = ops::decrypt(sealed, plain, options, &mut |n, all| {
@@ -95,7 +96,7 @@ pub(crate) fn rekey(
 
 /// What is to be done about freshness.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct AboutFreshness {
+pub(crate) struct FreshnessOptions {
     /// The root that the database must have.
     pub(crate) expected: Option<[u8; 32]>,
     /// The digest is made anew when everything else is good.
@@ -106,7 +107,7 @@ pub(crate) struct AboutFreshness {
 pub(crate) fn verify(
     sealed: &Path,
     options: &OpenOptions,
-    about: AboutFreshness,
+    about: FreshnessOptions,
 ) -> Result<(Verified, Option<Failure>), Failure> {
     let mut report = verify_once(sealed, options)?;
     let mut settled = false;
@@ -141,7 +142,7 @@ fn verify_once(sealed: &Path, options: &OpenOptions) -> Result<VerifyReport, Fai
 }
 
 /// What the digest over the pages amounts to.
-fn stale_failure(sealed: &Path, report: &VerifyReport, about: AboutFreshness) -> Option<Failure> {
+fn stale_failure(sealed: &Path, report: &VerifyReport, about: FreshnessOptions) -> Option<Failure> {
     let shown = sealed.display().to_string();
     match (report.freshness, about.expected) {
         (Freshness::Stale, _) => Some(Failure::new(&code::STALE, shown)),
@@ -244,7 +245,7 @@ pub(crate) fn open(
     Ok(strongroom_sqlite::open(path, &options)?)
 }
 
-/// Opens what a URI names, with the guard's parameters in it.
+/// Opens what a URI names, with the SQLite extension's parameters in it.
 pub(crate) fn open_uri(
     uri: &str,
     named_keyring: Option<PathBuf>,
@@ -256,7 +257,7 @@ pub(crate) fn open_uri(
         .any(|item| KEY_PARAMETERS.iter().any(|name| item.starts_with(name)));
     let names_keyring = query.split('&').any(|item| item.starts_with("keyring="));
     if named_keyring.is_some() && names_key && !names_keyring {
-        // --keyring and STRONGROOM_KEYRING look alike here, and the guard reads only the variable.
+        // --keyring and STRONGROOM_KEYRING look alike here, and the extension reads only the variable.
         if std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from) != named_keyring {
             let detail = "--keyring goes with a file name; in a URI write keyring=FILE";
             return Err(Failure::new(&code::KEY_OPTION, detail));
@@ -276,7 +277,8 @@ pub(crate) fn open_uri(
     Ok(connection)
 }
 
-/// The guard's error behind one of SQLite's, or SQLite's own, without the statement that it was about.
+/// The VFS's error that caused one of SQLite's, or SQLite's own, without the statement that it was
+/// about.
 pub(crate) fn sql_failure(error: rusqlite::Error) -> Failure {
     strongroom_sqlite::explain(error).into()
 }

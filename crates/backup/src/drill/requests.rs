@@ -11,7 +11,7 @@
 //! that was opened before that user could reach it. A file appears under its name when it is whole.
 //! An answer stays until its request is gone.
 //!
-//! Must not: tell an archived file that cannot be opened as one that is not there: recovery would
+//! Must not: report an archived file that cannot be opened as absent: recovery would
 //! end as if the log did.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,10 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, rename};
-use strongroom_backup::ArchivedLog;
 
-use super::server::Server;
-use crate::failure::Failure;
+use super::server_user::{ServerUser, set_mode};
+use crate::io_error::io_error;
+use crate::{ArchivedLog, Error, Result};
 
 /// What `restore_command` runs; the server's working directory is the data directory, which lies
 /// beside the others.
@@ -67,19 +67,19 @@ pub(super) struct Requests {
 
 impl Requests {
     /// Makes the directories and the script, for a server that does not run yet.
-    pub(super) fn new(server: &Server, root: &Path, settings: &Path) -> Result<Self, Failure> {
+    pub(super) fn new(user: ServerUser, root: &Path, settings: &Path) -> Result<Self> {
         let (asked, given) = (root.join("asked"), root.join("given"));
         for path in [&asked, &given] {
             let made = DirBuilder::new().mode(0o700).create(path);
-            made.map_err(|error| Failure::io(path, &error))?;
+            made.map_err(|error| io_error(path, error))?;
         }
         let script = settings.join("fetch");
         write(&script, SCRIPT.as_bytes())?;
-        server.give(&script, None)?;
-        let opened = File::open(&asked).map_err(|error| Failure::io(&asked, &error))?;
-        server.give_to_user(&asked)?;
-        server.give(&given, None)?;
-        server.allow(&given, 0o750)?;
+        user.give_to_group(&script)?;
+        let opened = File::open(&asked).map_err(|error| io_error(&asked, error))?;
+        user.give_to_server(&asked)?;
+        user.give_to_group(&given)?;
+        set_mode(&given, 0o750)?;
         Ok(Self {
             asked: opened,
             given,
@@ -89,11 +89,7 @@ impl Requests {
     }
 
     /// Gives the server what it has asked for by now.
-    pub(super) fn serve(
-        &mut self,
-        server: &Server,
-        archive: &ArchivedLog<'_>,
-    ) -> Result<(), Failure> {
+    pub(super) fn serve(&mut self, user: ServerUser, archive: &ArchivedLog<'_>) -> Result<()> {
         let asked = self.asked()?;
         // The command has taken these, or has been killed.
         let taken = |request: &String| !asked.contains(request);
@@ -105,12 +101,12 @@ impl Requests {
             .collect();
         for request in gone {
             if let Some(path) = self.answers.remove(&request) {
-                fs::remove_file(&path).map_err(|error| Failure::io(&path, &error))?;
+                fs::remove_file(&path).map_err(|error| io_error(&path, error))?;
             }
         }
         for request in asked {
             if self.answers.len() < ANSWERS_MAX && !self.answers.contains_key(&request) {
-                self.answer(server, archive, request)?;
+                self.answer(user, archive, request)?;
             }
         }
         Ok(())
@@ -122,8 +118,8 @@ impl Requests {
     }
 
     /// The requests that are there.
-    fn asked(&self) -> Result<BTreeSet<String>, Failure> {
-        let failed = |error: rustix::io::Errno| Failure::io(&self.given, &error.into());
+    fn asked(&self) -> Result<BTreeSet<String>> {
+        let failed = |error: rustix::io::Errno| io_error(&self.given, error.into());
         let mut requests = BTreeSet::new();
         for entry in Dir::read_from(&self.asked).map_err(failed)? {
             requests.extend(request_of(entry.map_err(failed)?.file_name()));
@@ -133,16 +129,16 @@ impl Requests {
 
     fn answer(
         &mut self,
-        server: &Server,
+        user: ServerUser,
         archive: &ArchivedLog<'_>,
         request: String,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let Some(name) = file_of(&request) else {
             return Ok(());
         };
         let found = archive.fetch(name).map_err(|error| {
             let detail = format!("the archived log, {name}: {}", error.detail());
-            Failure::new(error.code(), detail)
+            Error::new(error.code(), detail)
         })?;
         let path = self.given.join(match &found {
             Some(_) => request.clone(),
@@ -150,8 +146,8 @@ impl Requests {
         });
         let before = self.given.join(".part");
         write(&before, &found.unwrap_or_default())?;
-        server.give(&before, None)?;
-        rename(&before, &path).map_err(|error| Failure::io(&path, &error.into()))?;
+        user.give_to_group(&before)?;
+        rename(&before, &path).map_err(|error| io_error(&path, error.into()))?;
         self.answers.insert(request, path);
         self.answered = self.answered.saturating_add(1);
         Ok(())
@@ -159,7 +155,7 @@ impl Requests {
 }
 
 /// A request that the command could make: the name of a file, of letters, digits and dots, and the
-/// number of a process behind a dot.
+/// number of a process after a dot.
 fn request_of(name: &CStr) -> Option<String> {
     let name = name.to_str().ok().filter(|name| name.len() <= NAME_MAX)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
@@ -175,8 +171,8 @@ fn file_of(request: &str) -> Option<&str> {
 }
 
 /// Makes a file that the server's group can read.
-fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::io(path, &error);
+fn write(path: &Path, content: &[u8]) -> Result<()> {
+    let failed = |error: std::io::Error| io_error(path, error);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o640);
     let mut file = options.open(path).map_err(failed)?;

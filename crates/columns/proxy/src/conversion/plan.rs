@@ -1,18 +1,19 @@
-//! What a conversion will do, and what stands against it: decided before anything is changed.
+//! What a conversion will do, or why it cannot be done: decided before anything is changed.
 //!
-//! Must not: change anything; leave out a dependent of the column, because the old column is dropped in the end.
+//! Must not: change anything; leave out a dependent of the column, because the old column is
+//! dropped in the end.
 
-use strongroom_columns_proxy::server::identifier;
+use strongroom_keyring::Error;
 
-use super::table::{Table, field};
-use super::{Database, Direction, cannot};
-use crate::failure::Failure;
+use super::database::{Database, refusal};
+use super::table::{Direction, Table, field};
+use crate::server::identifier;
 
 /// An index that the new column needs too.
 pub(super) struct Index {
     pub(super) oid: String,
     pub(super) name: String,
-    /// What stands between the parentheses of its definition, for the new column.
+    /// The text between the parentheses of its definition, for the new column.
     pub(super) keys: String,
     pub(super) unique: bool,
     /// The constraint that it is of: its name, and whether it is deferrable and deferred.
@@ -62,20 +63,20 @@ const NAMES: &str =
 
 impl Plan {
     pub(super) fn of(
-        database: &mut Database,
+        database: &mut Database<'_>,
         table: &Table,
         direction: Direction,
         superuser: bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         let mut notes = Vec::new();
         let new_type = match direction {
             Direction::Confidential => confidential_type(table, &mut notes)?,
             Direction::Plain => plain_type(database, table)?,
         };
-        simple(table)?;
-        unpublished(database, table)?;
+        check_column(table)?;
+        check_not_published(database, table)?;
         if !superuser {
-            without_triggers(database, table)?;
+            check_no_triggers(database, table)?;
         }
         dependents(database, table)?;
         let indexes = indexes(database, table, &mut notes)?;
@@ -88,7 +89,7 @@ impl Plan {
 }
 
 /// The confidential type for a plain one.
-fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, Failure> {
+fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, Error> {
     let column = &table.column;
     let limited = column.modifier >= 0;
     let (name, modifier) = match column.type_name.as_str() {
@@ -118,14 +119,14 @@ fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, F
         _ => ("", ""),
     };
     if name.is_empty() {
-        return Err(cannot(format!(
+        return Err(refusal(format!(
             "there is no confidential type for {}",
             column.type_text
         )));
     }
     match &column.collation {
         Some((collation, true)) => {
-            return Err(cannot(format!(
+            return Err(refusal(format!(
                 "its collation {collation} takes different texts for equal; confidential texts are compared byte by byte"
             )));
         }
@@ -142,7 +143,7 @@ fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, F
 }
 
 /// The plain type of a confidential one.
-fn plain_type(database: &mut Database, table: &Table) -> Result<String, Failure> {
+fn plain_type(database: &mut Database<'_>, table: &Table) -> Result<String, Error> {
     let base = table
         .column
         .type_name
@@ -162,7 +163,7 @@ fn plain_type(database: &mut Database, table: &Table) -> Result<String, Failure>
 }
 
 /// What the column itself may not have.
-fn simple(table: &Table) -> Result<(), Failure> {
+fn check_column(table: &Table) -> Result<(), Error> {
     let column = &table.column;
     let against = [
         (
@@ -179,17 +180,17 @@ fn simple(table: &Table) -> Result<(), Failure> {
         ),
     ];
     match against.iter().find(|(has, _)| *has) {
-        Some((_, why)) => Err(cannot(*why)),
+        Some((_, why)) => Err(refusal(*why)),
         None => Ok(()),
     }
 }
 
-fn unpublished(database: &mut Database, table: &Table) -> Result<(), Failure> {
+fn check_not_published(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     let sql = "SELECT p.pubname FROM pg_catalog.pg_publication p LEFT JOIN pg_catalog.pg_publication_rel r \
         ON r.prpubid = p.oid AND r.prrelid = $1 WHERE p.puballtables OR r.oid IS NOT NULL";
     let answer = database.ask(sql, &[&table.oid])?;
     match answer.rows.first() {
-        Some(row) => Err(cannot(format!(
+        Some(row) => Err(refusal(format!(
             "the table is in the publication {}, whose subscribers would have to change with it: take it out first",
             field(row, 0)
         ))),
@@ -198,13 +199,13 @@ fn unpublished(database: &mut Database, table: &Table) -> Result<(), Failure> {
 }
 
 /// Triggers that would fire for each row that is converted.
-fn without_triggers(database: &mut Database, table: &Table) -> Result<(), Failure> {
+fn check_no_triggers(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     // commands/trigger.h: 16 is UPDATE.
     let sql = "SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal AND tgtype & 16 <> 0 \
         AND tgenabled <> 'D' AND tgname <> $2";
     let answer = database.ask(sql, &[&table.oid, &table.trigger()])?;
     match answer.rows.first() {
-        Some(row) => Err(cannot(format!(
+        Some(row) => Err(refusal(format!(
             "the trigger {} would fire for each row that is converted: disable it, or run this command as a superuser",
             field(row, 0)
         ))),
@@ -213,13 +214,13 @@ fn without_triggers(database: &mut Database, table: &Table) -> Result<(), Failur
 }
 
 /// Whatever depends on the column, but indexes and unique constraints, which are made anew.
-fn dependents(database: &mut Database, table: &Table) -> Result<(), Failure> {
+fn dependents(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     let answer = database.ask(DEPENDENTS, &[&table.oid, &table.column.number])?;
     for row in &answer.rows {
         let is_index = matches!(field(row, 3), "i");
         let is_unique = field(row, 4) == "u";
         if !is_index && !is_unique {
-            return Err(cannot(format!(
+            return Err(refusal(format!(
                 "{} depends on the column: drop it first, and make it again for the converted column",
                 field(row, 2)
             )));
@@ -229,10 +230,10 @@ fn dependents(database: &mut Database, table: &Table) -> Result<(), Failure> {
 }
 
 fn indexes(
-    database: &mut Database,
+    database: &mut Database<'_>,
     table: &Table,
     notes: &mut Vec<String>,
-) -> Result<Vec<Index>, Failure> {
+) -> Result<Vec<Index>, Error> {
     let names = database.ask(NAMES, &[&table.oid])?.rows;
     let answer = database.ask(INDEXES, &[&table.oid])?;
     let mut indexes = Vec::new();
@@ -240,7 +241,8 @@ fn indexes(
         let covers = field(row, 3)
             .split(' ')
             .any(|number| number == table.column.number);
-        // What has the column in an expression or a predicate is found among the dependents' indexes, and is refused here.
+        // What has the column in an expression or a predicate is found among the dependents'
+        // indexes, and is refused here.
         let plain = field(row, 8) == "t";
         if !covers && (plain || !mentions(database, table, field(row, 0))?) {
             continue;
@@ -252,7 +254,7 @@ fn indexes(
             plain && on(9) && on(10) && field(row, 2) == "btree" && particular.rows.is_empty();
         let constraint = field(row, 12);
         if !ordinary || on(6) || on(7) || !matches!(constraint, "" | "u") {
-            return Err(cannot(format!(
+            return Err(refusal(format!(
                 "the index {name} is of a sort that is not made again (other than B-tree, expression, predicate, INCLUDE, options, \
                  operator class, collation, NULLS NOT DISTINCT, primary key, replica identity): drop it first"
             )));
@@ -279,18 +281,13 @@ fn indexes(
 }
 
 /// Whether an index depends on the column.
-fn mentions(database: &mut Database, table: &Table, index: &str) -> Result<bool, Failure> {
+fn mentions(database: &mut Database<'_>, table: &Table, index: &str) -> Result<bool, Error> {
     let answer = database.ask(DEPENDENTS, &[&table.oid, &table.column.number])?;
     Ok(answer.rows.iter().any(|row| field(row, 1) == index))
 }
 
 /// The keys of an index with the new column in the old one's place.
-fn keys(
-    table: &Table,
-    numbers: &str,
-    options: &str,
-    names: &[strongroom_columns_proxy::server::Row],
-) -> String {
+fn keys(table: &Table, numbers: &str, options: &str, names: &[crate::server::Row]) -> String {
     let named = |number: &str| {
         if number == table.column.number {
             return table.new_column();

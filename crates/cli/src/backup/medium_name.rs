@@ -21,7 +21,8 @@ pub(super) fn is_url(medium: &Path) -> bool {
     })
 }
 
-/// The medium of that name. Nothing is sent yet; credentials and endpoint of an object store come from the environment.
+/// The medium of that name. Nothing is sent yet; credentials and endpoint of an object store come
+/// from the environment.
 pub(super) fn store(medium: &Path) -> Result<Box<dyn Store>, Failure> {
     if is_url(medium) {
         return remote(&medium.to_string_lossy());

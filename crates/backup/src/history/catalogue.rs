@@ -1,7 +1,8 @@
-//! The catalogue: a sealed SQLite database for a key of the keyring. Which key that is, its own header says, so a run
-//! needs to be told nothing but where it is.
+//! The catalogue: a SQLite database that is sealed for a key of the keyring. Its header names the
+//! key, so a run needs only the path.
 //!
-//! Invariants: the file appears whole, with its schema, and never over another one; rows are only added.
+//! Invariants: the file appears whole, with its schema, and never replaces another one; rows are
+//! only added.
 //!
 //! Must not: exist in clear, not even while it is made.
 
@@ -18,8 +19,9 @@ use strongroom_format::slot::SlotKind;
 use strongroom_keyring::{KeySource, durable};
 use strongroom_sqlite::{OpenOptions, explain};
 
-use super::entry::{Entry, SetFacts};
-use crate::failure::Failure;
+use super::run_record::{RunRecord, SetFacts};
+use crate::io_error::io_error;
+use crate::{Error, Result, Store, list};
 
 /// Kept as `user_version`.
 const VERSION: i64 = 1;
@@ -66,29 +68,36 @@ const COLUMNS: &str = "operation, outcome, begun_unix_s, ended_unix_s, medium, s
     encryptor, system_identifier, timeline, start_lsn, end_lsn, base_set_id, machine_name, user_name, software";
 
 /// An open catalogue.
-pub(super) struct Catalogue {
+pub struct Catalogue {
     connection: Connection,
 }
 
 impl Catalogue {
-    /// Makes one for the key `id` of the keyring. No error when another run was faster.
-    pub(super) fn make(path: &Path, keyring: &Path, id: &str) -> Result<(), Failure> {
-        let making = Making::beside(path)?;
-        let connection = opened(&making.0, keyring, id, true)?;
+    /// Makes one for the key `id` of the keyring. It is no error when another run has made it
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// What the keyring reports; SR-5001; errors of SQLite.
+    pub fn create(path: &Path, keyring: &Path, id: &str) -> Result<()> {
+        let new = NewFile::beside(path)?;
+        let connection = open_database(&new.0, keyring, id, true)?;
         connection.execute_batch(SCHEMA).map_err(sql)?;
         connection.close().map_err(|(_, error)| sql(error))?;
-        match durable::publish(&making.0, path) {
+        match durable::publish(&new.0, path) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(Failure::io(path, &error))
+                Err(io_error(path, error))
             }
             _ => Ok(()),
         }
     }
 
     /// Opens the one at `path` with the key that its header names.
-    pub(super) fn open(path: &Path, keyring: &Path) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// SR-7152 for another kind of file; what the keyring reports; SR-5001; errors of SQLite.
+    pub fn open(path: &Path, keyring: &Path) -> Result<Self> {
         let id = key_of(path)?;
-        let connection = opened(path, keyring, &id, false)?;
+        let connection = open_database(path, keyring, &id, false)?;
         let version: i64 = connection
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .map_err(sql)?;
@@ -101,13 +110,17 @@ impl Catalogue {
             &code::HISTORY_ABSENT
         };
         let detail = format!("{}: version {version}", path.display());
-        Err(Failure::new(about, detail))
+        Err(Error::new(about, detail))
     }
 
-    pub(super) fn add(&self, entry: &Entry) -> Result<(), Failure> {
+    /// Adds a run.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn add(&self, record: &RunRecord) -> Result<()> {
         let none = SetFacts::default();
-        let known = entry.set.is_some();
-        let set = entry.set.as_ref().unwrap_or(&none);
+        let known = record.set.is_some();
+        let set = record.set.as_ref().unwrap_or(&none);
         let values = format!("INSERT INTO run({COLUMNS}) VALUES ({})", placeholders(28));
         let text = |value: &str| known.then(|| value.to_owned());
         let count = |value: u64| known.then(|| integer(value));
@@ -115,13 +128,13 @@ impl Catalogue {
             .execute(
                 &values,
                 params![
-                    entry.operation,
-                    entry.outcome,
-                    integer(entry.begun_unix_s),
-                    integer(entry.ended_unix_s),
-                    entry.medium,
-                    entry.source,
-                    entry.detail,
+                    record.operation,
+                    record.outcome,
+                    integer(record.begun_unix_s),
+                    integer(record.ended_unix_s),
+                    record.medium,
+                    record.source,
+                    record.detail,
                     known.then_some(set.position),
                     text(&set.set_id),
                     text(&set.medium_id),
@@ -149,14 +162,34 @@ impl Catalogue {
             .map_err(sql)
     }
 
+    /// Adds the sets of a medium that the catalogue does not have, from their heads; returns how
+    /// many there were. Nothing of the heads is authenticated.
+    ///
+    /// # Errors
+    /// What the medium reports. Of a head that cannot be read the error comes after the
+    /// sets whose heads can were added.
+    pub fn scan(&mut self, store: &dyn Store) -> Result<u64> {
+        let listing = list(store)?;
+        let records: Vec<RunRecord> = listing
+            .sets
+            .iter()
+            .map(|set| RunRecord::of_listed_set(store, set))
+            .collect();
+        let added = self.add_new(&records)?;
+        match listing.unreadable.into_iter().next() {
+            Some(unreadable) => Err(unreadable.error),
+            None => Ok(added),
+        }
+    }
+
     /// Adds the sets that the catalogue does not have yet; returns how many those were.
-    pub(super) fn add_new(&mut self, entries: &[Entry]) -> Result<u64, Failure> {
+    fn add_new(&mut self, records: &[RunRecord]) -> Result<u64> {
         self.connection
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(sql)?;
         let mut added = 0;
-        for entry in entries {
-            let Some(set) = &entry.set else { continue };
+        for record in records {
+            let Some(set) = &record.set else { continue };
             let known: bool = self
                 .connection
                 .query_row(
@@ -167,7 +200,7 @@ impl Catalogue {
                 )
                 .map_err(sql)?;
             if !known {
-                self.add(entry)?;
+                self.add(record)?;
                 added += 1;
             }
         }
@@ -175,27 +208,27 @@ impl Catalogue {
         Ok(added)
     }
 
-    /// The newest `last` runs, oldest first; all without a number. `medium`: of this one only.
-    pub(super) fn runs(
-        &self,
-        medium: Option<&str>,
-        last: Option<u32>,
-    ) -> Result<Vec<Entry>, Failure> {
+    /// The newest `last` runs, oldest first; without a number all. `medium`: only those on this
+    /// medium.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn runs(&self, medium: Option<&str>, last: Option<u32>) -> Result<Vec<RunRecord>> {
         let query = format!(
             "SELECT {COLUMNS} FROM (SELECT * FROM run WHERE ?1 IS NULL OR medium = ?1
              ORDER BY run_id DESC LIMIT ?2) ORDER BY run_id"
         );
         let mut statement = self.connection.prepare(&query).map_err(sql)?;
         let limit = last.map_or(-1, i64::from);
-        let rows = statement.query_map(params![medium, limit], entry);
+        let rows = statement.query_map(params![medium, limit], record_of);
         let rows = rows.map_err(sql)?;
-        rows.collect::<Result<_, _>>().map_err(sql)
+        rows.collect::<rusqlite::Result<_>>().map_err(sql)
     }
 }
 
-fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+fn record_of(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
     let number = |at: usize| row.get::<_, i64>(at).map(natural);
-    let mut entry = Entry {
+    let mut record = RunRecord {
         operation: row.get(0)?,
         outcome: row.get(1)?,
         begun_unix_s: number(2)?,
@@ -203,10 +236,10 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         medium: row.get(4)?,
         source: row.get(5)?,
         detail: row.get(6)?,
-        ..Entry::default()
+        ..RunRecord::default()
     };
     if let Some(position) = row.get(7)? {
-        entry.set = Some(SetFacts {
+        record.set = Some(SetFacts {
             position,
             set_id: row.get(8)?,
             medium_id: row.get(9)?,
@@ -230,10 +263,10 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
             software: row.get(27)?,
         });
     }
-    Ok(entry)
+    Ok(record)
 }
 
-fn opened(path: &Path, keyring: &Path, id: &str, create: bool) -> Result<Connection, Failure> {
+fn open_database(path: &Path, keyring: &Path, id: &str, create: bool) -> Result<Connection> {
     let options = OpenOptions {
         key: Some(KeySource::KeyId { id: id.to_owned() }),
         keyring: Some(keyring.to_path_buf()),
@@ -246,20 +279,20 @@ fn opened(path: &Path, keyring: &Path, id: &str, create: bool) -> Result<Connect
 }
 
 /// The key of the keyring that a catalogue is sealed for.
-fn key_of(path: &Path) -> Result<String, Failure> {
+fn key_of(path: &Path) -> Result<String> {
     let shown = || path.display().to_string();
     let file = FileOptions::new().read(true).open(path);
-    let file = file.map_err(|error| Failure::open(path, &error))?;
+    let file = file.map_err(|error| open_error(path, error))?;
     let mut start = Vec::new();
     let read = file.take(HEADER_LEN as u64).read_to_end(&mut start);
-    read.map_err(|error| Failure::io(path, &error))?;
+    read.map_err(|error| io_error(path, error))?;
     let header = Header::parse(&start).map_err(|error| {
         let about = match error {
             HeaderError::NotSealed => &code::NOT_SEALED,
             HeaderError::Newer(_) => &code::NEWER_FORMAT,
             _ => &code::HEADER_DAMAGED,
         };
-        Failure::new(about, shown())
+        Error::new(about, shown())
     })?;
     let named = header.slots.iter().find_map(|slot| match &slot.kind {
         SlotKind::Keyring { id, .. } => Some(id.clone()),
@@ -267,40 +300,40 @@ fn key_of(path: &Path) -> Result<String, Failure> {
     });
     named.ok_or_else(|| {
         let detail = format!("{}: not sealed for a key of the keyring", shown());
-        Failure::new(&code::HISTORY_ABSENT, detail)
+        Error::new(&code::HISTORY_ABSENT, detail)
     })
 }
 
-/// A catalogue that has not its name yet; what is left of it goes when it is not needed.
-struct Making(PathBuf);
+/// A catalogue that does not have its name yet. It is removed when this is dropped.
+struct NewFile(PathBuf);
 
-impl Making {
-    fn beside(path: &Path) -> Result<Self, Failure> {
+impl NewFile {
+    fn beside(path: &Path) -> Result<Self> {
         let random = strongroom_crypto::random16();
-        let random = random.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
+        let random = random.map_err(|error| Error::new(&code::IO, error.to_string()))?;
         let name = path.file_name();
-        let name = name.ok_or_else(|| Failure::usage("a catalogue without a name"))?;
+        let name = name.ok_or_else(|| Error::new(&code::USAGE, "a catalogue without a name"))?;
         let mut temporary = std::ffi::OsString::from(".");
         temporary.push(name);
         temporary.push(format!(".{:032x}.part", u128::from_le_bytes(random)));
         let temporary = path.with_file_name(temporary);
-        // Before SQLite opens it, so that it is never anybody else's to read.
+        // Made before SQLite opens it, so that no other user can ever read it.
         FileOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&temporary)
-            .map_err(|error| Failure::io(path, &error))?;
+            .map_err(|error| io_error(path, error))?;
         Ok(Self(temporary))
     }
 }
 
-impl Drop for Making {
+impl Drop for NewFile {
     fn drop(&mut self) {
         for suffix in ["", "-journal", "-strongroom"] {
             let mut path = self.0.clone().into_os_string();
             path.push(suffix);
-            // There is none, when all went well.
+            // It is absent when the catalogue got its name.
             drop(std::fs::remove_file(path));
         }
     }
@@ -319,6 +352,14 @@ fn natural(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-fn sql(error: rusqlite::Error) -> Failure {
-    explain(error).into()
+fn sql(error: rusqlite::Error) -> Error {
+    explain(error)
+}
+
+/// SR-1006 for a file that is not there; SR-5001.
+fn open_error(path: &Path, error: std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, path.display().to_string()),
+        _ => io_error(path, error),
+    }
 }

@@ -1,25 +1,26 @@
 //! The new column's indexes, made while the table is used, before it takes the old one's place.
 //!
-//! Must not: keep an index that was not finished: a command that is killed leaves it invalid, and it is made again.
+//! Must not: keep an index that was not finished: a command that is killed leaves it invalid, and
+//! it is made again.
 
-use strongroom_columns_proxy::server::identifier;
+use strongroom_keyring::Error;
 
+use super::database::{Database, is_passing, refusal, server_error};
 use super::plan::{Index, Plan};
 use super::table::{Table, field};
-use super::{Database, is_passing, refused};
-use crate::failure::{Failure, note};
+use crate::server::identifier;
 
 const TRIES: u32 = 20;
 
 /// Makes those that are not there.
-pub(super) fn build(database: &mut Database, table: &Table, plan: &Plan) -> Result<(), Failure> {
+pub(super) fn build(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
     for index in &plan.indexes {
-        one(database, table, index)?;
+        build_index(database, table, index)?;
     }
     Ok(())
 }
 
-fn one(database: &mut Database, table: &Table, index: &Index) -> Result<(), Failure> {
+fn build_index(database: &mut Database<'_>, table: &Table, index: &Index) -> Result<(), Error> {
     let name = table.beside(&index.temporary());
     for _ in 0..TRIES {
         let sql = "SELECT i.indisvalid FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
@@ -29,34 +30,34 @@ fn one(database: &mut Database, table: &Table, index: &Index) -> Result<(), Fail
             Some(true) => return Ok(()),
             Some(false) => {
                 let dropped = database
-                    .0
+                    .connection
                     .run(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}"));
-                passed(dropped)?;
+                ignore_passing(dropped)?;
                 continue;
             }
             None => {}
         }
-        note(&format!("building the index {}", index.name));
+        database.note(&format!("building the index {}", index.name));
         let unique = if index.unique { "UNIQUE " } else { "" };
-        let made = database.0.run(&format!(
+        let made = database.connection.run(&format!(
             "CREATE {unique}INDEX CONCURRENTLY {} ON {} USING btree ({})",
             identifier(&index.temporary()),
             table.qualified(),
             index.keys
         ));
-        passed(made)?;
+        ignore_passing(made)?;
     }
-    Err(super::cannot(format!(
+    Err(refusal(format!(
         "the index {} could not be built: its locks are always taken",
         index.name
     )))
 }
 
-/// An error that another try may not meet is none.
-fn passed<T>(done: Result<T, strongroom_columns_proxy::server::Error>) -> Result<(), Failure> {
+/// Ignores an error that another attempt may not meet.
+fn ignore_passing<T>(done: Result<T, crate::server::Error>) -> Result<(), Error> {
     match done {
         Ok(_) => Ok(()),
         Err(error) if is_passing(&error) => Ok(()),
-        Err(error) => Err(refused(&error)),
+        Err(error) => Err(server_error(&error)),
     }
 }

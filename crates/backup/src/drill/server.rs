@@ -1,35 +1,36 @@
-//! The private place of a restore test, and the server in it.
+//! The server of a restore test, in its private directory.
 //!
-//! Invariants: those of the module above, which concern the server and its place.
+//! Invariants: those of the module `drill` that concern the server.
 //!
-//! Must not: take a setting of the restored cluster: they are for another place.
+//! Must not: use a setting of the restored cluster, which are for the original server.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File};
 use std::io::Read as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
-use strongroom_backup::ArchivedLog;
-use strongroom_crypto::random16;
-use strongroom_format::{code, hex};
+use strongroom_format::code;
 
-use super::super::until::quoted;
-use super::programs::{LOOK, copy_of, not_stopped, said_in, succeeded, unnamed, words};
+use super::options::DrillOptions;
+use super::private_directory::{PORT, PrivateDirectory};
+use super::programs::{
+    LOOK, check_status, check_stop, duplicate, last_words, read_all, run, unnamed_file,
+};
 use super::requests::{COMMAND, Requests};
-use crate::failure::Failure;
+use super::server_user::{ServerUser, set_mode};
+use crate::io_error::io_error;
+use crate::recovery::quoted;
+use crate::{ArchivedLog, Error, Result};
 
-/// Longest path of a socket (`sun_path`, unix(7)), in bytes.
-const SOCKET_MAX: usize = 107;
-/// A part of the name of the socket only.
-const PORT: &str = "5432";
-/// How long a server may take that is told to end at once.
+/// How long a server may take to end after SIGQUIT.
 const AT_ONCE: Duration = Duration::from_secs(10);
 /// Since this version (`server_version_num`) a server that recovers writes every 10 seconds to its
 /// log how far it has come (`log_startup_progress_interval`).
@@ -43,95 +44,21 @@ const PID_FILE_MAX: u64 = 4096;
 /// login.
 const EVENT_TRIGGERS: u32 = 170_000;
 
-/// The private place; gone with everything in it, and the server on it, when it is dropped.
-pub(super) struct Place {
-    root: PathBuf,
-    bin: PathBuf,
-}
-
-impl Place {
-    pub(super) fn new(within: Option<&Path>, bin: &Path) -> Result<Self, Failure> {
-        let within = within.map_or_else(std::env::temp_dir, Path::to_path_buf);
-        let absolute =
-            std::path::absolute(&within).map_err(|error| Failure::io(&within, &error))?;
-        let random = random16().map_err(strongroom_keyring::Error::from)?;
-        let random: String = hex::hex(&random).chars().take(12).collect();
-        let root = absolute.join(format!("strongroom-{random}"));
-        let socket = root.join("run").join(format!(".s.PGSQL.{PORT}.lock"));
-        if socket.as_os_str().len() > SOCKET_MAX {
-            let detail = format!(
-                "{}: too long a path for a socket; use --scratch",
-                root.display()
-            );
-            return Err(Failure::usage(&detail));
-        }
-        let made = DirBuilder::new().mode(0o700).create(&root);
-        made.map_err(|error| Failure::io(&root, &error))?;
-        Ok(Self {
-            root,
-            bin: bin.to_path_buf(),
-        })
-    }
-
-    pub(super) fn data(&self) -> PathBuf {
-        self.root.join("data")
-    }
-
-    /// Lets the owner of the restored files in, with settings for a server that is theirs to read.
-    /// With an archive, the server recovers from it.
-    pub(super) fn settled(
-        self,
-        version_number: u32,
-        archive: Option<&ArchivedLog<'_>>,
-    ) -> Result<Server, Failure> {
-        let data = self.data();
-        let version = data.join("PG_VERSION");
-        let about = fs::metadata(&version).map_err(|error| Failure::io(&version, &error))?;
-        let root = rustix::process::geteuid().is_root();
-        let owner = root.then(|| (about.uid(), about.gid()));
-        for name in ["postgresql.auto.conf", "standby.signal", "recovery.signal"] {
-            let path = data.join(name);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Failure::io(&path, &error));
-                }
-                _ => {}
-            }
-        }
-        let mut server = Server {
-            settings: self.root.join("settings"),
-            socket: self.root.join("run"),
-            version: version_number,
-            data,
-            owner,
-            child: None,
-            log: unnamed()?,
-            requests: None,
-            place: self,
-        };
-        server.configure(archive)?;
-        Ok(server)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // What is left cannot be told to anybody any more; nobody else can read it.
-        drop(fs::remove_dir_all(&self.root));
-    }
-}
-
-/// A server in the private place.
+/// A server in the private directory.
 pub(super) struct Server {
-    place: Place,
+    directory: PrivateDirectory,
+    /// PostgreSQL's programs.
+    programs: PathBuf,
+    /// Variables that programs get, beside `LC_ALL`.
+    environment: Vec<(String, OsString)>,
+    stop: &'static AtomicBool,
     pub(super) data: PathBuf,
     settings: PathBuf,
     /// The directory of its socket.
     socket: PathBuf,
     /// As `server_version_num`.
     version: u32,
-    /// User and group that programs run as, if not as ours.
-    owner: Option<(u32, u32)>,
+    user: ServerUser,
     /// The server, until it has ended.
     child: Option<Child>,
     /// What it says.
@@ -141,13 +68,52 @@ pub(super) struct Server {
 }
 
 impl Server {
-    fn configure(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<(), Failure> {
+    /// Prepares a server for the restored files, with settings that its user may read. With an
+    /// archive, the server recovers from it.
+    pub(super) fn new(
+        directory: PrivateDirectory,
+        options: &DrillOptions,
+        archive: Option<&ArchivedLog<'_>>,
+    ) -> Result<Self> {
+        let data = directory.data();
+        let version = data.join("PG_VERSION");
+        let about = fs::metadata(&version).map_err(|error| io_error(&version, error))?;
+        let root = rustix::process::geteuid().is_root();
+        let user = ServerUser::new(root.then(|| (about.uid(), about.gid())));
+        for name in ["postgresql.auto.conf", "standby.signal", "recovery.signal"] {
+            let path = data.join(name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(io_error(&path, error));
+                }
+                _ => {}
+            }
+        }
+        let mut server = Self {
+            settings: directory.root().join("settings"),
+            socket: directory.root().join("run"),
+            version: options.server_version,
+            programs: options.programs.clone(),
+            environment: options.environment.clone(),
+            stop: options.stop,
+            data,
+            user,
+            child: None,
+            log: unnamed_file()?,
+            requests: None,
+            directory,
+        };
+        server.configure(archive)?;
+        Ok(server)
+    }
+
+    fn configure(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<()> {
         let text = |path: &Path| {
             let text = path
                 .to_str()
                 .filter(|text| !text.chars().any(char::is_control));
             text.map(quoted)
-                .ok_or_else(|| Failure::usage("a path that cannot stand in a setting"))
+                .ok_or_else(|| Error::new(&code::USAGE, "a path that cannot stand in a setting"))
         };
         let mut settings = format!(
             "data_directory = {}\nunix_socket_directories = {}\nlisten_addresses = ''\nport = {PORT}\n\
@@ -161,86 +127,63 @@ impl Server {
             settings.push_str("event_triggers = off\n");
         }
         if let Some(archive) = archive {
-            settings.push_str(&recovery(archive));
+            settings.push_str(&recovery_settings(archive));
         }
         let files = [
             ("postgresql.conf", settings.as_str()),
             ("pg_hba.conf", "local all all trust\n"),
             ("pg_ident.conf", ""),
         ];
-        // Until the last line nobody else can reach any of this.
-        self.make(&self.settings)?;
+        // No other user can reach any of this until the last line.
+        create_private(&self.settings)?;
         for (name, content) in files {
             let path = self.settings.join(name);
             strongroom_keyring::durable::create_new(&path, content.as_bytes(), 0o640)
-                .map_err(|error| Failure::io(&path, &error))?;
-            self.give(&path, None)?;
+                .map_err(|error| io_error(&path, error))?;
+            self.user.give_to_group(&path)?;
         }
         if archive.is_some() {
             let signal = self.data.join("recovery.signal");
             strongroom_keyring::durable::create_new(&signal, b"", 0o600)
-                .map_err(|error| Failure::io(&signal, &error))?;
-            self.give_to_user(&signal)?;
-            self.requests = Some(Requests::new(self, &self.place.root, &self.settings)?);
+                .map_err(|error| io_error(&signal, error))?;
+            self.user.give_to_server(&signal)?;
+            self.requests = Some(Requests::new(
+                self.user,
+                self.directory.root(),
+                &self.settings,
+            )?);
         }
-        self.give(&self.settings, None)?;
-        self.allow(&self.settings, 0o750)?;
-        self.make(&self.socket)?;
-        self.give_to_user(&self.socket)?;
+        self.user.give_to_group(&self.settings)?;
+        set_mode(&self.settings, 0o750)?;
+        create_private(&self.socket)?;
+        self.user.give_to_server(&self.socket)?;
         // A set of a directory that its group could read keeps that.
-        self.allow(&self.data, 0o700)?;
-        if self.owner.is_some() {
-            self.give(&self.place.root, None)?;
-            self.allow(&self.place.root, 0o710)?;
+        set_mode(&self.data, 0o700)?;
+        if self.user.is_other() {
+            self.user.give_to_group(self.directory.root())?;
+            set_mode(self.directory.root(), 0o710)?;
         }
         Ok(())
-    }
-
-    fn make(&self, path: &Path) -> Result<(), Failure> {
-        let made = DirBuilder::new().mode(0o700).create(path);
-        made.map_err(|error| Failure::io(path, &error))
-    }
-
-    pub(super) fn allow(&self, path: &Path, mode: u32) -> Result<(), Failure> {
-        fs::set_permissions(path, Permissions::from_mode(mode))
-            .map_err(|error| Failure::io(path, &error))
-    }
-
-    /// Gives something to the server's user and group, if the server is not ours.
-    pub(super) fn give_to_user(&self, path: &Path) -> Result<(), Failure> {
-        self.give(path, self.owner.map(|(user, _)| user))
-    }
-
-    /// Gives something to the server's group, and to a user, if the server is not ours.
-    pub(super) fn give(&self, path: &Path, user: Option<u32>) -> Result<(), Failure> {
-        let Some((_, group)) = self.owner else {
-            return Ok(());
-        };
-        std::os::unix::fs::lchown(path, user, Some(group))
-            .map_err(|error| Failure::io(path, &error))
     }
 
     /// A program of the server's version, with nothing of our environment that could lead it
     /// elsewhere.
     pub(super) fn program(&self, name: &str) -> Option<Command> {
-        let path = self.place.bin.join(name);
+        let path = self.programs.join(name);
         if !path.is_file() {
             return None;
         }
         let mut command = Command::new(path);
-        let kept: Vec<(&str, OsString)> = ["PATH", "LD_LIBRARY_PATH"]
-            .into_iter()
-            .filter_map(|name| Some((name, std::env::var_os(name)?)))
-            .collect();
-        command.env_clear().envs(kept).env("LC_ALL", "C");
-        command.current_dir(&self.place.root).stdin(Stdio::null());
-        if let Some((user, group)) = self.owner {
-            command.uid(user).gid(group);
-        }
+        let environment = self.environment.iter().map(|(name, value)| (name, value));
+        command.env_clear().envs(environment).env("LC_ALL", "C");
+        command
+            .current_dir(self.directory.root())
+            .stdin(Stdio::null());
+        self.user.run_as(&mut command);
         Some(command)
     }
 
-    pub(super) fn reached_by(&self, command: &mut Command, user: &str) {
+    pub(super) fn connect_as(&self, command: &mut Command, user: &str) {
         command.arg("-h").arg(&self.socket);
         command.args(["-p", PORT, "-w", "-U", user]);
         // A client's word counts more than what a database or a role of the set has, a file's does
@@ -252,58 +195,61 @@ impl Server {
         command.env("PGOPTIONS", options);
     }
 
+    /// Runs a program of the test to its end; `name` is for messages.
+    pub(super) fn run(&self, name: &str, command: Command) -> Result<Output> {
+        run(name, command, self.stop)
+    }
+
     /// Starts the server, and waits until it has recovered, which takes as long as it takes, if
     /// there are signs of life. With an archive, it gets the log from there meanwhile.
-    pub(super) fn start(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<(), Failure> {
-        not_stopped()?;
+    pub(super) fn start(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<()> {
+        check_stop(self.stop)?;
         let lost =
-            |error: std::io::Error| Failure::new(&code::TEST_PROGRAM, format!("postgres: {error}"));
+            |error: std::io::Error| Error::new(&code::TEST_PROGRAM, format!("postgres: {error}"));
         let program = self.program("postgres");
         let mut program =
-            program.ok_or_else(|| Failure::new(&code::TEST_PROGRAM, "postgres: not found"))?;
+            program.ok_or_else(|| Error::new(&code::TEST_PROGRAM, "postgres: not found"))?;
         program.arg("-D").arg(&self.settings);
         // What a terminal sends is for us.
         program.process_group(0);
-        program.stdout(copy_of(&self.log)?);
-        program.stderr(copy_of(&self.log)?);
+        program.stdout(duplicate(&self.log)?);
+        program.stderr(duplicate(&self.log)?);
         let pid = self.child.insert(program.spawn().map_err(lost)?).id();
         let mut silence = Silence::new();
         loop {
             if self.has_ended().map_err(lost)? {
-                let said = words(&said_in(&self.log).unwrap_or_default());
+                let said = last_words(&read_all(&self.log).unwrap_or_default());
                 let detail = format!("the server does not start: {said}");
-                return Err(Failure::new(&code::RESTORE_TEST, detail));
+                return Err(Error::new(&code::RESTORE_TEST, detail));
             }
-            not_stopped()?;
+            check_stop(self.stop)?;
             if is_ready(&self.data, pid) {
                 return Ok(());
             }
-            if let (Some(mut requests), Some(archive)) = (self.requests.take(), archive) {
-                let served = requests.serve(self, archive);
-                self.requests = Some(requests);
-                served?;
+            if let (Some(requests), Some(archive)) = (&mut self.requests, archive) {
+                requests.serve(self.user, archive)?;
             }
             let speaks = archive.is_some() || self.version >= TELLS_PROGRESS;
-            if speaks && silence.lasts(self.signs(), Instant::now()) > SILENCE_MAX {
-                return Err(self.stalled());
+            if speaks && silence.lasts(self.signs_of_life(), Instant::now()) > SILENCE_MAX {
+                return Err(self.stall_error());
             }
             std::thread::sleep(LOOK);
         }
     }
 
     /// What changes while a recovery goes on: the length of the log, and how many files it got.
-    fn signs(&self) -> (u64, u64) {
+    fn signs_of_life(&self) -> (u64, u64) {
         let log = self.log.metadata().map_or(0, |about| about.len());
         (log, self.requests.as_ref().map_or(0, Requests::answered))
     }
 
-    fn stalled(&self) -> Failure {
-        let said = words(&said_in(&self.log).unwrap_or_default());
+    fn stall_error(&self) -> Error {
+        let said = last_words(&read_all(&self.log).unwrap_or_default());
         let minutes = SILENCE_MAX.as_secs() / 60;
         let detail = format!(
             "the server neither ends its recovery, nor says anything, nor asks for a file since {minutes} minutes: {said}"
         );
-        Failure::new(&code::RESTORE_TEST, detail)
+        Error::new(&code::RESTORE_TEST, detail)
     }
 
     /// Whether the server runs no more.
@@ -319,20 +265,20 @@ impl Server {
     }
 
     /// What the server has said so far.
-    pub(super) fn said(&self) -> Result<String, Failure> {
-        Ok(String::from_utf8_lossy(&said_in(&self.log)?).into_owned())
+    pub(super) fn log_text(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&read_all(&self.log)?).into_owned())
     }
 
-    pub(super) fn stop(&mut self) -> Result<(), Failure> {
+    pub(super) fn stop(&mut self) -> Result<()> {
         self.signal(Signal::INT);
         let lost =
-            |error: std::io::Error| Failure::new(&code::TEST_PROGRAM, format!("postgres: {error}"));
+            |error: std::io::Error| Error::new(&code::TEST_PROGRAM, format!("postgres: {error}"));
         while let Some(child) = &mut self.child {
             if let Some(status) = child.try_wait().map_err(lost)? {
                 self.child = None;
-                return succeeded("postgres", status, &said_in(&self.log).unwrap_or_default());
+                return check_status("postgres", status, &read_all(&self.log).unwrap_or_default());
             }
-            not_stopped()?;
+            check_stop(self.stop)?;
             std::thread::sleep(LOOK);
         }
         Ok(())
@@ -341,8 +287,8 @@ impl Server {
     fn signal(&self, signal: Signal) {
         let pid = self.child.as_ref().map(|child| child.id().cast_signed());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
-            // Not waited for yet, so it is nobody else's.
-            let _sent: Result<(), Errno> = kill_process(pid, signal);
+            // The process was not waited for yet, so its number is not reused.
+            let _sent: std::result::Result<(), Errno> = kill_process(pid, signal);
         }
     }
 }
@@ -371,14 +317,19 @@ impl Silence {
 }
 
 /// Settings by which a server recovers to the end of an archive. What it says of that is read, so
-/// it is in English; and it needs no sizes of the former server's while nobody can ask it anything.
-fn recovery(archive: &ArchivedLog<'_>) -> String {
+/// it is in English; and it needs no sizes of the former server's while it accepts no connections.
+fn recovery_settings(archive: &ArchivedLog<'_>) -> String {
     format!(
         "restore_command = {}\nrecovery_target_timeline = '{}'\nrecovery_target_action = 'promote'\n\
          hot_standby = off\nlc_messages = 'C'\n",
         quoted(COMMAND),
         archive.target_timeline(),
     )
+}
+
+fn create_private(path: &Path) -> Result<()> {
+    let made = DirBuilder::new().mode(0o700).create(path);
+    made.map_err(|error| io_error(path, error))
 }
 
 /// Whether the server has written that it takes connections (PostgreSQL:

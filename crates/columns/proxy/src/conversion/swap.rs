@@ -1,42 +1,41 @@
-//! The two short transactions: the one that puts the new column beside the old one, and the one that puts it in its place.
+//! The two short transactions: the one that puts the new column beside the old one, and the one
+//! that puts it in its place.
 //!
-//! Invariants: C1 (column and trigger come together), C4 (the old column goes only when every row has a value in the new one, with writers
-//! locked out since before that was looked at). Must not: wait for a lock longer than the session's `lock_timeout`, because everybody
-//! else queues behind the waiting.
+//! Invariants: C1 (column and trigger come together), C4 (the old column goes only when every row
+//! has a value in the new one, with writers locked out since before that was looked at). Must not:
+//! wait for a lock longer than the session's `lock_timeout`, because all other sessions queue behind
+//! the waiting.
 
-use strongroom_columns_proxy::server::{Connection, constant, identifier};
+use strongroom_keyring::Error;
 
+use super::copy;
+use super::database::{AttemptError, Database, refusal};
 use super::plan::Plan;
 use super::table::{Table, field};
-use super::{Database, Tried, cannot, copy};
-use crate::failure::{Failure, note};
+use crate::server::{Connection, constant, identifier};
 
 /// How often a lock is tried for, with the session's `lock_timeout` each.
 const TRIES: u32 = 100;
 
 /// Tries until the locks are there.
 pub(super) fn until_locked(
-    database: &mut Database,
-    mut work: impl FnMut(&mut Connection) -> Result<(), Tried>,
-) -> Result<(), Failure> {
+    database: &mut Database<'_>,
+    mut work: impl FnMut(&mut Connection) -> Result<(), AttemptError>,
+) -> Result<(), Error> {
     for _ in 0..TRIES {
         if database.attempt(&mut work)?.is_some() {
             return Ok(());
         }
-        note("another session holds a lock on the table: trying again");
+        database.note("another session holds a lock on the table: trying again");
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
-    Err(cannot(
+    Err(refusal(
         "other sessions hold locks on the table all the time: run the command again when they do not",
     ))
 }
 
-pub(super) fn unconverted() -> Failure {
-    cannot("rows are left that have a value in one of the columns only: run the command again")
-}
-
 /// The type of the new column, when a conversion is under way.
-fn under_way(database: &mut Database, table: &Table) -> Result<Option<String>, Failure> {
+fn new_column_type(database: &mut Database<'_>, table: &Table) -> Result<Option<String>, Error> {
     let sql = "SELECT pg_catalog.format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a \
         WHERE a.attrelid = $1 AND a.attname = $2 AND NOT a.attisdropped";
     let answer = database.ask(sql, &[&table.oid, &table.new_column()])?;
@@ -44,15 +43,15 @@ fn under_way(database: &mut Database, table: &Table) -> Result<Option<String>, F
 }
 
 /// Puts the new column and its trigger on the table, or finds them there.
-pub(super) fn begin(database: &mut Database, table: &Table, plan: &Plan) -> Result<(), Failure> {
-    if let Some(found) = under_way(database, table)? {
+pub(super) fn begin(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
+    if let Some(found) = new_column_type(database, table)? {
         let confidential = found.contains("enc_");
         if confidential == table.is_confidential() {
-            return Err(cannot(
+            return Err(refusal(
                 "a conversion in the other direction is under way: finish it, or give it up with --abandon",
             ));
         }
-        note("a conversion is under way: going on");
+        database.note("a conversion is under way: going on");
         return Ok(());
     }
     let (name, new, trigger) = (
@@ -78,16 +77,16 @@ pub(super) fn begin(database: &mut Database, table: &Table, plan: &Plan) -> Resu
     })
 }
 
-/// Converts what is left and puts the new column in the old one's place.
-pub(super) fn finish(database: &mut Database, table: &Table, plan: &Plan) -> Result<(), Failure> {
+/// Converts the last rows and puts the new column in the old one's place.
+pub(super) fn finish(database: &mut Database<'_>, table: &Table, plan: &Plan) -> Result<(), Error> {
     let (name, new) = (table.qualified(), identifier(&table.new_column()));
-    let statements = statements(table, plan);
+    let statements = swap_statements(table, plan);
     until_locked(database, |connection| {
-        // Readers may go on; rows cannot be locked or written.
+        // Readers may go on; rows refusal be locked or written.
         connection.run(&format!("LOCK TABLE {name} IN EXCLUSIVE MODE"))?;
         connection.run("SET LOCAL synchronous_commit = on")?;
-        copy::rest(connection, table)?;
-        copy::check(connection, table)?;
+        copy::copy_rest(connection, table)?;
+        copy::check_complete(connection, table)?;
         if table.column.not_null {
             // Looks at every row; from here on readers are locked out too.
             connection.run(&format!(
@@ -101,7 +100,7 @@ pub(super) fn finish(database: &mut Database, table: &Table, plan: &Plan) -> Res
     })
 }
 
-fn statements(table: &Table, plan: &Plan) -> Vec<String> {
+fn swap_statements(table: &Table, plan: &Plan) -> Vec<String> {
     let name = table.qualified();
     let (old, new) = (
         identifier(&table.column.name),
@@ -138,9 +137,9 @@ fn statements(table: &Table, plan: &Plan) -> Vec<String> {
 }
 
 /// Takes the new column away again.
-pub(super) fn abandon(database: &mut Database, table: &Table) -> Result<(), Failure> {
-    if under_way(database, table)?.is_none() {
-        note("no conversion of this column is under way");
+pub(super) fn abandon(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
+    if new_column_type(database, table)?.is_none() {
+        database.note("no conversion of this column is under way");
         return Ok(());
     }
     let name = table.qualified();
@@ -154,6 +153,6 @@ pub(super) fn abandon(database: &mut Database, table: &Table) -> Result<(), Fail
         connection.run(&format!("ALTER TABLE {name} DROP COLUMN {new}"))?;
         Ok(())
     })?;
-    note("given up: the old column is as it was");
+    database.note("given up: the old column is as it was");
     Ok(())
 }

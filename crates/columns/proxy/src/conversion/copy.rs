@@ -1,14 +1,15 @@
 //! The rows: each value comes through the proxy and goes back into the new column.
 //!
-//! Invariants: a row that somebody else has locked is passed over, never waited for, so that this command is part of no deadlock; a row is
-//! locked from when its value is read until it is written. Must not: print or keep a value.
+//! Invariants: a row that another session has locked is passed over, never waited for, so that this
+//! command is part of no deadlock; a row is locked from when its value is read until it is written.
+//! Must not: print or keep a value.
 
-use strongroom_columns_proxy::server::{Answer, Connection, Error, identifier};
 use strongroom_format::code;
+use strongroom_keyring::Error;
 
+use super::database::{AttemptError, Database, refusal, server_error};
 use super::table::{Table, field};
-use super::{Database, Tried, cannot, swap};
-use crate::failure::{Failure, note};
+use crate::server::{Answer, Connection, Error as ServerError, identifier};
 
 /// Blocks of the table that are looked at together.
 const BLOCKS: u64 = 64;
@@ -16,7 +17,8 @@ const BLOCKS: u64 = 64;
 const ROWS: usize = 200;
 /// Fewer rows left than this, and the rest is done under the lock of the swap.
 const FEW: u64 = 1000;
-/// Passes after which the rest is done under the lock whatever is left: writers are as fast as this command then.
+/// Passes after which the rest is done under the lock whatever is left: writers are as fast as this
+/// command then.
 const PASSES: u32 = 20;
 /// OIDs below this are PostgreSQL's own types (access/transam.h).
 const FIRST_NORMAL: u32 = 16384;
@@ -25,7 +27,7 @@ const READ: &str = "strongroom_read";
 const WRITE: &str = "strongroom_write";
 
 /// Refuses a connection on which values would come as envelopes: then it is not the proxy's.
-pub(super) fn check_proxy(database: &mut Database, table: &Table) -> Result<(), Failure> {
+pub(super) fn check_proxy(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     let (old, new) = (
         identifier(&table.column.name),
         identifier(&table.new_column()),
@@ -36,7 +38,7 @@ pub(super) fn check_proxy(database: &mut Database, table: &Table) -> Result<(), 
     );
     let answer = database.run(&sql)?;
     if answer.types.len() != 2 || answer.types.iter().any(|oid| *oid >= FIRST_NORMAL) {
-        return Err(cannot(
+        return Err(refusal(
             "this connection shows envelopes: connect to the data owner's proxy, not to the server",
         ));
     }
@@ -45,23 +47,23 @@ pub(super) fn check_proxy(database: &mut Database, table: &Table) -> Result<(), 
         "SELECT x.ctid, x.{old} FROM ONLY {qualified} x WHERE x.ctid >= $1::tid AND x.ctid < $2::tid \
          AND x.{old} IS NOT NULL AND x.{new} IS NULL LIMIT {ROWS} FOR NO KEY UPDATE SKIP LOCKED"
     );
-    let prepare = |database: &mut Database, name: &str, sql: &str| {
-        let prepared = database.0.prepare(name, sql);
-        prepared.map_err(|error| super::refused(&error))
+    let prepare = |database: &mut Database<'_>, name: &str, sql: &str| {
+        let prepared = database.connection.prepare(name, sql);
+        prepared.map_err(|error| server_error(&error))
     };
     prepare(database, READ, &read)?;
-    // In the place of the parameter the proxy puts what the new column's type is.
+    // The proxy replaces the parameter by a value of the new column's type.
     let write = format!("UPDATE ONLY {qualified} AS x SET {new} = $1 WHERE x.ctid = $2::tid");
     prepare(database, WRITE, &write)?;
     Ok(())
 }
 
 /// Converts rows until few are left.
-pub(super) fn rows(database: &mut Database, table: &Table) -> Result<(), Failure> {
+pub(super) fn copy_rows(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
     for pass in 1..=PASSES {
         let converted = pass_over(database, table)?;
         if converted > 0 {
-            note(&format!("pass {pass}: {converted} rows converted"));
+            database.note(&format!("pass {pass}: {converted} rows converted"));
         }
         if converted < FEW {
             return Ok(());
@@ -70,14 +72,14 @@ pub(super) fn rows(database: &mut Database, table: &Table) -> Result<(), Failure
     Ok(())
 }
 
-fn pass_over(database: &mut Database, table: &Table) -> Result<u64, Failure> {
+fn pass_over(database: &mut Database<'_>, table: &Table) -> Result<u64, Error> {
     let mut converted = 0_u64;
     let mut from = 0_u64;
-    let end = blocks(&mut database.0, table).map_err(|error| super::refused(&error))?;
+    let end = block_count(&mut database.connection, table).map_err(|error| server_error(&error))?;
     while from < end {
         let mut count = 0;
         let done = database.attempt(|connection| {
-            count = batch(connection, from, BLOCKS)?;
+            count = copy_batch(connection, from, BLOCKS)?;
             Ok(())
         })?;
         if done.is_none() {
@@ -92,12 +94,12 @@ fn pass_over(database: &mut Database, table: &Table) -> Result<u64, Failure> {
 }
 
 /// Converts every row that is left, with writers locked out.
-pub(super) fn rest(connection: &mut Connection, table: &Table) -> Result<u64, Tried> {
+pub(super) fn copy_rest(connection: &mut Connection, table: &Table) -> Result<u64, AttemptError> {
     let mut converted = 0_u64;
     let mut from = 0_u64;
-    let end = blocks(connection, table)?;
+    let end = block_count(connection, table)?;
     while from < end {
-        let count = batch(connection, from, BLOCKS)?;
+        let count = copy_batch(connection, from, BLOCKS)?;
         converted = converted.saturating_add(count);
         if usize::try_from(count).is_ok_and(|count| count < ROWS) {
             from = from.saturating_add(BLOCKS);
@@ -107,7 +109,7 @@ pub(super) fn rest(connection: &mut Connection, table: &Table) -> Result<u64, Tr
 }
 
 /// Blocks of the table, as of now.
-fn blocks(connection: &mut Connection, table: &Table) -> Result<u64, Error> {
+fn block_count(connection: &mut Connection, table: &Table) -> Result<u64, ServerError> {
     let sql = format!(
         "SELECT pg_catalog.pg_relation_size({}) / pg_catalog.current_setting('block_size')::int8",
         table.oid
@@ -117,11 +119,11 @@ fn blocks(connection: &mut Connection, table: &Table) -> Result<u64, Error> {
         .rows
         .first()
         .and_then(|row| field(row, 0).parse().ok());
-    count.ok_or(Error::Protocol("the size of a table is no number"))
+    count.ok_or(ServerError::Protocol("the size of a table is no number"))
 }
 
 /// Converts some rows of a range of blocks, in the transaction under way; their number.
-fn batch(connection: &mut Connection, from: u64, blocks: u64) -> Result<u64, Tried> {
+fn copy_batch(connection: &mut Connection, from: u64, blocks: u64) -> Result<u64, AttemptError> {
     let to = from.saturating_add(blocks);
     let range = vec![Some(format!("({from},0)")), Some(format!("({to},0)"))];
     let Answer { rows, .. } = connection.execute_each(READ, &[range])?;
@@ -132,19 +134,22 @@ fn batch(connection: &mut Connection, from: u64, blocks: u64) -> Result<u64, Tri
     let mut changes = Vec::with_capacity(rows.len());
     for row in rows {
         let [place, value] =
-            <[_; 2]>::try_from(row).map_err(|_| Error::Protocol("a row of another width"))?;
+            <[_; 2]>::try_from(row).map_err(|_| ServerError::Protocol("a row of another width"))?;
         changes.push(vec![value, place]);
     }
     let written = connection.execute_each(WRITE, &changes)?.written;
     if written != count {
         let what = format!("{count} rows were locked and {written} written");
-        return Err(Tried::Refused(Failure::new(&code::BUG, what)));
+        return Err(AttemptError::Refused(Error::new(&code::BUG, what)));
     }
     Ok(count)
 }
 
 /// Whether a row has one of the columns and not the other.
-pub(super) fn check(connection: &mut Connection, table: &Table) -> Result<(), Tried> {
+pub(super) fn check_complete(
+    connection: &mut Connection,
+    table: &Table,
+) -> Result<(), AttemptError> {
     let (old, new) = (
         identifier(&table.column.name),
         identifier(&table.new_column()),
@@ -156,5 +161,9 @@ pub(super) fn check(connection: &mut Connection, table: &Table) -> Result<(), Tr
     if connection.run(&sql)?.rows.is_empty() {
         return Ok(());
     }
-    Err(Tried::Refused(swap::unconverted()))
+    Err(AttemptError::Refused(unconverted()))
+}
+
+fn unconverted() -> Error {
+    refusal("rows are left that have a value in one of the columns only: run the command again")
 }

@@ -1,0 +1,99 @@
+//! How the programs of a restore test are run: what they say goes to files without names, and a
+//! signal ends them.
+//!
+//! Must not: put what a program prints where another user can read it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::process::{Command, ExitStatus, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use strongroom_format::code;
+use strongroom_format::text::printable;
+
+use crate::{Error, Result};
+
+/// Longest output of a program or server that an error shows, in characters.
+const WORDS_MAX: usize = 2000;
+/// How often a program that runs is looked at.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
+
+/// Runs a program to its end, or until `stop` is set. Its output goes to memory, so that no reader is
+/// needed, and no name leads to it.
+pub(super) fn run(name: &str, mut command: Command, stop: &AtomicBool) -> Result<Output> {
+    let (out, err) = (unnamed_file()?, unnamed_file()?);
+    command.stdout(duplicate(&out)?).stderr(duplicate(&err)?);
+    let status = wait_for(name, &mut command, stop)?;
+    Ok(Output {
+        status,
+        stdout: read_all(&out)?,
+        stderr: read_all(&err)?,
+    })
+}
+
+/// A file without a name.
+pub(super) fn unnamed_file() -> Result<File> {
+    let made = memfd_create("strongroom", MemfdFlags::CLOEXEC);
+    let made = made.map_err(|error| Error::new(&code::IO, error.to_string()))?;
+    Ok(made.into())
+}
+
+/// A second descriptor of the same open file.
+pub(super) fn duplicate(file: &File) -> Result<File> {
+    let copy = file.try_clone();
+    copy.map_err(|error| Error::new(&code::IO, error.to_string()))
+}
+
+/// All of a file from its beginning, whatever its writer's offset.
+pub(super) fn read_all(file: &File) -> Result<Vec<u8>> {
+    let failed = |error: std::io::Error| Error::new(&code::IO, error.to_string());
+    let length = usize::try_from(file.metadata().map_err(failed)?.len()).unwrap_or(usize::MAX);
+    let mut said = vec![0; length];
+    file.read_exact_at(&mut said, 0).map_err(failed)?;
+    Ok(said)
+}
+
+fn wait_for(name: &str, command: &mut Command, stop: &AtomicBool) -> Result<ExitStatus> {
+    let lost = |error| Error::new(&code::TEST_PROGRAM, format!("{name}: {error}"));
+    check_stop(stop)?;
+    let mut child = command.spawn().map_err(lost)?;
+    loop {
+        if let Some(status) = child.try_wait().map_err(lost)? {
+            return Ok(status);
+        }
+        if let Err(stopped) = check_stop(stop) {
+            drop(child.kill());
+            drop(child.wait());
+            return Err(stopped);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// SR-7163 unless the program ended with 0, with the end of its output.
+pub(super) fn check_status(name: &str, status: ExitStatus, said: &[u8]) -> Result<()> {
+    if status.success() {
+        return Ok(());
+    }
+    let detail = format!("{name}: {status}: {}", last_words(said));
+    Err(Error::new(&code::RESTORE_TEST, detail))
+}
+
+/// SR-5001 once the test is to end.
+pub(super) fn check_stop(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::new(&code::IO, "ended by a signal"));
+    }
+    Ok(())
+}
+
+/// The last words, in one line.
+pub(super) fn last_words(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    let lines: Vec<&str> = text.trim().lines().map(str::trim).collect();
+    let all: Vec<char> = lines.join("; ").chars().collect();
+    let from = all.len().saturating_sub(WORDS_MAX);
+    printable(&all.iter().skip(from).collect::<String>())
+}

@@ -1,0 +1,67 @@
+//! Questions to the catalogue: when something was last backed up, and when a medium was last
+//! verified.
+//!
+//! Must not: ask for anything, unless the catalogue was named.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::catalogue::Catalogue;
+use super::catalogue_path::{can_be_opened_unasked, catalogue_path};
+use super::run_record::{DONE, RunRecord};
+use crate::Result;
+
+/// The runs of the catalogue that ended without an error.
+pub struct PastRuns {
+    runs: Vec<RunRecord>,
+}
+
+/// Reads the catalogue. `None` where there is none, or where the keyring would ask for its root
+/// key.
+///
+/// # Errors
+/// What opening it reports.
+pub fn past_runs(named: Option<&Path>, keyring: &Path) -> Result<Option<PastRuns>> {
+    let path = catalogue_path(named, keyring);
+    if named.is_none() && (!path.exists() || !can_be_opened_unasked(keyring)) {
+        return Ok(None);
+    }
+    let mut runs = Catalogue::open(&path, keyring)?.runs(None, None)?;
+    runs.retain(|run| run.outcome == DONE);
+    Ok(Some(PastRuns { runs }))
+}
+
+impl PastRuns {
+    /// When the newest backup of a file or directory ended that has one of these names.
+    #[must_use]
+    pub fn backed_up(&self, names: &[String]) -> Option<u64> {
+        self.newest(|run| run.operation == "create" && names.contains(&run.source))
+    }
+
+    /// When the newest backup of a PostgreSQL server ended, if the catalogue has backups of one
+    /// server only: without a key, a data directory does not say which server it is.
+    #[must_use]
+    pub fn server_backed_up(&self) -> Option<u64> {
+        let set = |run: &RunRecord| {
+            run.set
+                .as_ref()
+                .and_then(|set| set.system_identifier.clone())
+        };
+        let servers: BTreeSet<String> = self.runs.iter().filter_map(set).collect();
+        if servers.len() != 1 {
+            return None;
+        }
+        self.newest(|run| run.operation == "create" && set(run).is_some())
+    }
+
+    /// When a medium that has one of these names was verified last.
+    #[must_use]
+    pub fn verified(&self, names: &[String]) -> Option<u64> {
+        self.newest(|run| run.operation() == "verify" && names.contains(&run.medium))
+    }
+
+    fn newest(&self, wanted: impl Fn(&RunRecord) -> bool) -> Option<u64> {
+        let runs = self.runs.iter().filter(|run| wanted(run));
+        runs.map(|run| run.ended_unix_s).max()
+    }
+}

@@ -1,0 +1,13 @@
+//! SR-5001 for what the operating system says of a path.
+//!
+//! Must not: be used for a medium, whose name may be a URL.
+
+use std::io;
+use std::path::Path;
+
+use crate::Error;
+
+/// SR-5001, with the path in the detail.
+pub(crate) fn io_error(path: &Path, error: io::Error) -> Error {
+    Error::io(path.display().to_string(), error)
+}

@@ -1,0 +1,17 @@
+//! Values of the options that say how a new database is sealed: cipher and page size.
+//!
+//! Must not: accept a value that the SQLite extension refuses.
+
+use strongroom_format::header::Cipher;
+
+/// The cipher of a name on the command line.
+pub(super) fn cipher(name: &str) -> Result<Cipher, String> {
+    Cipher::from_name(name).ok_or_else(|| "use gcm or ctr".to_owned())
+}
+
+/// The page size, in bytes, of a number on the command line.
+pub(super) fn page_size(text: &str) -> Result<u32, String> {
+    let size: Option<u32> = text.parse().ok();
+    size.filter(|size| size.is_power_of_two() && (512..=65536).contains(size))
+        .ok_or_else(|| "use a power of two from 512 to 65536".to_owned())
+}

@@ -1,0 +1,92 @@
+//! The connection of a conversion to the proxy: transactions, notes for the user, and which errors
+//! another attempt may not meet.
+//!
+//! Must not: put a value into a note or an error.
+
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use crate::server::{Answer, Connection, Error as ServerError};
+
+/// The connection of a conversion, and where its notes go.
+pub(super) struct Database<'a> {
+    pub(super) connection: Connection,
+    note: &'a mut dyn FnMut(&str),
+}
+
+impl<'a> Database<'a> {
+    pub(super) fn new(connection: Connection, note: &'a mut dyn FnMut(&str)) -> Self {
+        Self { connection, note }
+    }
+
+    /// Tells the user something.
+    pub(super) fn note(&mut self, text: &str) {
+        (self.note)(text);
+    }
+
+    pub(super) fn run(&mut self, sql: &str) -> Result<Answer, Error> {
+        self.connection
+            .run(sql)
+            .map_err(|error| server_error(&error))
+    }
+
+    pub(super) fn ask(&mut self, sql: &str, parameters: &[&str]) -> Result<Answer, Error> {
+        let parameters: Vec<Option<&str>> = parameters.iter().copied().map(Some).collect();
+        let answer = self.connection.ask(sql, &parameters);
+        answer.map_err(|error| server_error(&error))
+    }
+
+    /// In one transaction. An error that another try may not meet - a lock, a deadlock - is `None`,
+    /// and nothing was done.
+    pub(super) fn attempt(
+        &mut self,
+        work: impl FnOnce(&mut Connection) -> Result<(), AttemptError>,
+    ) -> Result<Option<()>, Error> {
+        self.run("BEGIN")?;
+        let done = work(&mut self.connection)
+            .and_then(|()| Ok(self.connection.run("COMMIT").map(drop)?));
+        let failed = match done {
+            Ok(()) => return Ok(Some(())),
+            Err(failed) => failed,
+        };
+        // The first error is the one to report.
+        drop(self.connection.run("ROLLBACK"));
+        match failed {
+            AttemptError::Server(error) if is_passing(&error) => Ok(None),
+            AttemptError::Server(error) => Err(server_error(&error)),
+            AttemptError::Refused(failure) => Err(failure),
+        }
+    }
+}
+
+/// SR-8122 for what the server refuses, SR-5001 for a failure of the connection.
+#[must_use]
+pub fn server_error(error: &ServerError) -> Error {
+    let code = match error {
+        ServerError::Server { .. } => &code::COLUMN_SERVER,
+        _ => &code::IO,
+    };
+    Error::new(code, error.to_string())
+}
+
+/// Why a transaction did not come to its end.
+pub(super) enum AttemptError {
+    Server(ServerError),
+    Refused(Error),
+}
+
+impl From<ServerError> for AttemptError {
+    fn from(error: ServerError) -> Self {
+        Self::Server(error)
+    }
+}
+
+/// Lock not available, deadlock, serialization failure, query cancelled by a timeout.
+pub(super) fn is_passing(error: &ServerError) -> bool {
+    matches!(error.state(), Some("55P03" | "40P01" | "40001"))
+}
+
+/// A refusal with its reason.
+pub(super) fn refusal(why: impl Into<String>) -> Error {
+    Error::new(&code::COLUMN_CONVERT, why)
+}

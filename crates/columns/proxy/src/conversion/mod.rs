@@ -1,0 +1,179 @@
+//! A plain column becomes a confidential one, or the other way, while the table is used.
+//!
+//! The new column is beside the old one until every row has both; then it takes the old one's place
+//! in one transaction. The value goes to this process and back through the data owner's proxy,
+//! which encrypts or decrypts it.
+//!
+//! Invariants C1 to C4 of docs/internals/columns.md. All state is the table's own, the new column
+//! and its trigger, so after any interruption a second run continues the first.
+//!
+//! Must not: put a value into a note or an error.
+
+mod copy;
+mod database;
+mod indexes;
+mod plan;
+mod swap;
+mod table;
+
+use strongroom_keyring::Error;
+
+pub use self::database::server_error;
+use self::database::{Database, refusal};
+use self::plan::Plan;
+pub use self::table::Direction;
+use self::table::Table;
+use crate::server::Connection;
+
+/// What is converted, and how.
+#[derive(Clone, Debug)]
+pub struct ConversionOptions {
+    /// The table, as SQL names it.
+    pub table: String,
+    /// The column, as the catalog names it.
+    pub column: String,
+    /// Whether a table of another access method is rewritten, locked for readers and writers.
+    pub rewrite: bool,
+    /// Seconds for which a lock is waited for before another attempt.
+    pub lock_timeout_s: u32,
+}
+
+/// The first half of an advisory lock's number: "SRCV".
+const LOCK_CLASS: i32 = 0x5352_4356;
+const LOCK_TRIES: u32 = 600;
+const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Converts the column, or continues a conversion that was interrupted. `connection` leads to the
+/// data owner's proxy. `note` gets what the user should know.
+///
+/// # Errors
+/// SR-8121 when the column cannot be converted; SR-8122 for what the server refuses; SR-5001.
+pub fn convert(
+    connection: Connection,
+    options: &ConversionOptions,
+    direction: Direction,
+    note: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let mut database = Database::new(connection, note);
+    let (mut table, superuser) = open_table(&mut database, options)?;
+    if table.is_done(direction) {
+        database.note("the column is so already: nothing to be done");
+        return Ok(());
+    }
+    let plan = Plan::of(&mut database, &table, direction, superuser)?;
+    for note in &plan.notes {
+        database.note(note);
+    }
+    if direction == Direction::Confidential && table.access_method != "strongroom" {
+        change_access_method(&mut database, &mut table, options.rewrite)?;
+    }
+    swap::begin(&mut database, &table, &plan)?;
+    copy::check_proxy(&mut database, &table)?;
+    copy::copy_rows(&mut database, &table)?;
+    indexes::build(&mut database, &table, &plan)?;
+    swap::finish(&mut database, &table, &plan)?;
+    note_result(&mut database, &table, direction);
+    Ok(())
+}
+
+/// Gives up a conversion that was begun: the old column stays as it is.
+///
+/// # Errors
+/// As [`convert`].
+pub fn abandon(
+    connection: Connection,
+    options: &ConversionOptions,
+    note: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let mut database = Database::new(connection, note);
+    let (table, _) = open_table(&mut database, options)?;
+    swap::abandon(&mut database, &table)
+}
+
+/// Prepares the session and takes the lock of the table's conversions. The table, and whether the
+/// user is a superuser.
+fn open_table(
+    database: &mut Database<'_>,
+    options: &ConversionOptions,
+) -> Result<(Table, bool), Error> {
+    let superuser = prepare(database, options.lock_timeout_s)?;
+    let found = Table::read(database, &options.table, &options.column)?;
+    lock_table_conversions(database, &found)?;
+    // As it is now: the session that had the lock may just have changed it.
+    let table = Table::read(database, &options.table, &options.column)?;
+    // From here on every name is qualified.
+    database.run("SET search_path = pg_catalog")?;
+    Ok((table, superuser))
+}
+
+fn change_access_method(
+    database: &mut Database<'_>,
+    table: &mut Table,
+    rewrite: bool,
+) -> Result<(), Error> {
+    if !rewrite {
+        return Err(refusal(format!(
+            "{} uses the access method {}, and confidential columns need strongroom: --rewrite changes that, \
+             with readers and writers locked out while the table is rewritten",
+            table.qualified(),
+            table.access_method
+        )));
+    }
+    database.note("rewriting the table for the access method strongroom");
+    let change = format!(
+        "ALTER TABLE {} SET ACCESS METHOD strongroom",
+        table.qualified()
+    );
+    swap::until_locked(database, |connection| {
+        Ok(connection.run(&change).map(drop)?)
+    })?;
+    "strongroom".clone_into(&mut table.access_method);
+    Ok(())
+}
+
+/// Settings of the session; whether the user is a superuser.
+fn prepare(database: &mut Database<'_>, lock_timeout: u32) -> Result<bool, Error> {
+    database.run(&format!(
+        "SET lock_timeout = '{lock_timeout}s'; SET statement_timeout = 0; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; \
+         SET TimeZone = 'UTC'; SET extra_float_digits = 1; SET bytea_output = 'hex'; SET row_security = off; SET synchronous_commit = off"
+    ))?;
+    let answer = database.run("SHOW is_superuser")?;
+    let superuser = answer.rows == [[Some("on".to_owned())]];
+    if superuser {
+        // Triggers of the application concern changes of the application's; the conversion's own
+        // one fires always.
+        database.run("SET session_replication_role = replica")?;
+    }
+    Ok(superuser)
+}
+
+/// Takes the advisory lock of the table's conversions. A session whose command was killed has it
+/// until the server has finished its statement.
+fn lock_table_conversions(database: &mut Database<'_>, table: &Table) -> Result<(), Error> {
+    // An OID has 32 bits without a sign, the lock's number has one.
+    let number = table.oid.parse().map(u32::cast_signed).unwrap_or(0);
+    let sql = format!("SELECT pg_catalog.pg_try_advisory_lock({LOCK_CLASS}, {number})");
+    for _ in 0..LOCK_TRIES {
+        if database.run(&sql)?.rows == [[Some("t".to_owned())]] {
+            return Ok(());
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    Err(refusal("another session converts a column of this table"))
+}
+
+fn note_result(database: &mut Database<'_>, table: &Table, direction: Direction) {
+    let (name, column) = (table.qualified(), &table.column.name);
+    database.note(&format!(
+        "converted: {name}, column {column}; it is now the table's last column"
+    ));
+    if direction == Direction::Confidential {
+        database.note(&format!(
+            "the old values are still in dead rows: VACUUM (FULL, ANALYZE) {name} removes them, with readers and writers locked out"
+        ));
+        database.note(
+            "older than this command, and not reached by it: WAL and its archive, backups, replicas' files, free space of the disk. Make a \
+             new base backup and remove the old ones with their WAL",
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! The two small files of a data directory that say which PostgreSQL it is of, and whether a server
+//! runs on it: `PG_VERSION` and `postmaster.pid`.
+//!
+//! Must not: write.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, getpid, getppid, test_kill_process};
+use strongroom_keyring::read_text;
+
+/// Longest file that is read, in bytes; PostgreSQL writes far less.
+const FILE_MAX: u64 = 64 << 10;
+
+/// The path of `PG_VERSION`.
+pub(crate) fn version_path(directory: &Path) -> PathBuf {
+    directory.join("PG_VERSION")
+}
+
+/// The path of `postmaster.pid`.
+pub(crate) fn pid_path(directory: &Path) -> PathBuf {
+    directory.join("postmaster.pid")
+}
+
+/// The text of `PG_VERSION`, without the space around it.
+pub(crate) fn version_text(directory: &Path) -> io::Result<String> {
+    let text = read_text(&version_path(directory), FILE_MAX)?;
+    Ok(text.trim().to_owned())
+}
+
+/// The process that `postmaster.pid` names: a single-user server writes its number negated. `None`
+/// when the first line is no number.
+pub(crate) fn recorded_process(directory: &Path) -> io::Result<Option<i32>> {
+    let text = read_text(&pid_path(directory), FILE_MAX)?;
+    let first = text.lines().next();
+    Ok(first.and_then(|line| line.trim().parse().ok()))
+}
+
+/// PostgreSQL's major version, whether or not it is one that is supported. `None` when the file is
+/// absent or has another content.
+#[must_use]
+pub fn major_version(directory: &Path) -> Option<u32> {
+    version_text(directory)
+        .ok()?
+        .split('.')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// The process id of the server that runs on the directory: as for `pg_ctl`, the process that
+/// `postmaster.pid` names, if it exists. A process that the directory's owner may not signal
+/// belongs to another user, and got the number later.
+#[must_use]
+pub fn running_server(directory: &Path) -> Option<u32> {
+    let number = recorded_process(directory).ok()??.checked_abs()?;
+    let pid = Pid::from_raw(number)?;
+    let exists = match test_kill_process(pid) {
+        Ok(()) => true,
+        Err(error) => error == Errno::PERM && !is_own(directory),
+    };
+    // As for pg_ctl: a number that is this process or its parent is left over from another server.
+    let ours = [Some(getpid()), getppid()];
+    (exists && !ours.contains(&Some(pid))).then(|| number.unsigned_abs())
+}
+
+/// Whether the data directory belongs to the user of this process.
+#[must_use]
+pub fn is_own(directory: &Path) -> bool {
+    let me = rustix::process::geteuid().as_raw();
+    std::fs::metadata(directory).is_ok_and(|about| about.uid() == me)
+}
