@@ -10,11 +10,11 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use libc::{mode_t, off_t, pid_t, size_t, ssize_t};
-use shield::files;
-use shield::place::Ruling;
+use shield::descriptors;
+use shield::resolve::Resolved;
 use strongroom_format::code;
 
-use crate::arguments::{bytes, ruling};
+use crate::arguments::{bytes, resolve_path};
 use crate::{close, data, next, open, process, refused, report, space, stdio};
 
 symbols! {
@@ -73,8 +73,8 @@ symbols! {
         if is_refused(fd) { -1 } else { next::__vdprintf_chk(fd, flag, format, arguments) }
     }
     fn posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        match ruling(path) {
-            Ok(Ruling::Outside | Ruling::Plain(_)) => {
+        match resolve_path(path) {
+            Ok(Resolved::Outside | Resolved::Plain(_)) => {
                 next::posix_spawn_file_actions_addopen(actions, fd, path, flags, mode)
             }
             Ok(_) => {
@@ -106,7 +106,7 @@ unsafe fn listed(
 
 /// Whether formatted text would go into a sealed file past the shield; errno says so then.
 fn is_refused(fd: c_int) -> bool {
-    let sealed = files::is_sealed(fd);
+    let sealed = descriptors::is_sealed(fd);
     if sealed {
         report::refuse(&code::PG_REFUSED, format_args!("dprintf on a sealed file"));
         next::set_errno(libc::EBADF);

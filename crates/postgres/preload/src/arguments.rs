@@ -5,9 +5,9 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use shield::place::{Ruling, rule, rule_followed};
+use shield::open_instances;
 use shield::real::Errno;
-use shield::roots;
+use shield::resolve::{Resolved, resolve, resolve_followed};
 
 use crate::next::{self, real};
 use crate::process::working_directory;
@@ -29,18 +29,18 @@ pub(crate) unsafe fn bytes<'a>(path: *const c_char) -> &'a [u8] {
 ///
 /// # Safety
 /// As [`bytes`].
-pub(crate) unsafe fn ruling(path: *const c_char) -> Result<Ruling, Errno> {
+pub(crate) unsafe fn resolve_path(path: *const c_char) -> Result<Resolved, Errno> {
     // SAFETY: by this function's contract.
     let path = unsafe { bytes(path) };
-    if roots::none() {
+    if open_instances::is_empty() {
         open_later(path)?;
-        if roots::none() {
-            return Ok(Ruling::Outside);
+        if open_instances::is_empty() {
+            return Ok(Resolved::Outside);
         }
     }
-    match rule(working_directory(), path)? {
-        Ruling::Outside => followed(libc::AT_FDCWD, path),
-        ruling => Ok(ruling),
+    match resolve(working_directory(), path)? {
+        Resolved::Outside => followed(libc::AT_FDCWD, path),
+        resolved => Ok(resolved),
     }
 }
 
@@ -48,35 +48,35 @@ pub(crate) unsafe fn ruling(path: *const c_char) -> Result<Ruling, Errno> {
 ///
 /// # Safety
 /// As [`bytes`].
-pub(crate) unsafe fn ruling_at(base: c_int, path: *const c_char) -> Result<Ruling, Errno> {
-    if roots::none() {
-        return Ok(Ruling::Outside);
+pub(crate) unsafe fn resolve_path_at(base: c_int, path: *const c_char) -> Result<Resolved, Errno> {
+    if open_instances::is_empty() {
+        return Ok(Resolved::Outside);
     }
     // SAFETY: by this function's contract.
     let path = unsafe { bytes(path) };
-    let ruling = if base == libc::AT_FDCWD || path.starts_with(b"/") {
-        rule(working_directory(), path)?
+    let resolved = if base == libc::AT_FDCWD || path.starts_with(b"/") {
+        resolve(working_directory(), path)?
     } else {
         let mut buffer = [0_u8; PATH_MAX];
         let directory = real().path_of(base, &mut buffer);
-        rule(directory.ok_or(Errno(libc::EBADF))?, path)?
+        resolve(directory.ok_or(Errno(libc::EBADF))?, path)?
     };
-    match ruling {
-        Ruling::Outside => followed(base, path),
-        ruling => Ok(ruling),
+    match resolved {
+        Resolved::Outside => followed(base, path),
+        resolved => Ok(resolved),
     }
 }
 
 /// What the core says of the file that a path leads to which is, as it is spelled, outside of every instance: a link on
 /// its way may lead into one (N1). Asks the kernel; on the server's ways such paths are rare.
-fn followed(base: c_int, path: &[u8]) -> Result<Ruling, Errno> {
+fn followed(base: c_int, path: &[u8]) -> Result<Resolved, Errno> {
     if path.is_empty() {
-        return Ok(Ruling::Outside);
+        return Ok(Resolved::Outside);
     }
     let kept = Errno::last();
     let mut buffer = [0_u8; PATH_MAX];
     let outcome = match leads_to(base, path, &mut buffer) {
-        Ok(Some(there)) => rule_followed(b"/", there),
+        Ok(Some(there)) => resolve_followed(b"/", there),
         // It does not exist: what its directory leads to, and then its name.
         Err(Errno(libc::ENOENT)) => {
             let cut = path.iter().rposition(|&byte| byte == b'/');
@@ -86,12 +86,12 @@ fn followed(base: c_int, path: &[u8]) -> Result<Ruling, Errno> {
             };
             match leads_to(base, directory.unwrap_or_default(), &mut buffer) {
                 Ok(Some(there)) => created(there, name.unwrap_or_default(), LINKS_MAX),
-                _ => Ok(Ruling::Outside),
+                _ => Ok(Resolved::Outside),
             }
         }
         // It cannot be told; neither can the program's own call then find the file.
         Err(errno @ Errno(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => Err(errno),
-        _ => Ok(Ruling::Outside),
+        _ => Ok(Resolved::Outside),
     };
     next::set_errno(kept.0);
     outcome
@@ -102,7 +102,7 @@ const LINKS_MAX: u32 = 40;
 
 /// What the core says of a file that does not exist, by this name in the directory `there`. The name may be that of a
 /// link: what is created is then where that leads.
-fn created(there: &[u8], name: &[u8], links: u32) -> Result<Ruling, Errno> {
+fn created(there: &[u8], name: &[u8], links: u32) -> Result<Resolved, Errno> {
     let mut path = [0_u8; PATH_MAX];
     let joined = [there, b"/", name].concat();
     let space = path
@@ -116,7 +116,7 @@ fn created(there: &[u8], name: &[u8], links: u32) -> Result<Ruling, Errno> {
     let len = unsafe { libc::readlink(path.as_ptr().cast(), target.as_mut_ptr().cast(), PATH_MAX) };
     let target = usize::try_from(len).ok().and_then(|len| target.get(..len));
     let Some(target) = target else {
-        return rule_followed(there, name);
+        return resolve_followed(there, name);
     };
     let links = links.checked_sub(1).ok_or(Errno(libc::ELOOP))?;
     let target = match target.starts_with(b"/") {
@@ -128,7 +128,7 @@ fn created(there: &[u8], name: &[u8], links: u32) -> Result<Ruling, Errno> {
     let mut buffer = [0_u8; PATH_MAX];
     match leads_to(libc::AT_FDCWD, directory, &mut buffer) {
         Ok(Some(directory)) => created(directory, name, links),
-        _ => Ok(Ruling::Outside),
+        _ => Ok(Resolved::Outside),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use shield::files;
+use shield::descriptors;
 use strongroom_format::code;
 
 use crate::open::failed;
@@ -15,18 +15,18 @@ use crate::{next, report};
 
 symbols! {
     fn close(fd: c_int) -> c_int {
-        files::forget(fd);
+        descriptors::remove(fd);
         next::close(fd)
     }
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         // With CLOEXEC set they stay open in this program.
         if flags & CLOSE_RANGE_CLOEXEC == 0 {
-            files::forget_range(first, last);
+            descriptors::remove_range(first, last);
         }
         next::close_range(first, last, flags)
     }
     fn closefrom(first: c_int) -> () {
-        files::forget_range(c_uint::try_from(first).unwrap_or(0), c_uint::MAX);
+        descriptors::remove_range(c_uint::try_from(first).unwrap_or(0), c_uint::MAX);
         next::closefrom(first);
     }
     fn dup(fd: c_int) -> c_int {
@@ -51,7 +51,9 @@ const CLOSE_RANGE_CLOEXEC: c_int = 4;
 /// Whether a sealed file is to become a standard stream. The C library's own stdin, stdout and stderr, and those of a
 /// program that is run next, would read and write the file itself, in clear.
 fn is_redirection(fd: c_int, copy: c_int) -> bool {
-    (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&copy) && fd != copy && files::is_sealed(fd)
+    (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&copy)
+        && fd != copy
+        && descriptors::is_sealed(fd)
 }
 
 fn refused() -> c_int {
@@ -64,7 +66,7 @@ fn refused() -> c_int {
 
 /// Enters `copy`, the result of a dup of `fd`, for what `fd` is.
 fn copied(fd: c_int, copy: c_int) -> c_int {
-    if copy < 0 || files::duplicate(fd, copy) {
+    if copy < 0 || descriptors::duplicate(fd, copy) {
         return copy;
     }
     // SAFETY: the copy was made just now, and given to nobody.
@@ -75,7 +77,7 @@ fn copied(fd: c_int, copy: c_int) -> c_int {
 /// # Safety
 /// As fcntl(2).
 unsafe fn controlled(fd: c_int, command: c_int, argument: usize) -> c_int {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
         Ok(None) => return unsafe { next::fcntl(fd, command, argument) },
@@ -113,7 +115,7 @@ unsafe fn controlled(fd: c_int, command: c_int, argument: usize) -> c_int {
             // SAFETY: the program's arguments but for the flag that is emulated.
             let done = unsafe { next::fcntl(fd, command, without) };
             if done == 0 {
-                files::set_append(fd, append);
+                descriptors::set_append(fd, append);
             }
             done
         }

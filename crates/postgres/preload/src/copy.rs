@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_uint};
 
 use libc::{off_t, size_t, ssize_t};
-use shield::files::{self, Open};
+use shield::descriptors::{self, OpenFile};
 use shield::real::Errno;
 use shield::{scratch, transfer};
 
@@ -19,7 +19,7 @@ symbols! {
     fn copy_file_range(
         from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
     ) -> ssize_t {
-        match (files::find(from), files::find(to)) {
+        match (descriptors::find(from), descriptors::find(to)) {
             (Ok(None), Ok(None)) => next::copy_file_range(from, from_at, to, to_at, len, flags),
             (Ok(source), Ok(target)) => {
                 count(copied((from, source, from_at), (to, target, to_at), len, flags))
@@ -29,7 +29,7 @@ symbols! {
     }
 }
 
-type End = (c_int, Option<Open>, *mut off_t);
+type End = (c_int, Option<OpenFile>, *mut off_t);
 
 /// # Safety
 /// As `copy_file_range`.

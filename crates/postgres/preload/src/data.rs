@@ -8,14 +8,14 @@
 use std::ffi::{c_int, c_void};
 
 use libc::{off_t, size_t, ssize_t};
-use shield::{files, transfer};
+use shield::{descriptors, transfer};
 
 use crate::arguments::{buffer, buffer_mut, offset};
 use crate::next::{self, count, real};
 
 symbols! {
     fn read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t {
-        match files::find(fd) {
+        match descriptors::find(fd) {
             Ok(None) => next::read(fd, into, len),
             Err(errno) => count(Err(errno)),
             Ok(Some(open)) => count(buffer_mut(into, len).and_then(|into| transfer::read(real(), fd, &open, into))),
@@ -23,13 +23,13 @@ symbols! {
     }
     fn __read_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t) -> ssize_t {
         // Where the count is more than the room the C library ends the program: it says it best.
-        if !files::is_sealed(fd) || len > room {
+        if !descriptors::is_sealed(fd) || len > room {
             return next::__read_chk(fd, into, len, room);
         }
         read(fd, into, len)
     }
     fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
-        match files::find(fd) {
+        match descriptors::find(fd) {
             Ok(None) => next::write(fd, from, len),
             Err(errno) => count(Err(errno)),
             Ok(Some(open)) => count(buffer(from, len).and_then(|from| transfer::write(real(), fd, &open, from))),
@@ -42,13 +42,13 @@ symbols! {
         pread_any(fd, into, len, at)
     }
     fn __pread_chk(fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t {
-        if !files::is_sealed(fd) || len > room {
+        if !descriptors::is_sealed(fd) || len > room {
             return next::__pread_chk(fd, into, len, at, room);
         }
         pread_any(fd, into, len, at)
     }
     fn __pread64_chk(fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t {
-        if !files::is_sealed(fd) || len > room {
+        if !descriptors::is_sealed(fd) || len > room {
             return next::__pread_chk(fd, into, len, at, room);
         }
         pread_any(fd, into, len, at)
@@ -65,7 +65,7 @@ symbols! {
 /// As pread(2).
 #[inline]
 unsafe fn pread_any(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
         Ok(None) => return unsafe { next::pread(fd, into, len, at) },
@@ -80,7 +80,7 @@ unsafe fn pread_any(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssi
 /// As pwrite(2).
 #[inline]
 unsafe fn pwrite_any(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
         Ok(None) => return unsafe { next::pwrite(fd, from, len, at) },

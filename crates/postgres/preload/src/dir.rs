@@ -8,8 +8,8 @@
 use std::ffi::{CStr, c_int};
 
 use libc::{DIR, dirent};
-use shield::place::{Ruling, rule_followed};
-use shield::roots;
+use shield::open_instances;
+use shield::resolve::{Resolved, resolve_followed};
 
 use crate::next::{self, real};
 
@@ -57,7 +57,7 @@ unsafe fn read_into(directory: *mut DIR, entry: *mut dirent, result: *mut *mut d
 /// # Safety
 /// An open directory and an entry of it.
 unsafe fn hidden(directory: *mut DIR, entry: *const dirent) -> bool {
-    if roots::none() {
+    if open_instances::is_empty() {
         return false;
     }
     // SAFETY: the C library's entry, valid until the next call; its name is terminated. The fixed length of the field
@@ -70,7 +70,7 @@ unsafe fn hidden(directory: *mut DIR, entry: *const dirent) -> bool {
     let mut path = [0_u8; PATH_MAX];
     // SAFETY: an open directory.
     let here = real().path_of(unsafe { libc::dirfd(directory) }, &mut path);
-    here.is_some_and(|here| matches!(rule_followed(here, name), Ok(Ruling::Hidden)))
+    here.is_some_and(|here| matches!(resolve_followed(here, name), Ok(Resolved::Hidden)))
 }
 
 /// What is in each name of Strongroom's own files.

@@ -9,52 +9,52 @@
 use std::ffi::{c_char, c_int};
 
 use libc::mode_t;
-use shield::body::Body;
 use shield::classify::Class;
-use shield::files::{self, Entered};
+use shield::descriptors::{self, NewEntry};
+use shield::layout::FileLayout;
+use shield::open_instances;
 use shield::path::file_name;
-use shield::place::{Ruling, Seal};
 use shield::real::Errno;
-use shield::roots;
+use shield::resolve::{Resolved, Seal};
 use strongroom_format::code;
 
-use crate::arguments::{bytes, ruling, ruling_at};
+use crate::arguments::{bytes, resolve_path, resolve_path_at};
 use crate::{next, report};
 
 symbols! {
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        opened(ruling(path), path, flags, |flags| next::open(path, flags, mode))
+        opened(resolve_path(path), path, flags, |flags| next::open(path, flags, mode))
     }
     fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        opened(ruling(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, mode))
+        opened(resolve_path(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, mode))
     }
     fn __open_2(path: *const c_char, flags: c_int) -> c_int {
-        opened(ruling(path), path, flags, |flags| next::open(path, flags, 0))
+        opened(resolve_path(path), path, flags, |flags| next::open(path, flags, 0))
     }
     fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
-        opened(ruling(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, 0))
+        opened(resolve_path(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, 0))
     }
     fn openat(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags, mode))
+        opened(resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags, mode))
     }
     fn openat64(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         let large = libc::O_LARGEFILE;
-        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags | large, mode))
+        opened(resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags | large, mode))
     }
     fn __openat_2(base: c_int, path: *const c_char, flags: c_int) -> c_int {
-        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags, 0))
+        opened(resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags, 0))
     }
     fn __openat64_2(base: c_int, path: *const c_char, flags: c_int) -> c_int {
         let large = libc::O_LARGEFILE;
-        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags | large, 0))
+        opened(resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags | large, 0))
     }
     fn creat(path: *const c_char, mode: mode_t) -> c_int {
         let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-        opened(ruling(path), path, flags, |flags| next::open(path, flags, mode))
+        opened(resolve_path(path), path, flags, |flags| next::open(path, flags, mode))
     }
     fn creat64(path: *const c_char, mode: mode_t) -> c_int {
         let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC | libc::O_LARGEFILE;
-        opened(ruling(path), path, flags, |flags| next::open(path, flags, mode))
+        opened(resolve_path(path), path, flags, |flags| next::open(path, flags, mode))
     }
 }
 
@@ -94,7 +94,14 @@ unsafe fn made(template: *mut c_char, fd: c_int, flags: c_int) -> c_int {
         return fd;
     }
     // SAFETY: by this function's contract.
-    let made = unsafe { opened(ruling(template), template, libc::O_RDWR | flags, |_| fd) };
+    let made = unsafe {
+        opened(
+            resolve_path(template),
+            template,
+            libc::O_RDWR | flags,
+            |_| fd,
+        )
+    };
     if made < 0 {
         // It was refused, and must not stay. SAFETY: opened for this call, given to nobody; a terminated string.
         unsafe {
@@ -107,43 +114,45 @@ unsafe fn made(template: *mut c_char, fd: c_int, flags: c_int) -> c_int {
     made
 }
 
-/// Opens as the ruling says. `how` calls the C library with the flags it is given.
+/// Opens as the resolved says. `how` calls the C library with the flags it is given.
 ///
 /// # Safety
 /// `path` is null or a terminated string.
 pub(crate) unsafe fn opened(
-    ruling: Result<Ruling, Errno>,
+    resolved: Result<Resolved, Errno>,
     path: *const c_char,
     flags: c_int,
     how: impl Fn(c_int) -> c_int,
 ) -> c_int {
-    match ruling {
+    match resolved {
         // R5: a file without a name has no class, and could be given a name later.
-        Ok(Ruling::Plain(_) | Ruling::Sealed(_)) if flags & libc::O_TMPFILE == libc::O_TMPFILE => {
+        Ok(Resolved::Plain(_) | Resolved::Sealed(_))
+            if flags & libc::O_TMPFILE == libc::O_TMPFILE =>
+        {
             failed(libc::EOPNOTSUPP)
         }
-        Ok(Ruling::Plain(clear)) if clear.class == Class::Bookkeeping && flags & NEW == NEW => {
+        Ok(Resolved::Plain(clear)) if clear.class == Class::Bookkeeping && flags & NEW == NEW => {
             let fd = how(flags);
-            files::forget(fd);
+            descriptors::remove(fd);
             // SAFETY: by this function's contract.
             unsafe { locked(path, fd, clear.root) }
         }
-        Ok(Ruling::Outside | Ruling::Plain(_)) => {
+        Ok(Resolved::Outside | Resolved::Plain(_)) => {
             let fd = how(flags);
             // In case it was closed behind the shield's back: it is another file now.
-            files::forget(fd);
+            descriptors::remove(fd);
             fd
         }
-        Ok(Ruling::Sealed(seal)) if flags & (libc::O_PATH | libc::O_DIRECTORY) == 0 => {
+        Ok(Resolved::Sealed(seal)) if flags & (libc::O_PATH | libc::O_DIRECTORY) == 0 => {
             opened_sealed(&seal, flags, how)
         }
-        Ok(Ruling::Sealed(_)) => {
+        Ok(Resolved::Sealed(_)) => {
             let fd = how(flags);
-            files::forget(fd);
+            descriptors::remove(fd);
             fd
         }
-        Ok(Ruling::Hidden) => failed(libc::ENOENT),
-        Ok(Ruling::Refused(_)) => {
+        Ok(Resolved::Hidden) => failed(libc::ENOENT),
+        Ok(Resolved::Refused(_)) => {
             // SAFETY: by this function's contract.
             let path = unsafe { bytes(path) };
             report::refuse(&code::PG_REFUSED, format_args!("{}", path.escape_ascii()));
@@ -164,7 +173,7 @@ const NEW: c_int = libc::O_CREAT | libc::O_EXCL;
 unsafe fn locked(path: *const c_char, fd: c_int, root: u8) -> c_int {
     // SAFETY: by this function's contract.
     let name = file_name(unsafe { bytes(path) });
-    let instance = roots::instance(usize::from(root));
+    let instance = open_instances::get(usize::from(root));
     if fd < 0
         || name != b"postmaster.pid"
         || !instance.is_some_and(|instance| instance.is_being_converted(next::real()))
@@ -191,16 +200,16 @@ fn opened_sealed(seal: &Seal, flags: c_int, how: impl Fn(c_int) -> c_int) -> c_i
     if fd < 0 {
         return fd;
     }
-    files::forget(fd);
+    descriptors::remove(fd);
     // Names that no rule knows are often directories, which are opened to be synced.
-    if seal.body == Body::Container && !is_regular(fd) {
+    if seal.layout == FileLayout::Container && !is_regular(fd) {
         return fd;
     }
-    let entered = files::enter(
+    let entered = descriptors::insert(
         fd,
-        &Entered {
+        &NewEntry {
             root: seal.root,
-            body: seal.body,
+            layout: seal.layout,
             key: seal.key,
             tweak: seal.tweak,
             append,

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::pid_t;
-use shield::roots;
+use shield::open_instances;
 
 use crate::next;
 
@@ -45,7 +45,7 @@ symbols! {
 unsafe fn forked() -> pid_t {
     // SAFETY: by this function's contract.
     let child = unsafe { next::fork() };
-    if child == 0 && !roots::none() {
+    if child == 0 && !open_instances::is_empty() {
         strongroom_crypto::relock_after_fork();
     }
     child

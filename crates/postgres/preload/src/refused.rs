@@ -10,7 +10,7 @@
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use libc::{off_t, size_t, ssize_t};
-use shield::{files, roots, transfer};
+use shield::{descriptors, open_instances, transfer};
 use strongroom_format::code;
 
 use crate::open::failed;
@@ -78,7 +78,7 @@ pub(crate) unsafe fn asynchronous(block: *const libc::aiocb) -> bool {
 }
 
 fn sealed(fd: c_int) -> bool {
-    files::is_sealed(fd)
+    descriptors::is_sealed(fd)
 }
 
 fn refuse() -> ssize_t {
@@ -124,7 +124,7 @@ unsafe fn clones(fd: c_int, request: c_ulong, argument: usize) -> bool {
     let Some(source) = source.and_then(|source| c_int::try_from(source).ok()) else {
         return true;
     };
-    match (files::find(fd), files::find(source)) {
+    match (descriptors::find(fd), descriptors::find(source)) {
         (Ok(None), Ok(None)) => false,
         // pg_upgrade: a whole file to the same address under the same keys.
         (Ok(Some(to)), Ok(Some(from))) if request == FICLONE => !transfer::same_bytes(&from, &to),
@@ -138,7 +138,7 @@ unsafe fn ring_refused(
     name: &'static std::ffi::CStr,
     pass: impl FnOnce(*mut c_void) -> c_int,
 ) -> c_int {
-    if roots::none() {
+    if open_instances::is_empty() {
         // SAFETY: a terminated name.
         let function = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
         return if function.is_null() {

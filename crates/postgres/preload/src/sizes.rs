@@ -8,12 +8,13 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 
-use shield::body::{Body, size_of_closed};
-use shield::files;
-use shield::place::Ruling;
+use shield::descriptors;
+use shield::file_io::size_of_closed;
+use shield::layout::FileLayout;
 use shield::real::Errno;
+use shield::resolve::Resolved;
 
-use crate::arguments::{bytes, ruling, ruling_at};
+use crate::arguments::{bytes, resolve_path, resolve_path_at};
 use crate::next;
 use crate::open::failed;
 
@@ -23,16 +24,16 @@ type Statx = libc::statx;
 
 symbols! {
     fn stat(path: *const c_char, about: *mut Stat) -> c_int {
-        by_path(ruling(path), About::Stat(about), || next::stat(path, about))
+        by_path(resolve_path(path), About::Stat(about), || next::stat(path, about))
     }
     fn stat64(path: *const c_char, about: *mut Stat) -> c_int {
-        by_path(ruling(path), About::Stat(about), || next::stat(path, about))
+        by_path(resolve_path(path), About::Stat(about), || next::stat(path, about))
     }
     fn lstat(path: *const c_char, about: *mut Stat) -> c_int {
-        by_path(ruling(path), About::Stat(about), || next::lstat(path, about))
+        by_path(resolve_path(path), About::Stat(about), || next::lstat(path, about))
     }
     fn lstat64(path: *const c_char, about: *mut Stat) -> c_int {
-        by_path(ruling(path), About::Stat(about), || next::lstat(path, about))
+        by_path(resolve_path(path), About::Stat(about), || next::lstat(path, about))
     }
     fn fstat(fd: c_int, about: *mut Stat) -> c_int {
         by_descriptor(fd, About::Stat(about), || next::fstat(fd, about))
@@ -48,16 +49,16 @@ symbols! {
     }
     // What programs linked with a C library before 2.33 call.
     fn __xstat(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
-        by_path(ruling(path), About::Stat(about), || next::__xstat(version, path, about))
+        by_path(resolve_path(path), About::Stat(about), || next::__xstat(version, path, about))
     }
     fn __xstat64(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
-        by_path(ruling(path), About::Stat(about), || next::__xstat(version, path, about))
+        by_path(resolve_path(path), About::Stat(about), || next::__xstat(version, path, about))
     }
     fn __lxstat(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
-        by_path(ruling(path), About::Stat(about), || next::__lxstat(version, path, about))
+        by_path(resolve_path(path), About::Stat(about), || next::__lxstat(version, path, about))
     }
     fn __lxstat64(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
-        by_path(ruling(path), About::Stat(about), || next::__lxstat(version, path, about))
+        by_path(resolve_path(path), About::Stat(about), || next::__lxstat(version, path, about))
     }
     fn __fxstat(version: c_int, fd: c_int, about: *mut Stat) -> c_int {
         by_descriptor(fd, About::Stat(about), || next::__fxstat(version, fd, about))
@@ -86,19 +87,19 @@ enum About {
 /// # Safety
 /// What `about` points to is filled when `how` has succeeded.
 unsafe fn by_path(
-    ruling: Result<Ruling, Errno>,
+    resolved: Result<Resolved, Errno>,
     about: About,
     how: impl FnOnce() -> c_int,
 ) -> c_int {
-    match ruling {
-        Ok(Ruling::Hidden) => failed(libc::ENOENT),
+    match resolved {
+        Ok(Resolved::Hidden) => failed(libc::ENOENT),
         Err(errno) => failed(errno.0),
-        Ok(Ruling::Outside | Ruling::Plain(_) | Ruling::Refused(_)) => how(),
-        Ok(Ruling::Sealed(seal)) => {
+        Ok(Resolved::Outside | Resolved::Plain(_) | Resolved::Refused(_)) => how(),
+        Ok(Resolved::Sealed(seal)) => {
             let done = how();
             if done == 0 {
                 // SAFETY: by this function's contract.
-                unsafe { correct(about, seal.body) };
+                unsafe { correct(about, seal.layout) };
             }
             done
         }
@@ -112,10 +113,10 @@ unsafe fn by_descriptor(fd: c_int, about: About, how: impl FnOnce() -> c_int) ->
     if done != 0 {
         return done;
     }
-    match files::find(fd) {
+    match descriptors::find(fd) {
         Ok(None) => {}
         // SAFETY: by this function's contract.
-        Ok(Some(open)) => unsafe { correct(about, open.file.body) },
+        Ok(Some(open)) => unsafe { correct(about, open.file.layout) },
         Err(errno) => return failed(errno.0),
     }
     done
@@ -137,15 +138,15 @@ unsafe fn at(
         return unsafe { by_descriptor(base, about, how) };
     }
     // SAFETY: by this function's contract.
-    unsafe { by_path(ruling_at(base, path), about, how) }
+    unsafe { by_path(resolve_path_at(base, path), about, how) }
 }
 
 /// Puts the logical size in the place of the physical one.
 ///
 /// # Safety
 /// What `about` points to is filled.
-unsafe fn correct(about: About, body: Body) {
-    if body.is_headerless() {
+unsafe fn correct(about: About, layout: FileLayout) {
+    if layout.is_headerless() {
         return;
     }
     let is_regular = |mode: u32| mode & libc::S_IFMT == libc::S_IFREG;
@@ -155,7 +156,7 @@ unsafe fn correct(about: About, body: Body) {
             let about = unsafe { &mut *about };
             if let (true, Ok(physical)) = (is_regular(about.st_mode), u64::try_from(about.st_size))
             {
-                let logical = size_of_closed(body, physical);
+                let logical = size_of_closed(layout, physical);
                 about.st_size = libc::off_t::try_from(logical).unwrap_or(libc::off_t::MAX);
             }
         }
@@ -163,7 +164,7 @@ unsafe fn correct(about: About, body: Body) {
             // SAFETY: by this function's contract.
             let about = unsafe { &mut *about };
             if is_regular(u32::from(about.stx_mode)) {
-                about.stx_size = size_of_closed(body, about.stx_size);
+                about.stx_size = size_of_closed(layout, about.stx_size);
             }
         }
     }

@@ -8,13 +8,13 @@
 use std::ffi::{c_char, c_int};
 
 use libc::off_t;
-use shield::body::Body;
-use shield::files::{self, Open};
-use shield::place::Ruling;
+use shield::descriptors::{self, OpenFile};
+use shield::layout::FileLayout;
 use shield::real::Errno;
-use shield::{body, transfer};
+use shield::resolve::Resolved;
+use shield::{file_io, transfer};
 
-use crate::arguments::{offset, ruling};
+use crate::arguments::{offset, resolve_path};
 use crate::next::{self, real, status};
 use crate::open::{failed, opened};
 
@@ -54,7 +54,7 @@ symbols! {
 /// # Safety
 /// As lseek(2).
 unsafe fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: plain arguments.
         Ok(None) => return unsafe { next::lseek(fd, to, whence) },
@@ -69,41 +69,41 @@ unsafe fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
 /// # Safety
 /// As ftruncate(2).
 unsafe fn cut(fd: c_int, size: off_t) -> c_int {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: plain arguments.
         Ok(None) => return unsafe { next::ftruncate(fd, size) },
         Err(errno) => return failed(errno.0),
     };
-    status(offset(size).and_then(|size| body::truncate(real(), fd, &open.file, size)))
+    status(offset(size).and_then(|size| file_io::truncate(real(), fd, &open.file, size)))
 }
 
 /// # Safety
 /// As truncate(2).
 unsafe fn cut_by_path(path: *const c_char, size: off_t) -> c_int {
     // SAFETY: the program's string.
-    match unsafe { ruling(path) } {
-        Ok(Ruling::Outside | Ruling::Plain(_)) => {
+    match unsafe { resolve_path(path) } {
+        Ok(Resolved::Outside | Resolved::Plain(_)) => {
             // SAFETY: the program's arguments.
             unsafe { next::truncate(path, size) }
         }
-        Ok(Ruling::Sealed(seal))
-            if seal.body == Body::Block && !seal.key.has_tails() && size == 0 =>
+        Ok(Resolved::Sealed(seal))
+            if seal.layout == FileLayout::Block && !seal.key.has_tails() && size == 0 =>
         {
             // SAFETY: the program's arguments.
             unsafe { next::truncate(path, size) }
         }
-        ruling => {
+        resolved => {
             let flags = libc::O_RDWR | libc::O_CLOEXEC;
             // SAFETY: the program's string.
-            let fd = unsafe { opened(ruling, path, flags, |flags| next::open(path, flags, 0)) };
+            let fd = unsafe { opened(resolved, path, flags, |flags| next::open(path, flags, 0)) };
             if fd < 0 {
                 return fd;
             }
             // SAFETY: opened above.
             let done = unsafe { cut(fd, size) };
             let kept = Errno::last();
-            files::forget(fd);
+            descriptors::remove(fd);
             // SAFETY: opened above, and given to nobody.
             let _closed = unsafe { next::close(fd) };
             next::set_errno(kept.0);
@@ -115,7 +115,7 @@ unsafe fn cut_by_path(path: *const c_char, size: off_t) -> c_int {
 /// # Safety
 /// As `posix_fallocate`.
 unsafe fn posix_reserve(fd: c_int, from: off_t, len: off_t) -> c_int {
-    match files::find(fd) {
+    match descriptors::find(fd) {
         // SAFETY: plain arguments.
         Ok(None) => unsafe { next::posix_fallocate(fd, from, len) },
         // The C library's emulation writes zeros where nothing is, and reads where something may be: harmless (P4).
@@ -132,7 +132,7 @@ unsafe fn posix_reserve(fd: c_int, from: off_t, len: off_t) -> c_int {
 /// # Safety
 /// As fallocate(2).
 unsafe fn reserve(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
-    match files::find(fd) {
+    match descriptors::find(fd) {
         // SAFETY: plain arguments.
         Ok(None) => unsafe { next::fallocate(fd, mode, from, len) },
         Ok(Some(open))
@@ -147,7 +147,7 @@ unsafe fn reserve(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
 }
 
 /// Whether the kernel may add space by itself to this file.
-fn plain_space(fd: c_int, open: &Open) -> bool {
+fn plain_space(fd: c_int, open: &OpenFile) -> bool {
     real()
         .file_size(fd)
         .is_ok_and(|size| open.file.may_grow_by_plain_zeros(size))

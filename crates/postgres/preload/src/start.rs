@@ -15,7 +15,7 @@ use shield::discover::{self, ROOTS_VARIABLE, Reach};
 use shield::instance::{self, Instance};
 use shield::real::Errno;
 use shield::source::{self, Source};
-use shield::{roots, scratch};
+use shield::{open_instances, scratch};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
@@ -295,7 +295,7 @@ fn open(sealed: &[Found]) -> Result<Vec<String>, Error> {
         secrets.extend(variables);
     }
     for instance in all {
-        roots::add(instance).map_err(|_| Error::new(&code::PG_ROOTS, ""))?;
+        open_instances::add(instance).map_err(|_| Error::new(&code::PG_ROOTS, ""))?;
     }
     Ok(secrets)
 }

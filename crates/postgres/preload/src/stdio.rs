@@ -16,13 +16,13 @@ use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{FILE, off_t, size_t, ssize_t};
-use shield::files::{self, DESCRIPTORS, Open};
-use shield::place::Ruling;
+use shield::descriptors::{self, DESCRIPTORS, OpenFile};
 use shield::real::Errno;
+use shield::resolve::Resolved;
 use shield::transfer;
 use strongroom_format::code;
 
-use crate::arguments::{buffer, buffer_mut, bytes, ruling};
+use crate::arguments::{buffer, buffer_mut, bytes, resolve_path};
 use crate::next::{self, CookieFunctions, count, real, set_errno};
 use crate::open::opened;
 use crate::report;
@@ -41,14 +41,14 @@ symbols! {
         reopen(path, mode, stream)
     }
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-        if !files::is_sealed(fd) {
+        if !descriptors::is_sealed(fd) {
             return next::fdopen(fd, mode);
         }
         match Mode::of(bytes(mode)) {
             Err(errno) => no_stream(errno.0),
             Ok(mode) => {
                 if mode.flags & libc::O_APPEND != 0 {
-                    files::set_append(fd, true);
+                    descriptors::set_append(fd, true);
                 }
                 stream_of(fd, &mode)
             }
@@ -107,8 +107,8 @@ impl Mode {
 /// As fopen(3).
 unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the program's string.
-    let ruling = unsafe { ruling(path) };
-    if matches!(ruling, Ok(Ruling::Outside | Ruling::Plain(_))) {
+    let resolved = unsafe { resolve_path(path) };
+    if matches!(resolved, Ok(Resolved::Outside | Resolved::Plain(_))) {
         // SAFETY: the program's arguments.
         return unsafe { fresh(next::fopen(path, mode)) };
     }
@@ -130,11 +130,11 @@ unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
         unsafe { next::open(path, flags, 0o666) }
     };
     // SAFETY: the program's string.
-    let fd = unsafe { opened(ruling, path, wanted.flags, how) };
+    let fd = unsafe { opened(resolved, path, wanted.flags, how) };
     if fd < 0 {
         return null_mut();
     }
-    if files::is_sealed(fd) {
+    if descriptors::is_sealed(fd) {
         return stream_or_close(fd, &wanted);
     }
     // A directory, or a device.
@@ -146,7 +146,7 @@ fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
     let stream = stream_of(fd, mode);
     if stream.is_null() {
         let kept = Errno::last();
-        files::forget(fd);
+        descriptors::remove(fd);
         // SAFETY: opened for this stream, and given to nobody.
         let _closed = unsafe { next::close(fd) };
         set_errno(kept.0);
@@ -158,7 +158,7 @@ fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
 fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
     // As the C library does, so that ftell tells the size of a file that is appended to before it is written.
     let appends = libc::O_WRONLY | libc::O_APPEND;
-    if let (true, Ok(Some(open))) = (mode.flags & appends == appends, files::find(fd)) {
+    if let (true, Ok(Some(open))) = (mode.flags & appends == appends, descriptors::find(fd)) {
         // The C library does not look at the result either.
         let _at = transfer::seek(real(), fd, &open, 0, libc::SEEK_END);
     }
@@ -181,8 +181,8 @@ fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
 /// As freopen(3).
 unsafe fn reopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
     // SAFETY: the program's string.
-    let ruling = unsafe { ruling(path) };
-    let plain = matches!(ruling, Ok(Ruling::Outside | Ruling::Plain(_)));
+    let resolved = unsafe { resolve_path(path) };
+    let plain = matches!(resolved, Ok(Resolved::Outside | Resolved::Plain(_)));
     if plain && own_descriptor(stream).is_none() {
         // SAFETY: the program's arguments.
         return unsafe { fresh(next::freopen(path, mode, stream)) };
@@ -200,7 +200,7 @@ unsafe fn reopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) ->
 unsafe fn fresh(stream: *mut FILE) -> *mut FILE {
     if !stream.is_null() {
         // SAFETY: by this function's contract.
-        files::forget(unsafe { next::fileno(stream) });
+        descriptors::remove(unsafe { next::fileno(stream) });
     }
     stream
 }
@@ -255,8 +255,8 @@ fn fd_of(cookie: *mut c_void) -> c_int {
 }
 
 /// The file behind a stream of ours.
-fn known(fd: c_int) -> Result<Open, Errno> {
-    files::find(fd)?.ok_or(Errno(libc::EBADF))
+fn known(fd: c_int) -> Result<OpenFile, Errno> {
+    descriptors::find(fd)?.ok_or(Errno(libc::EBADF))
 }
 
 unsafe extern "C" fn cookie_read(cookie: *mut c_void, into: *mut c_char, len: size_t) -> ssize_t {
@@ -317,7 +317,7 @@ unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
     if let Some((_, slot)) = slot(fd) {
         slot.store(null_mut(), Ordering::Release);
     }
-    files::forget(fd);
+    descriptors::remove(fd);
     // SAFETY: the stream's own descriptor.
     unsafe { next::close(fd) }
 }

@@ -11,23 +11,23 @@
 use std::ffi::c_int;
 
 use libc::{iovec, off_t, ssize_t};
-use shield::files::{self, Open};
+use shield::descriptors::{self, OpenFile};
 use shield::real::Errno;
-use shield::{body, scratch, transfer};
+use shield::{file_io, scratch, transfer};
 
 use crate::arguments::{buffer, buffer_mut, offset};
 use crate::next::{self, count, real};
 
 symbols! {
     fn readv(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
-        match files::find(fd) {
+        match descriptors::find(fd) {
             Ok(None) => next::readv(fd, parts, number),
             Err(errno) => count(Err(errno)),
             Ok(Some(open)) => count(slice(parts, number).and_then(|parts| read_from_position(fd, &open, parts))),
         }
     }
     fn writev(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
-        match files::find(fd) {
+        match descriptors::find(fd) {
             Ok(None) => next::writev(fd, parts, number),
             Err(errno) => count(Err(errno)),
             Ok(Some(open)) => count(slice(parts, number).and_then(|parts| write_at_position(fd, &open, parts))),
@@ -62,7 +62,7 @@ symbols! {
 /// # Safety
 /// As preadv(2).
 unsafe fn preadv_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
         Ok(None) => return unsafe { next::preadv(fd, parts, number, at) },
@@ -76,7 +76,7 @@ unsafe fn preadv_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -
 /// # Safety
 /// As pwritev(2).
 unsafe fn pwritev_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
         Ok(None) => return unsafe { next::pwritev(fd, parts, number, at) },
@@ -98,7 +98,7 @@ unsafe fn preadv2_any(
     at: off_t,
     flags: c_int,
 ) -> ssize_t {
-    if !files::is_sealed(fd) {
+    if !descriptors::is_sealed(fd) {
         // SAFETY: the program's arguments.
         return unsafe { next::preadv2(fd, parts, number, at, flags) };
     }
@@ -124,7 +124,7 @@ unsafe fn pwritev2_any(
     at: off_t,
     flags: c_int,
 ) -> ssize_t {
-    if !files::is_sealed(fd) {
+    if !descriptors::is_sealed(fd) {
         // SAFETY: the program's arguments.
         return unsafe { next::pwritev2(fd, parts, number, at, flags) };
     }
@@ -158,17 +158,17 @@ unsafe fn slice<'a>(parts: *const iovec, number: c_int) -> Result<&'a [iovec], E
 /// Most parts of one transfer (`UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
 
-fn read_from_position(fd: c_int, open: &Open, parts: &[iovec]) -> Result<usize, Errno> {
+fn read_from_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usize, Errno> {
     let at = real().lseek(fd, 0, libc::SEEK_CUR)?;
     let done = gather(fd, open, parts, at)?;
     move_to(fd, at, done)?;
     Ok(done)
 }
 
-fn write_at_position(fd: c_int, open: &Open, parts: &[iovec]) -> Result<usize, Errno> {
+fn write_at_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usize, Errno> {
     if open.append {
         let done = scatter(fd, open, parts, 0)?;
-        move_to(fd, body::size(real(), fd, &open.file)?, 0)?;
+        move_to(fd, file_io::size(real(), fd, &open.file)?, 0)?;
         return Ok(done);
     }
     let at = real().lseek(fd, 0, libc::SEEK_CUR)?;
@@ -184,7 +184,7 @@ fn move_to(fd: c_int, at: u64, further: usize) -> Result<(), Errno> {
 }
 
 /// Reads into the parts, one after the other.
-fn gather(fd: c_int, open: &Open, parts: &[iovec], at: u64) -> Result<usize, Errno> {
+fn gather(fd: c_int, open: &OpenFile, parts: &[iovec], at: u64) -> Result<usize, Errno> {
     if let [only] = parts {
         // SAFETY: the program's buffer.
         let into = unsafe { buffer_mut(only.iov_base, only.iov_len) }?;
@@ -222,7 +222,7 @@ fn gather(fd: c_int, open: &Open, parts: &[iovec], at: u64) -> Result<usize, Err
 }
 
 /// Writes the parts, one after the other.
-fn scatter(fd: c_int, open: &Open, parts: &[iovec], at: u64) -> Result<usize, Errno> {
+fn scatter(fd: c_int, open: &OpenFile, parts: &[iovec], at: u64) -> Result<usize, Errno> {
     if let [only] = parts {
         // SAFETY: the program's buffer.
         let from = unsafe { buffer(only.iov_base, only.iov_len) }?;

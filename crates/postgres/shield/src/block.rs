@@ -24,11 +24,13 @@ use std::sync::atomic::Ordering;
 use strongroom_crypto::XtsKey;
 use strongroom_format::postgres::tail;
 
-use crate::body::{Body, File};
-use crate::fault::{self, Fault};
-use crate::install::note_new_log_written;
+use crate::damage;
+use crate::fault::Fault;
+use crate::layout::FileLayout;
+use crate::new_log;
 use crate::real::{Errno, Real};
 use crate::scratch::{self, BUFFER};
+use crate::sealed_file::SealedFile;
 use crate::zeros::{self, SECTOR, SECTOR_U64, Zeros, is_zero};
 use write::{Span, Write};
 
@@ -44,14 +46,14 @@ const UNIT_U64: u64 = 16;
 const EIO: Errno = Errno(libc::EIO);
 const EINVAL: Errno = Errno(libc::EINVAL);
 
-/// Reads at most `into.len()` bytes at `offset`; see [`crate::body::read_at`].
+/// Reads at most `into.len()` bytes at `offset`; see [`crate::file_io::read_at`].
 ///
 /// # Errors
 /// The kernel's; EIO for zeros where a file has none (P4).
 pub fn read_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     into: &mut [u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -69,11 +71,11 @@ pub fn read_at(
         let stored = stored.get(..count).ok_or(EIO)?;
         if span.skip == 0 && len == into.len() {
             let opened = open(file, span.first_block, stored, into);
-            fault::settle(real, fd, file, opened)?;
+            damage::into_errno(real, fd, file, opened)?;
             return Ok(readable(file, count, into.len()));
         }
         let opened = open(file, span.first_block, stored, plain);
-        fault::settle(real, fd, file, opened)?;
+        damage::into_errno(real, fd, file, opened)?;
         let end = readable(file, count, span.skip.saturating_add(into.len()));
         let wanted = plain.get(span.skip..end).unwrap_or_default();
         copy(into, 0, wanted)?;
@@ -84,25 +86,25 @@ pub fn read_at(
 
 /// How far what was read goes: `count` bytes came, `end` were asked for, both from the first block's start. Where the
 /// file may not end within a unit, what comes short of `end` counts in whole units (P6).
-fn readable(file: &File<'_>, count: usize, end: usize) -> usize {
+fn readable(file: &SealedFile<'_>, count: usize, end: usize) -> usize {
     if count >= end || may_end_anywhere(file) {
         return count.min(end);
     }
     count.saturating_sub(count.checked_rem(UNIT).unwrap_or(0))
 }
 
-fn may_end_anywhere(file: &File<'_>) -> bool {
-    file.key.has_tails() || file.body == Body::NewLog
+fn may_end_anywhere(file: &SealedFile<'_>) -> bool {
+    file.key.has_tails() || file.layout == FileLayout::NewLog
 }
 
-/// Writes `from` at `offset`; see [`crate::body::write_at`].
+/// Writes `from` at `offset`; see [`crate::file_io::write_at`].
 ///
 /// # Errors
 /// The kernel's.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -132,14 +134,14 @@ pub fn write_at(
 
 /// Whether a temporary file was seen to be this long, so that a write there leaves no hole (P7): the kernel is not asked
 /// for each of a spill's writes.
-fn is_known_to_reach(file: &File<'_>, offset: u64) -> bool {
-    let [reach, ..] = file.memory;
-    file.body == Body::Temporary && offset <= reach.load(Ordering::Relaxed)
+fn is_known_to_reach(file: &SealedFile<'_>, offset: u64) -> bool {
+    let [reach, ..] = file.cache;
+    file.layout == FileLayout::Temporary && offset <= reach.load(Ordering::Relaxed)
 }
 
-fn note_reach(file: &File<'_>, offset: u64, count: usize) {
-    if file.body == Body::Temporary {
-        let [reach, ..] = file.memory;
+fn note_reach(file: &SealedFile<'_>, offset: u64, count: usize) {
+    if file.layout == FileLayout::Temporary {
+        let [reach, ..] = file.cache;
         let end = offset.saturating_add(u64::try_from(count).unwrap_or(0));
         // One that another thread of this process takes back to less is only asked for again.
         if end > reach.load(Ordering::Relaxed) {
@@ -148,13 +150,13 @@ fn note_reach(file: &File<'_>, offset: u64, count: usize) {
     }
 }
 
-/// Sets the size; see [`crate::body::truncate`].
+/// Sets the size; see [`crate::file_io::truncate`].
 ///
 /// # Errors
 /// The kernel's.
-pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
-    if file.body == Body::Temporary {
-        let [reach, ..] = file.memory;
+pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
+    if file.layout == FileLayout::Temporary {
+        let [reach, ..] = file.cache;
         reach.store(0, Ordering::Relaxed);
     }
     let odd = size.checked_rem(UNIT_U64) != Some(0);
@@ -205,7 +207,12 @@ pub(crate) fn unit_start(offset: u64) -> u64 {
 
 /// Before a file grows to `size`: writes sealed zeros up to the end of the sector in which the file
 /// ends now, because zeros can be stored for whole sectors only.
-fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+fn seal_rest_of_sector(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    size: u64,
+) -> Result<(), Errno> {
     if file.zeros() != Zeros::BySector {
         return Ok(());
     }
@@ -223,7 +230,12 @@ fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Re
 
 /// Before a write that begins beyond the file's end: makes the tail a whole unit, and seals zeros
 /// to the end of its sector. The hole after that is stored as zeros.
-fn mend_tail_before(real: &Real, fd: RawFd, file: &File<'_>, offset: u64) -> Result<(), Errno> {
+fn mend_tail_before(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    offset: u64,
+) -> Result<(), Errno> {
     if !may_end_anywhere(file) {
         return Ok(());
     }
@@ -240,7 +252,7 @@ fn mend_tail_before(real: &Real, fd: RawFd, file: &File<'_>, offset: u64) -> Res
 fn read_unit(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     unit: &mut [u8; UNIT],
     at: u64,
 ) -> Result<usize, Errno> {
@@ -254,7 +266,7 @@ fn read_unit(
 pub(crate) fn write_all(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     from: &[u8],
     offset: u64,
 ) -> Result<(), Errno> {
@@ -270,7 +282,12 @@ pub(crate) fn write_all(
 }
 
 /// Decrypts what was read from the start of block `first_block` on.
-fn open(file: &File<'_>, first_block: u32, stored: &[u8], plain: &mut [u8]) -> Result<(), Fault> {
+fn open(
+    file: &SealedFile<'_>,
+    first_block: u32,
+    stored: &[u8],
+    plain: &mut [u8],
+) -> Result<(), Fault> {
     for (number, (from, to)) in stored
         .chunks(BLOCK)
         .zip(plain.chunks_mut(BLOCK))
@@ -296,7 +313,12 @@ fn open(file: &File<'_>, first_block: u32, stored: &[u8], plain: &mut [u8]) -> R
 }
 
 /// Decrypts units of one block, from its first on (P4).
-fn open_units(file: &File<'_>, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), Fault> {
+fn open_units(
+    file: &SealedFile<'_>,
+    tweak: &[u8; 16],
+    from: &[u8],
+    to: &mut [u8],
+) -> Result<(), Fault> {
     if is_zero(from) {
         to.fill(0);
         return match file.zeros() {
@@ -311,7 +333,7 @@ fn open_units(file: &File<'_>, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> 
 /// Encrypts `plain[range]` into `cipher[range]`; `range` begins at a unit and ends at a unit or at the file's end. What
 /// stands before it in its first block does not matter.
 fn seal(
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     first_block: u32,
     plain: &[u8; BUFFER],
     range: std::ops::Range<usize>,
@@ -348,7 +370,7 @@ fn seal(
 
 /// Encrypts units of one block, from its first on; those before `start` are not of interest (P4).
 fn seal_units(
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     tweak: &[u8; 16],
     from: &[u8],
     to: &mut [u8],
@@ -362,8 +384,8 @@ fn seal_units(
         return Ok(());
     }
     key(file).encrypt(tweak, from, to).map_err(|_| EIO)?;
-    if file.body == Body::NewLog {
-        note_new_log_written();
+    if file.layout == FileLayout::NewLog {
+        new_log::note_written();
         for (from, to) in from.chunks_exact(UNIT).zip(to.chunks_exact_mut(UNIT)) {
             if is_zero(from) {
                 to.fill(0);
@@ -375,7 +397,7 @@ fn seal_units(
 
 /// Combines a tail with its keystream, either way. `unit` is its number in the block.
 fn tail_keystream(
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     tweak: [u8; 16],
     unit: u32,
     in_out: &mut [u8],
@@ -394,12 +416,12 @@ fn tail_keystream(
     Ok(())
 }
 
-fn key<'a>(file: &File<'a>) -> &'a XtsKey {
+fn key<'a>(file: &SealedFile<'a>) -> &'a XtsKey {
     file.instance.keys.block(file.key)
 }
 
 /// The tweak of the block that is `further` after block `first` of this file.
-fn tweak(file: &File<'_>, first: u32, further: usize) -> Result<[u8; 16], Errno> {
+fn tweak(file: &SealedFile<'_>, first: u32, further: usize) -> Result<[u8; 16], Errno> {
     let [rest @ .., a, b, c, d] = file.tweak;
     let further = u32::try_from(further).map_err(|_| EINVAL)?;
     let block = u32::from_le_bytes([a, b, c, d])

@@ -17,7 +17,7 @@
     clippy::expect_used
 )]
 
-use crate::path::{file_name, tablespace};
+use crate::path::{file_name, is_version_directory, tablespace};
 use crate::scan::{Scan, split};
 
 mod small;
@@ -179,14 +179,14 @@ pub enum Identity {
 
 /// A path's class and identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct Classified {
     /// What the file is.
     pub class: Class,
     /// What its tweak is made of.
     pub identity: Identity,
 }
 
-impl Placed {
+impl Classified {
     const fn of(class: Class) -> Self {
         Self {
             class,
@@ -220,33 +220,19 @@ pub const CONVERT_SUFFIX: &[u8] = b".strongroom-tmp";
 /// Classifies a path relative to a data directory, or from a tablespace's version directory on (see
 /// [`crate::path::tablespace`]). It must be normalised: no `//`, `.`, `..`, and no `/` at either end.
 #[must_use]
-pub fn classify(relative: &[u8]) -> Placed {
+pub fn classify(relative: &[u8]) -> Classified {
     if relative.ends_with(CONVERT_SUFFIX) {
-        return Placed::of(Class::Own);
+        return Classified::of(Class::Own);
     }
     let (head, rest) = split(relative);
-    let placed = match rest {
+    let classified = match rest {
         Some(rest) => below(head, rest),
         None => top(head),
     };
-    placed.unwrap_or_else(|| elsewhere(relative))
+    classified.unwrap_or_else(|| elsewhere(relative))
 }
 
-/// Whether this is the name of a tablespace's version directory: `PG_<major>_<catalog version>`.
-#[must_use]
-pub fn is_version_directory(name: &[u8]) -> bool {
-    let mut scan = Scan::new(name);
-    let mut matched = || {
-        scan.text(b"PG_")?;
-        scan.digits()?;
-        scan.text(b"_")?;
-        scan.digits()?;
-        scan.end()
-    };
-    matched().is_some()
-}
-
-fn below(head: &[u8], rest: &[u8]) -> Option<Placed> {
+fn below(head: &[u8], rest: &[u8]) -> Option<Classified> {
     match head {
         b"base" => in_tablespace(rest),
         b"global" => in_database(0, rest),
@@ -256,7 +242,7 @@ fn below(head: &[u8], rest: &[u8]) -> Option<Placed> {
         b"pg_multixact" => match split(rest) {
             (b"offsets", Some(name)) => slru(2, name),
             (b"members", Some(name)) => slru(3, name),
-            (b"offsets" | b"members", None) => Some(Placed::DIRECTORY),
+            (b"offsets" | b"members", None) => Some(Classified::DIRECTORY),
             _ => None,
         },
         b"pg_subtrans" => slru(4, rest),
@@ -268,11 +254,13 @@ fn below(head: &[u8], rest: &[u8]) -> Option<Placed> {
         b"pg_twophase" => two_phase(rest),
         b"pg_stat" | b"pg_stat_tmp" => statistics(head, rest),
         b"pg_snapshots" => exported_snapshot(rest),
-        b"pg_dynshmem" => Some(Placed::of(Class::DynamicShared)),
-        b"log" | b"pg_log" | b"pg_createsubscriber_output.d" => Some(Placed::of(Class::ServerLog)),
+        b"pg_dynshmem" => Some(Classified::of(Class::DynamicShared)),
+        b"log" | b"pg_log" | b"pg_createsubscriber_output.d" => {
+            Some(Classified::of(Class::ServerLog))
+        }
         b"pg_upgrade_output.d" => Some(in_upgrade_output(rest)),
         _ if head == b"conf.d" || head.ends_with(b".conf.d") => {
-            Some(Placed::of(Class::Configuration))
+            Some(Classified::of(Class::Configuration))
         }
         _ if is_version_directory(head) => in_tablespace(rest),
         _ => None,
@@ -280,7 +268,7 @@ fn below(head: &[u8], rest: &[u8]) -> Option<Placed> {
 }
 
 /// A name in the data directory itself.
-fn top(name: &[u8]) -> Option<Placed> {
+fn top(name: &[u8]) -> Option<Classified> {
     let class = match name {
         b""
         | b"base"
@@ -336,7 +324,7 @@ fn top(name: &[u8]) -> Option<Placed> {
         _ if name.ends_with(b".log") => Class::ServerLog,
         _ => return None,
     };
-    Some(Placed::of(class))
+    Some(Classified::of(class))
 }
 
 /// What administrators and the TLS, Kerberos and client libraries read by name.
@@ -357,30 +345,30 @@ fn is_configuration(name: &[u8]) -> bool {
 
 /// A directory that the grammar does not know: an administrator's, an extension's, a tablespace inside the data
 /// directory.
-fn elsewhere(relative: &[u8]) -> Placed {
+fn elsewhere(relative: &[u8]) -> Classified {
     tablespace(relative)
         .and_then(|at| relative.get(at..))
         .map(split)
         .and_then(|(_, rest)| match rest {
             Some(rest) => in_tablespace(rest),
-            None => Some(Placed::DIRECTORY),
+            None => Some(Classified::DIRECTORY),
         })
-        .unwrap_or(Placed::of(Class::Unknown))
+        .unwrap_or(Classified::of(Class::Unknown))
 }
 
 /// Below `base` or a tablespace's version directory.
-fn in_tablespace(path: &[u8]) -> Option<Placed> {
+fn in_tablespace(path: &[u8]) -> Option<Classified> {
     match split(path) {
-        (b"pgsql_tmp", None) => Some(Placed::DIRECTORY),
+        (b"pgsql_tmp", None) => Some(Classified::DIRECTORY),
         (b"pgsql_tmp", Some(rest)) => temporary(path, rest),
         // pg_upgrade --swap puts databases aside here (18).
-        (b"moved_for_upgrade", None) => Some(Placed::DIRECTORY),
+        (b"moved_for_upgrade", None) => Some(Classified::DIRECTORY),
         (b"moved_for_upgrade", Some(rest)) => database_directory(rest, b"_old_catalogs"),
         _ => database_directory(path, b""),
     }
 }
 
-fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Placed> {
+fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Classified> {
     let (name, rest) = split(path);
     let mut scan = Scan::new(name);
     let database = scan.decimal()?;
@@ -390,17 +378,17 @@ fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Placed> {
     scan.end()?;
     match rest {
         Some(rest) => in_database(database, rest),
-        None => Some(Placed::DIRECTORY),
+        None => Some(Classified::DIRECTORY),
     }
 }
 
-fn in_tablespace_link(path: &[u8]) -> Option<Placed> {
+fn in_tablespace_link(path: &[u8]) -> Option<Classified> {
     let (name, rest) = split(path);
     let mut scan = Scan::new(name);
     scan.decimal()?;
     scan.end()?;
     let Some(rest) = rest else {
-        return Some(Placed::DIRECTORY);
+        return Some(Classified::DIRECTORY);
     };
     let (version, rest) = split(rest);
     if !is_version_directory(version) {
@@ -408,23 +396,23 @@ fn in_tablespace_link(path: &[u8]) -> Option<Placed> {
     }
     match rest {
         Some(rest) => in_tablespace(rest),
-        None => Some(Placed::DIRECTORY),
+        None => Some(Classified::DIRECTORY),
     }
 }
 
-fn in_database(database: u32, name: &[u8]) -> Option<Placed> {
+fn in_database(database: u32, name: &[u8]) -> Option<Classified> {
     match name {
         // pgBackRest restores it under the second name and renames it; pg_upgrade disables an instance by the third.
         b"pg_control" | b"pg_control.pgbackrest.tmp" | b"pg_control.old" if database == 0 => {
-            return Some(Placed::of(Class::Control));
+            return Some(Classified::of(Class::Control));
         }
         b"pg_filenode.map" | b"pg_filenode.map.tmp" => {
-            return Some(Placed {
+            return Some(Classified {
                 class: Class::RelationMap,
                 identity: Identity::Database(database),
             });
         }
-        b"PG_VERSION" => return Some(Placed::of(Class::Bookkeeping)),
+        b"PG_VERSION" => return Some(Classified::of(Class::Bookkeeping)),
         _ => {}
     }
     let mut scan = Scan::new(name);
@@ -434,17 +422,17 @@ fn in_database(database: u32, name: &[u8]) -> Option<Placed> {
             scan.decimal()?;
             scan.end()?;
         }
-        return Some(Placed::of(Class::RelcacheInit));
+        return Some(Classified::of(Class::RelcacheInit));
     }
     if scan.optional(b"INCREMENTAL.") {
         relation(database, scan)?;
-        return Some(Placed::of(Class::Incremental));
+        return Some(Classified::of(Class::Incremental));
     }
     relation(database, scan)
 }
 
 /// `[t<backend>_]<relation>[_fsm|_vm|_init][.<segment>]`
-fn relation(database: u32, mut scan: Scan<'_>) -> Option<Placed> {
+fn relation(database: u32, mut scan: Scan<'_>) -> Option<Classified> {
     let (class, backend) = if scan.optional(b"t") {
         let backend = scan.decimal()?;
         scan.text(b"_")?;
@@ -466,7 +454,7 @@ fn relation(database: u32, mut scan: Scan<'_>) -> Option<Placed> {
     scan.end()?;
     // What the tweak has no room for cannot be sealed as a relation, and PostgreSQL makes no such file.
     let fits = relation > 0 && backend < 1 << 24 && segment < u32::MAX / SEGMENT_BLOCKS;
-    fits.then_some(Placed {
+    fits.then_some(Classified {
         class,
         identity: Identity::Relation {
             database,
@@ -479,7 +467,7 @@ fn relation(database: u32, mut scan: Scan<'_>) -> Option<Placed> {
 }
 
 /// Below `pgsql_tmp`; `path` begins with that directory's name.
-fn temporary(path: &[u8], rest: &[u8]) -> Option<Placed> {
+fn temporary(path: &[u8], rest: &[u8]) -> Option<Classified> {
     let (name, below) = split(rest);
     let mut scan = Scan::new(name);
     scan.text(b"pgsql_tmp")?;
@@ -489,23 +477,23 @@ fn temporary(path: &[u8], rest: &[u8]) -> Option<Placed> {
     let is_fileset = scan.optional(b".fileset");
     scan.end()?;
     let class = match (is_fileset, below) {
-        (true, None) => return Some(Placed::DIRECTORY),
+        (true, None) => return Some(Classified::DIRECTORY),
         (true, Some(below)) if !below.contains(&b'/') => Class::Fileset,
         (false, None) => Class::BufFile,
         _ => return None,
     };
     let identity = Identity::Name(hash(path));
-    Some(Placed { class, identity })
+    Some(Classified { class, identity })
 }
 
 /// `<time>/dump/…` and `<time>/log/…`
-fn in_upgrade_output(path: &[u8]) -> Placed {
+fn in_upgrade_output(path: &[u8]) -> Classified {
     let (_, rest) = split(path);
     match rest.map(split) {
-        None | Some((b"dump" | b"log", None)) => Placed::DIRECTORY,
-        Some((b"log", Some(_))) => Placed::of(Class::ServerLog),
-        Some(_) if file_name(path).ends_with(b".log") => Placed::of(Class::ServerLog),
-        Some(_) => Placed::of(Class::UpgradeDump),
+        None | Some((b"dump" | b"log", None)) => Classified::DIRECTORY,
+        Some((b"log", Some(_))) => Classified::of(Class::ServerLog),
+        Some(_) if file_name(path).ends_with(b".log") => Classified::of(Class::ServerLog),
+        Some(_) => Classified::of(Class::UpgradeDump),
     }
 }
 

@@ -14,7 +14,7 @@
 //!   only after a chunk did not open, to tell a write under way from damage.
 //! - **F4** Emptying a file takes its identity away; the next write draws a new one.
 //! - **F5** Where the instance's header says that names are bound, every chunk is sealed for the
-//!   name of its file ([`crate::name`]); in an instance without that bit, no chunk is. A container
+//!   name of its file ([`crate::container_name`]); in an instance without that bit, no chunk is. A container
 //!   whose own header says otherwise than the instance's is damage.
 //!
 //! What a power cut can do: the chunks of an unsynced write may be lost or torn, and with them the older bytes of the
@@ -45,11 +45,13 @@ use strongroom_format::postgres::container::{
 use self::image::{
     CHUNK, Image, NONCE, Source, State, offset_of, overlap, sealed_len, shifted, to_u64, to_usize,
 };
-use crate::body::File;
-use crate::fault::{self, Fault, Held};
+use crate::damage;
+use crate::fault::Fault;
+use crate::header_cache;
 use crate::real::{Errno, LockKind, Real};
-use crate::remembered::{recall, remember};
 use crate::scratch::{self, BUFFER};
+use crate::sealed_file::SealedFile;
+use crate::writer_lock::WriterLock;
 
 /// Longest file, in bytes: what any file system here can hold, and no sum of offsets overflows.
 const SIZE_MAX: u64 = 1 << 60;
@@ -60,44 +62,44 @@ const _: () = assert!(
         <= BUFFER
 );
 
-/// Reads at most `into.len()` bytes at `offset`; see [`crate::body::read_at`].
+/// Reads at most `into.len()` bytes at `offset`; see [`crate::file_io::read_at`].
 ///
 /// # Errors
 /// The kernel's; EIO when a chunk does not open or the file was cut.
 pub fn read_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     into: &mut [u8],
     offset: u64,
 ) -> Result<usize, Errno> {
     let target = Target { real, fd, file };
     // A header that is not the file's any more opens no chunk.
     let bound = file.instance.keys.names_are_bound();
-    let known = recall(file.memory).map(|file_id| ContainerHeader { file_id, bound });
+    let known = header_cache::load(file.cache).map(|file_id| ContainerHeader { file_id, bound });
     let first_try = target.read(into, offset, known);
     if !matches!(first_try, Err(Fault::Damaged)) {
-        return fault::settle(real, fd, file, first_try);
+        return damage::into_errno(real, fd, file, first_try);
     }
     // F3: somebody may be writing, or the file has a new identity since it was remembered.
     // Where nothing can be locked, a second look has to do.
-    let _held = Held::new(real, fd, LockKind::Shared).ok();
+    let _lock = WriterLock::acquire(real, fd, LockKind::Shared).ok();
     let mut outcome = target.read(into, offset, None);
     if outcome == Err(Fault::Damaged) && real.file_size(fd)? == 0 {
         // The lock does not keep open(2) from emptying the file.
         outcome = Ok(0);
     }
-    fault::settle(real, fd, file, outcome)
+    damage::into_errno(real, fd, file, outcome)
 }
 
-/// Writes `from` at `offset`; see [`crate::body::write_at`].
+/// Writes `from` at `offset`; see [`crate::file_io::write_at`].
 ///
 /// # Errors
 /// The kernel's; EIO when a chunk that is changed in part, or the last, does not open.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -105,25 +107,30 @@ pub fn write_at(
         return Ok(0);
     }
     let target = Target { real, fd, file };
-    let _held = Held::new(real, fd, LockKind::Exclusive)?;
-    fault::settle(real, fd, file, target.write(from, Some(offset))).map(|(_, count)| count)
+    let _lock = WriterLock::acquire(real, fd, LockKind::Exclusive)?;
+    damage::into_errno(real, fd, file, target.write(from, Some(offset))).map(|(_, count)| count)
 }
 
 /// Writes `from` at the end, as one step for other writers of the file. Returns where it landed, and how much of it.
 ///
 /// # Errors
 /// As [`write_at`].
-pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u64, usize), Errno> {
+pub fn append(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    from: &[u8],
+) -> Result<(u64, usize), Errno> {
     let target = Target { real, fd, file };
-    let _held = Held::new(real, fd, LockKind::Exclusive)?;
-    fault::settle(real, fd, file, target.write(from, None))
+    let _lock = WriterLock::acquire(real, fd, LockKind::Exclusive)?;
+    damage::into_errno(real, fd, file, target.write(from, None))
 }
 
 /// The logical size. Of a file that was cut: of what is left; reading that is an error.
 ///
 /// # Errors
 /// The kernel's.
-pub fn size(real: &Real, fd: RawFd, _file: &File<'_>) -> Result<u64, Errno> {
+pub fn size(real: &Real, fd: RawFd, _file: &SealedFile<'_>) -> Result<u64, Errno> {
     Ok(logical_size(real.file_size(fd)?))
 }
 
@@ -133,19 +140,19 @@ pub fn logical_size(physical: u64) -> u64 {
     container_fits(physical)
 }
 
-/// Sets the logical size; see [`crate::body::truncate`].
+/// Sets the logical size; see [`crate::file_io::truncate`].
 ///
 /// # Errors
 /// The kernel's; EIO as for [`write_at`].
-pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     let target = Target { real, fd, file };
     // A descriptor that may not write is refused by the lock, but not as ftruncate(2) refuses it.
-    let held = Held::new(real, fd, LockKind::Exclusive);
-    let _held = held.map_err(|errno| match errno {
+    let held = WriterLock::acquire(real, fd, LockKind::Exclusive);
+    let _lock = held.map_err(|errno| match errno {
         Errno(libc::EBADF) => Errno(libc::EINVAL),
         other => other,
     })?;
-    fault::settle(real, fd, file, target.truncate(size))
+    damage::into_errno(real, fd, file, target.truncate(size))
 }
 
 /// Seals the container behind `fd`, which is bound to the name of `from`, for the name of `to`, in
@@ -154,7 +161,12 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
 ///
 /// # Errors
 /// The kernel's; EIO when a chunk does not open under the name of `from`.
-pub fn rebind(real: &Real, fd: RawFd, from: &File<'_>, to: &File<'_>) -> Result<(), Errno> {
+pub fn rebind(
+    real: &Real,
+    fd: RawFd,
+    from: &SealedFile<'_>,
+    to: &SealedFile<'_>,
+) -> Result<(), Errno> {
     let (source, target) = (
         Target {
             real,
@@ -163,15 +175,15 @@ pub fn rebind(real: &Real, fd: RawFd, from: &File<'_>, to: &File<'_>) -> Result<
         },
         Target { real, fd, file: to },
     );
-    let _held = Held::new(real, fd, LockKind::Exclusive)?;
-    fault::settle(real, fd, from, source.rebind(&target))
+    let _lock = WriterLock::acquire(real, fd, LockKind::Exclusive)?;
+    damage::into_errno(real, fd, from, source.rebind(&target))
 }
 
 /// An open container.
 struct Target<'a> {
     real: &'a Real,
     fd: RawFd,
-    file: &'a File<'a>,
+    file: &'a SealedFile<'a>,
 }
 
 impl Target<'_> {
@@ -221,7 +233,7 @@ impl Target<'_> {
                     .ok_or(Fault::Damaged)?
                     .copy_from_slice(from);
             }
-            remember(self.file.memory, &header.file_id);
+            header_cache::store(self.file.cache, &header.file_id);
             Ok(into.len())
         })?
     }

@@ -14,7 +14,7 @@ use strongroom_crypto::{CtrKey, GcmKey, SecretBytes, SecretKey, XtsKey, fill_ran
 use strongroom_format::code;
 use strongroom_keyring::{Error, Object, Purpose};
 
-use crate::body::BlockKey;
+use crate::layout::BlockKey;
 
 /// The keys of one instance at one epoch.
 pub struct Keys {

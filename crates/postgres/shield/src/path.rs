@@ -11,7 +11,7 @@
     clippy::expect_used
 )]
 
-use crate::classify::is_version_directory;
+use crate::scan::Scan;
 
 /// Longest path that is handled, in bytes: the kernel's `PATH_MAX` without the terminator.
 pub const PATH_MAX: usize = 4095;
@@ -62,6 +62,20 @@ pub fn tablespace(path: &[u8]) -> Option<usize> {
         at = end.checked_add(1)?;
     }
     None
+}
+
+/// Whether this is the name of a tablespace's version directory: `PG_<major>_<catalog version>`.
+#[must_use]
+pub fn is_version_directory(name: &[u8]) -> bool {
+    let mut scan = Scan::new(name);
+    let mut matched = || {
+        scan.text(b"PG_")?;
+        scan.digits()?;
+        scan.text(b"_")?;
+        scan.digits()?;
+        scan.end()
+    };
+    matched().is_some()
 }
 
 /// The last component of `path`.

@@ -22,11 +22,11 @@ use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
 
 use crate::block;
-use crate::body::{File, Memory};
-use crate::place::{Ruling, Seal, rule};
+use crate::open_instances;
 use crate::real::{Errno, Real};
-use crate::roots;
+use crate::resolve::{Resolved, Seal, resolve};
 use crate::scratch;
+use crate::sealed_file::{FileCache, SealedFile};
 
 /// Whether a segment in clear may become one of a sealed instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +104,8 @@ type Head = [u8; HEAD];
 /// # Errors
 /// See [`Refusal`].
 pub fn admit(real: &Real, path: &CStr, to: &Seal, in_clear: InClear) -> Result<Admitted, Refusal> {
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
-    let file = to.file(&memory)?;
+    let cache: FileCache = [const { AtomicU64::new(0) }; 4];
+    let file = to.file(&cache)?;
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let (opened, raw) = real.with_open(path, flags, |fd| heads(real, fd, &file))?;
     // Zeros say for themselves that they are none.
@@ -129,7 +129,7 @@ pub fn admit(real: &Real, path: &CStr, to: &Seal, in_clear: InClear) -> Result<A
 }
 
 /// The first bytes as they are under the key, and as they lie there.
-fn heads(real: &Real, fd: RawFd, file: &File<'_>) -> Result<(Head, Head), Refusal> {
+fn heads(real: &Real, fd: RawFd, file: &SealedFile<'_>) -> Result<(Head, Head), Refusal> {
     let (mut opened, mut raw) = ([0; HEAD], [0; HEAD]);
     let read = block::read_at(real, fd, file, &mut opened, 0)?;
     let there = real.pread_full(fd, &mut raw, 0)?;
@@ -140,7 +140,7 @@ fn heads(real: &Real, fd: RawFd, file: &File<'_>) -> Result<(Head, Head), Refusa
 }
 
 /// Seals a segment in clear whose first bytes are `head`; then syncs it.
-fn seal(real: &Real, fd: RawFd, file: &File<'_>, head: &Head) -> Result<(), Refusal> {
+fn seal(real: &Real, fd: RawFd, file: &SealedFile<'_>, head: &Head) -> Result<(), Refusal> {
     /// Neither a plain nor a sealed head, nor zeros.
     const UNFINISHED: Head = [0xff; HEAD];
     let about = real.fstat(fd)?;
@@ -219,7 +219,7 @@ fn begins_segment(head: &Head, tweak: &[u8; 16]) -> bool {
 
 /// Whether a head in clear is of this instance and its version of PostgreSQL.
 fn is_of(real: &Real, root: u8, head: &Head) -> Result<bool, Errno> {
-    let instance = roots::instance(usize::from(root)).ok_or(Errno(libc::EBADF))?;
+    let instance = open_instances::get(usize::from(root)).ok_or(Errno(libc::EBADF))?;
     let header = Header::of(head);
     let [_, kind] = header.magic.to_le_bytes();
     let version = match instance.major.and_then(magic) {
@@ -243,16 +243,16 @@ const fn magic(major: u32) -> Option<u16> {
 
 /// The number that `initdb` gave to the instance: the first field of its control file.
 fn system_identifier(real: &Real, root: u8) -> Result<[u8; 8], Errno> {
-    let instance = roots::instance(usize::from(root)).ok_or(Errno(libc::EBADF))?;
+    let instance = open_instances::get(usize::from(root)).ok_or(Errno(libc::EBADF))?;
     let directory = instance.prefixes.first().ok_or(Errno(libc::ENOENT))?;
     let mut path = directory.path.clone();
     path.extend_from_slice(b"/global/pg_control");
-    let Ruling::Sealed(control) = rule(b"/", &path)? else {
+    let Resolved::Sealed(control) = resolve(b"/", &path)? else {
         return Err(Errno(libc::EIO));
     };
     let path = CString::new(path).map_err(|_| Errno(libc::EINVAL))?;
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
-    let file = control.file(&memory)?;
+    let cache: FileCache = [const { AtomicU64::new(0) }; 4];
+    let file = control.file(&cache)?;
     let mut number = [0; 8];
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let read = real.with_open(&path, flags, |fd| {

@@ -31,35 +31,38 @@ use strongroom_format::postgres::stream::{
     STREAM_HEADER, STREAM_PREFIX, StreamHeader, stream_logical, stream_physical,
 };
 
-use crate::body::{Body, File};
-use crate::fault::{self, Fault, Held};
+use crate::damage;
+use crate::fault::Fault;
+use crate::header_cache;
+use crate::layout::FileLayout;
 use crate::real::{Errno, LockKind, Real};
-use crate::remembered::{forget, recall, remember};
 use crate::scratch;
+use crate::sealed_file::SealedFile;
+use crate::writer_lock::WriterLock;
 
-/// Reads at most `into.len()` bytes at `offset`; see [`crate::body::read_at`].
+/// Reads at most `into.len()` bytes at `offset`; see [`crate::file_io::read_at`].
 ///
 /// # Errors
 /// The kernel's; EIO when the header is damaged.
 pub fn read_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     into: &mut [u8],
     offset: u64,
 ) -> Result<usize, Errno> {
     let target = Target { real, fd, file };
-    fault::settle(real, fd, file, target.read(into, offset))
+    damage::into_errno(real, fd, file, target.read(into, offset))
 }
 
-/// Writes `from` at `offset`; see [`crate::body::write_at`].
+/// Writes `from` at `offset`; see [`crate::file_io::write_at`].
 ///
 /// # Errors
 /// The kernel's; EIO when the header is damaged.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -70,7 +73,7 @@ pub fn write_at(
     let outcome = target
         .header_for_writing()
         .and_then(|header| target.write(&header, from, offset));
-    fault::settle(real, fd, file, outcome)
+    damage::into_errno(real, fd, file, outcome)
 }
 
 /// Writes `from` at the end. Returns where it landed, and how much of it.
@@ -81,29 +84,34 @@ pub fn write_at(
 ///
 /// # Errors
 /// As [`write_at`].
-pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u64, usize), Errno> {
+pub fn append(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    from: &[u8],
+) -> Result<(u64, usize), Errno> {
     let target = Target { real, fd, file };
-    let _held = match file.body {
-        Body::TemporaryStream => None,
-        _ => Some(Held::new(real, fd, LockKind::Exclusive)?),
+    let _lock = match file.layout {
+        FileLayout::TemporaryStream => None,
+        _ => Some(WriterLock::acquire(real, fd, LockKind::Exclusive)?),
     };
     let end = stream_logical(real.file_size(fd)?);
     if end == 0 {
-        forget(file.memory);
+        header_cache::clear(file.cache);
     }
-    let header = match file.body {
-        Body::TemporaryStream => target.header_for_writing(),
+    let header = match file.layout {
+        FileLayout::TemporaryStream => target.header_for_writing(),
         _ => target.locked_header(),
     };
     let outcome = header.and_then(|header| Ok((end, target.write(&header, from, end)?)));
-    fault::settle(real, fd, file, outcome)
+    damage::into_errno(real, fd, file, outcome)
 }
 
 /// The logical size.
 ///
 /// # Errors
 /// The kernel's.
-pub fn size(real: &Real, fd: RawFd, _file: &File<'_>) -> Result<u64, Errno> {
+pub fn size(real: &Real, fd: RawFd, _file: &SealedFile<'_>) -> Result<u64, Errno> {
     Ok(stream_logical(real.file_size(fd)?))
 }
 
@@ -113,14 +121,14 @@ pub const fn logical_size(physical: u64) -> u64 {
     stream_logical(physical)
 }
 
-/// Sets the logical size; see [`crate::body::truncate`].
+/// Sets the logical size; see [`crate::file_io::truncate`].
 ///
 /// # Errors
 /// The kernel's; EIO when the header is damaged and the file is not emptied.
-pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     if size == 0 {
         // S1: the header goes too.
-        forget(file.memory);
+        header_cache::clear(file.cache);
         return real.ftruncate(fd, 0);
     }
     let old = stream_logical(real.file_size(fd)?);
@@ -128,14 +136,14 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
         return real.ftruncate(fd, stream_physical(size).ok_or(Errno(libc::EFBIG))?);
     }
     let target = Target { real, fd, file };
-    fault::settle(real, fd, file, target.fill(old, size))
+    damage::into_errno(real, fd, file, target.fill(old, size))
 }
 
 /// An open stream.
 struct Target<'a> {
     real: &'a Real,
     fd: RawFd,
-    file: &'a File<'a>,
+    file: &'a SealedFile<'a>,
 }
 
 impl Target<'_> {
@@ -146,7 +154,7 @@ impl Target<'_> {
         let at = stream_physical(offset).ok_or(Errno(libc::EINVAL))?;
         let count = self.real.pread(self.fd, into, at)?;
         if count == 0 {
-            forget(self.file.memory);
+            header_cache::clear(self.file.cache);
         }
         let read = into.get_mut(..count).ok_or(Fault::Damaged)?;
         self.key().apply_at(&header.nonce, offset, read);
@@ -182,7 +190,7 @@ impl Target<'_> {
 
     /// The header, or `None` when the file is empty.
     fn header(&self) -> Result<Option<StreamHeader>, Fault> {
-        if let Some(nonce) = recall(self.file.memory) {
+        if let Some(nonce) = header_cache::load(self.file.cache) {
             return Ok(Some(StreamHeader { nonce }));
         }
         let mut bytes = [0; STREAM_PREFIX];
@@ -193,7 +201,7 @@ impl Target<'_> {
         // What is shorter than a header has no data to get wrong, but it is not a file that was made here.
         let read = bytes.get(..count).unwrap_or_default();
         let header = StreamHeader::parse(read).ok_or(Fault::Damaged)?;
-        remember(self.file.memory, &header.nonce);
+        header_cache::store(self.file.cache, &header.nonce);
         Ok(Some(header))
     }
 
@@ -201,7 +209,7 @@ impl Target<'_> {
         if let Some(header) = self.header()? {
             return Ok(header);
         }
-        let _held = Held::new(self.real, self.fd, LockKind::Exclusive)?;
+        let _lock = WriterLock::acquire(self.real, self.fd, LockKind::Exclusive)?;
         self.locked_header()
     }
 
@@ -228,7 +236,7 @@ impl Target<'_> {
     }
 
     fn key(&self) -> &CtrKey {
-        let this_boot = self.file.body == Body::TemporaryStream;
+        let this_boot = self.file.layout == FileLayout::TemporaryStream;
         self.file.instance.keys.stream(this_boot)
     }
 }

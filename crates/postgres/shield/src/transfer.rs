@@ -12,8 +12,9 @@
 
 use std::os::fd::RawFd;
 
-use crate::body::{self, Body};
-use crate::files::Open;
+use crate::descriptors::OpenFile;
+use crate::file_io;
+use crate::layout::FileLayout;
 use crate::real::{Errno, Real};
 use crate::scratch::LEN;
 
@@ -27,7 +28,7 @@ const TRANSFER_MAX: usize = 0x7fff_f000;
 pub fn read_at(
     real: &Real,
     fd: RawFd,
-    open: &Open,
+    open: &OpenFile,
     into: &mut [u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -38,7 +39,7 @@ pub fn read_at(
     let mut done = 0_usize;
     for piece in into.get_mut(..limit).unwrap_or_default().chunks_mut(LEN) {
         let at = advanced(offset, done)?;
-        match body::read_at(real, fd, &open.file, piece, at) {
+        match file_io::read_at(real, fd, &open.file, piece, at) {
             Ok(count) => {
                 done = done.saturating_add(count);
                 if count < piece.len() {
@@ -59,7 +60,7 @@ pub fn read_at(
 pub fn write_at(
     real: &Real,
     fd: RawFd,
-    open: &Open,
+    open: &OpenFile,
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -70,7 +71,7 @@ pub fn write_at(
 fn written(
     real: &Real,
     fd: RawFd,
-    open: &Open,
+    open: &OpenFile,
     from: &[u8],
     offset: u64,
 ) -> Result<(usize, u64), Errno> {
@@ -78,9 +79,9 @@ fn written(
     let (mut done, mut end) = (0_usize, offset);
     for piece in from.get(..limit).unwrap_or_default().chunks(LEN) {
         let landed = if open.append {
-            body::append(real, fd, &open.file, piece)
+            file_io::append(real, fd, &open.file, piece)
         } else {
-            body::write_at(real, fd, &open.file, piece, end).map(|count| (end, count))
+            file_io::write_at(real, fd, &open.file, piece, end).map(|count| (end, count))
         };
         match landed {
             Ok((at, count)) => {
@@ -101,7 +102,7 @@ fn written(
 ///
 /// # Errors
 /// As [`read_at`].
-pub fn read(real: &Real, fd: RawFd, open: &Open, into: &mut [u8]) -> Result<usize, Errno> {
+pub fn read(real: &Real, fd: RawFd, open: &OpenFile, into: &mut [u8]) -> Result<usize, Errno> {
     let offset = real.lseek(fd, 0, libc::SEEK_CUR)?;
     let count = read_at(real, fd, open, into, offset)?;
     advance(real, fd, offset, count)?;
@@ -112,7 +113,7 @@ pub fn read(real: &Real, fd: RawFd, open: &Open, into: &mut [u8]) -> Result<usiz
 ///
 /// # Errors
 /// As [`write_at`].
-pub fn write(real: &Real, fd: RawFd, open: &Open, from: &[u8]) -> Result<usize, Errno> {
+pub fn write(real: &Real, fd: RawFd, open: &OpenFile, from: &[u8]) -> Result<usize, Errno> {
     // With O_APPEND the position before the write does not matter, unless there is nothing to write.
     let offset = if open.append && !from.is_empty() {
         0
@@ -131,14 +132,14 @@ pub fn write(real: &Real, fd: RawFd, open: &Open, from: &[u8]) -> Result<usize, 
 pub fn seek(
     real: &Real,
     fd: RawFd,
-    open: &Open,
+    open: &OpenFile,
     offset: i64,
     whence: libc::c_int,
 ) -> Result<u64, Errno> {
-    if open.file.body.is_headerless() || matches!(whence, libc::SEEK_SET | libc::SEEK_CUR) {
+    if open.file.layout.is_headerless() || matches!(whence, libc::SEEK_SET | libc::SEEK_CUR) {
         return real.lseek(fd, offset, whence);
     }
-    let size = body::size(real, fd, &open.file)?;
+    let size = file_io::size(real, fd, &open.file)?;
     let size_signed = i64::try_from(size).map_err(|_| Errno(libc::EOVERFLOW))?;
     let target = match whence {
         libc::SEEK_END => size_signed
@@ -158,10 +159,10 @@ pub fn seek(
 /// Whether what is stored of one file would, stored as it is, be the same contents in the other: a block file's address
 /// and keys agree. Headers of streams and containers are not copied in parts, so those do not count.
 #[must_use]
-pub fn same_bytes(from: &Open, to: &Open) -> bool {
+pub fn same_bytes(from: &OpenFile, to: &OpenFile) -> bool {
     let (from, to) = (&from.file, &to.file);
-    from.body == Body::Block
-        && (from.body, from.key, from.tweak) == (to.body, to.key, to.tweak)
+    from.layout == FileLayout::Block
+        && (from.layout, from.key, from.tweak) == (to.layout, to.key, to.tweak)
         && from.instance.identity == to.instance.identity
 }
 

@@ -22,13 +22,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
-use strongroom_postgres_shield::body::Memory;
-use strongroom_postgres_shield::install::{self, Step};
 use strongroom_postgres_shield::instance::Instance;
-use strongroom_postgres_shield::place::{Ruling, Seal, rule};
 use strongroom_postgres_shield::real::{Errno, Real, Symbols};
+use strongroom_postgres_shield::rename::{self, RenameStep};
+use strongroom_postgres_shield::resolve::{Resolved, Seal, resolve};
 use strongroom_postgres_shield::restored::{Admitted, InClear, Refusal, admit};
-use strongroom_postgres_shield::{block, roots};
+use strongroom_postgres_shield::sealed_file::FileCache;
+use strongroom_postgres_shield::{block, open_instances};
 
 const SEGMENT_SIZE: u32 = 1 << 20;
 const LOG: u64 = 2;
@@ -48,7 +48,7 @@ fn data_directory(place: &Path, name: &str) -> PathBuf {
     );
     put(&directory.join("PG_VERSION"), b"15\n");
     let instance = Instance::open(&directory, &[], &opener()).unwrap();
-    assert!(roots::add(instance).is_ok());
+    assert!(open_instances::add(instance).is_ok());
     let control = directory.join("global/pg_control");
     let mut contents = vec![0; 8192];
     contents[..8].copy_from_slice(&SYSTEM.to_le_bytes());
@@ -82,13 +82,13 @@ fn segment() -> Vec<u8> {
     bytes
 }
 
-fn ruling(path: &Path) -> Ruling {
-    rule(b"/", path.as_os_str().as_bytes()).unwrap()
+fn resolved(path: &Path) -> Resolved {
+    resolve(b"/", path.as_os_str().as_bytes()).unwrap()
 }
 
 fn seal(path: &Path) -> Seal {
-    let sealed = match ruling(path) {
-        Ruling::Sealed(seal) => Some(seal),
+    let sealed = match resolved(path) {
+        Resolved::Sealed(seal) => Some(seal),
         _ => None,
     };
     sealed.unwrap()
@@ -100,10 +100,10 @@ fn name(path: &Path) -> CString {
 
 fn sealed(seal: &Seal, bytes: &[u8], path: &Path) {
     put(path, b"");
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
+    let cache: FileCache = [const { AtomicU64::new(0) }; 4];
     let real = Real::linked();
     let fd = real.open(&name(path), libc::O_RDWR, 0).unwrap();
-    let file = seal.file(&memory).unwrap();
+    let file = seal.file(&cache).unwrap();
     let mut at = 0;
     for piece in bytes.chunks(65_536) {
         let count = block::write_at(&real, fd, &file, piece, at).unwrap();
@@ -115,10 +115,10 @@ fn sealed(seal: &Seal, bytes: &[u8], path: &Path) {
 
 /// The file as the server would read it under this seal.
 fn opened(seal: &Seal, path: &Path) -> Vec<u8> {
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
+    let cache: FileCache = [const { AtomicU64::new(0) }; 4];
     let real = Real::linked();
     let fd = real.open(&name(path), libc::O_RDONLY, 0).unwrap();
-    let file = seal.file(&memory).unwrap();
+    let file = seal.file(&cache).unwrap();
     let mut all = Vec::new();
     loop {
         let mut piece = vec![0; 65_536];
@@ -171,11 +171,11 @@ fn admitted(path: &Path, to: &Seal) -> Result<Admitted, Refusal> {
 fn a_sealed_segment_is_installed_under_its_own_name_only() {
     let (data, other) = (&stage().data, &stage().other);
     assert_eq!(
-        install::step(
-            &ruling(&data.join("pg_wal/RECOVERYXLOG")),
-            &Ruling::Sealed(target())
+        rename::rename_step(
+            &resolved(&data.join("pg_wal/RECOVERYXLOG")),
+            &Resolved::Sealed(target())
         ),
-        Step::CheckRestored(target())
+        RenameStep::CheckRestored(target())
     );
     let path = restored("sealed");
     let refused = Err(Refusal::NotTheSegment);

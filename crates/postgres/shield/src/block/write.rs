@@ -13,10 +13,11 @@
 use std::os::fd::RawFd;
 
 use super::{BLOCK, BLOCK_U64, EINVAL, EIO, UNIT, copy, key, tail_keystream, tweak};
-use crate::body::File;
-use crate::fault::{self, Fault};
+use crate::damage;
+use crate::fault::Fault;
 use crate::real::{Errno, Real};
 use crate::scratch::BUFFER;
+use crate::sealed_file::SealedFile;
 use crate::zeros::{SECTOR, Sector, Zeros};
 
 /// Where a transfer lies among blocks and units. Offsets in a buffer count from `base`.
@@ -62,7 +63,7 @@ impl Span {
 pub(super) struct Write<'a> {
     pub(super) real: &'a Real,
     pub(super) fd: RawFd,
-    pub(super) file: &'a File<'a>,
+    pub(super) file: &'a SealedFile<'a>,
     pub(super) span: Span,
 }
 
@@ -162,7 +163,8 @@ impl Write<'_> {
         match self.file.zeros() {
             Zeros::ByUnit => Ok(true),
             Zeros::Refused => {
-                fault::settle(self.real, self.fd, self.file, Err(Fault::Damaged)).map(|()| true)
+                damage::into_errno(self.real, self.fd, self.file, Err(Fault::Damaged))
+                    .map(|()| true)
             }
             Zeros::BySector => Ok(self.sector_at(within)?.is_zero()),
         }

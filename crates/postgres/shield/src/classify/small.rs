@@ -9,27 +9,27 @@
     clippy::expect_used
 )]
 
-use super::{Class, Identity, Placed};
+use super::{Class, Classified, Identity};
 use crate::scan::{Scan, split};
 
-pub(super) fn in_wal(name: &[u8]) -> Option<Placed> {
+pub(super) fn in_wal(name: &[u8]) -> Option<Classified> {
     match name {
-        b"archive_status" | b"summaries" => return Some(Placed::DIRECTORY),
-        b"RECOVERYXLOG" => return Some(Placed::of(Class::WalRestored)),
-        b"RECOVERYHISTORY" => return Some(Placed::of(Class::TimelineHistory)),
-        b"summaries/temp.summary" => return Some(Placed::of(Class::WalSummary)),
+        b"archive_status" | b"summaries" => return Some(Classified::DIRECTORY),
+        b"RECOVERYXLOG" => return Some(Classified::of(Class::WalRestored)),
+        b"RECOVERYHISTORY" => return Some(Classified::of(Class::TimelineHistory)),
+        b"summaries/temp.summary" => return Some(Classified::of(Class::WalSummary)),
         _ => {}
     }
     let mut scan = Scan::new(name);
     if scan.optional(b"xlogtemp.") {
         scan.decimal()?;
         scan.end()?;
-        return Some(Placed::of(Class::WalTemp));
+        return Some(Classified::of(Class::WalTemp));
     }
     if scan.optional(b"archive_status/") {
         let done = scan.rest().ends_with(b".ready") || scan.rest().ends_with(b".done");
         let plain = !scan.rest().contains(&b'/');
-        return (done && plain).then_some(Placed::of(Class::ArchiveStatus));
+        return (done && plain).then_some(Classified::of(Class::ArchiveStatus));
     }
     if scan.optional(b"summaries/") {
         for _ in 0..5 {
@@ -37,16 +37,16 @@ pub(super) fn in_wal(name: &[u8]) -> Option<Placed> {
         }
         scan.text(b".summary")?;
         scan.end()?;
-        return Some(Placed::of(Class::WalSummary));
+        return Some(Classified::of(Class::WalSummary));
     }
     let timeline = u32::try_from(scan.hex(8, 8)?).ok()?;
     // pg_basebackup writes a history under a name of its own before it renames it.
     if matches!(scan.rest(), b".history" | b".history.tmp") {
-        return Some(Placed::of(Class::TimelineHistory));
+        return Some(Classified::of(Class::TimelineHistory));
     }
     let number = scan.hex(16, 16)?;
     match scan.rest() {
-        b"" | b".partial" => Some(Placed {
+        b"" | b".partial" => Some(Classified {
             class: Class::Wal,
             identity: Identity::Wal { timeline, number },
         }),
@@ -55,28 +55,28 @@ pub(super) fn in_wal(name: &[u8]) -> Option<Placed> {
             scan.hex(8, 8)?;
             scan.text(b".backup")?;
             scan.end()?;
-            Some(Placed::of(Class::BackupHistory))
+            Some(Classified::of(Class::BackupHistory))
         }
     }
 }
 
 /// `%04X` of up to 24 bits, or 15 digits (`pg_notify` and `pg_serial` from 17 on).
-pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Placed> {
+pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Classified> {
     let mut scan = Scan::new(name);
     let segment = scan.hex(4, 15)?;
     scan.end()?;
-    matches!(name.len(), 4..=6 | 15).then_some(Placed {
+    matches!(name.len(), 4..=6 | 15).then_some(Classified {
         class: Class::Slru,
         identity: Identity::Slru { directory, segment },
     })
 }
 
-pub(super) fn in_slots(path: &[u8]) -> Option<Placed> {
+pub(super) fn in_slots(path: &[u8]) -> Option<Classified> {
     let (_, Some(name)) = split(path) else {
-        return Some(Placed::DIRECTORY);
+        return Some(Classified::DIRECTORY);
     };
     if matches!(name, b"state" | b"state.tmp") {
-        return Some(Placed::of(Class::SlotState));
+        return Some(Classified::of(Class::SlotState));
     }
     let mut scan = Scan::new(name);
     scan.text(b"xid-")?;
@@ -87,15 +87,15 @@ pub(super) fn in_slots(path: &[u8]) -> Option<Placed> {
     scan.hex(1, 8)?;
     scan.text(b".spill")?;
     scan.end()?;
-    Some(Placed::of(Class::Spill))
+    Some(Classified::of(Class::Spill))
 }
 
-pub(super) fn in_logical(path: &[u8]) -> Option<Placed> {
+pub(super) fn in_logical(path: &[u8]) -> Option<Classified> {
     match split(path) {
         (b"replorigin_checkpoint" | b"replorigin_checkpoint.tmp", None) => {
-            Some(Placed::of(Class::Origins))
+            Some(Classified::of(Class::Origins))
         }
-        (b"snapshots" | b"mappings", None) => Some(Placed::DIRECTORY),
+        (b"snapshots" | b"mappings", None) => Some(Classified::DIRECTORY),
         (b"snapshots", Some(name)) => snapbuild(name),
         (b"mappings", Some(name)) => rewrite_mapping(name),
         _ => None,
@@ -103,7 +103,7 @@ pub(super) fn in_logical(path: &[u8]) -> Option<Placed> {
 }
 
 /// `%X-%X.snap`, and `%X-%X.snap.<pid>.tmp`
-fn snapbuild(name: &[u8]) -> Option<Placed> {
+fn snapbuild(name: &[u8]) -> Option<Classified> {
     let mut scan = Scan::new(name);
     scan.hex(1, 8)?;
     scan.text(b"-")?;
@@ -115,11 +115,11 @@ fn snapbuild(name: &[u8]) -> Option<Placed> {
         scan.text(b".tmp")?;
         scan.end()?;
     }
-    Some(Placed::of(Class::Snapbuild))
+    Some(Classified::of(Class::Snapbuild))
 }
 
 /// `map-%x-%x-%X_%X-%x-%x`
-fn rewrite_mapping(name: &[u8]) -> Option<Placed> {
+fn rewrite_mapping(name: &[u8]) -> Option<Classified> {
     let mut scan = Scan::new(name);
     scan.text(b"map-")?;
     for separator in [&b"-"[..], b"-", b"_", b"-", b"-"] {
@@ -128,34 +128,34 @@ fn rewrite_mapping(name: &[u8]) -> Option<Placed> {
     }
     scan.any_hex()?;
     scan.end()?;
-    Some(Placed::of(Class::RewriteMapping))
+    Some(Classified::of(Class::RewriteMapping))
 }
 
 /// 8 digits (15, 16) or 16 (17 and later), and the same with `.tmp`: from 15.20 and the releases of
 /// the other major versions of that day on, a state file is written under that name and renamed
 /// (`RecreateTwoPhaseFile` in src/backend/access/transam/twophase.c).
-pub(super) fn two_phase(name: &[u8]) -> Option<Placed> {
+pub(super) fn two_phase(name: &[u8]) -> Option<Classified> {
     let digits = name.strip_suffix(b".tmp").unwrap_or(name);
     let mut scan = Scan::new(digits);
     scan.hex(8, 16)?;
     scan.end()?;
-    matches!(digits.len(), 8 | 16).then_some(Placed::of(Class::TwoPhase))
+    matches!(digits.len(), 8 | 16).then_some(Classified::of(Class::TwoPhase))
 }
 
-pub(super) fn statistics(directory: &[u8], name: &[u8]) -> Option<Placed> {
+pub(super) fn statistics(directory: &[u8], name: &[u8]) -> Option<Classified> {
     if name.is_empty() || name.contains(&b'/') {
         return None;
     }
     // pg_stat_statements and its kin append here from many processes.
     let texts = directory == b"pg_stat_tmp" && name.ends_with(b"texts.stat");
-    Some(Placed::of(match texts {
+    Some(Classified::of(match texts {
         true => Class::QueryTexts,
         false => Class::Statistics,
     }))
 }
 
 /// `%08X-%08X-%d`, and the same with `.tmp`
-pub(super) fn exported_snapshot(name: &[u8]) -> Option<Placed> {
+pub(super) fn exported_snapshot(name: &[u8]) -> Option<Classified> {
     let mut scan = Scan::new(name);
     scan.hex(8, 8)?;
     scan.text(b"-")?;
@@ -166,5 +166,5 @@ pub(super) fn exported_snapshot(name: &[u8]) -> Option<Placed> {
         scan.text(b".tmp")?;
         scan.end()?;
     }
-    Some(Placed::of(Class::ExportedSnapshot))
+    Some(Classified::of(Class::ExportedSnapshot))
 }

@@ -1,4 +1,4 @@
-//! What has to hold before anything of an instance is converted, and who owns what is made in it.
+//! What has to lock before anything of an instance is converted, and who owns what is made in it.
 //!
 //! Must not: write to the instance.
 

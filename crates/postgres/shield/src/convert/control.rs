@@ -39,7 +39,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Reads the used part of a control file. `None` when its checksum does not hold, or it is of another version.
+    /// Reads the used part of a control file. `None` when its checksum does not lock, or it is of another version.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let version = u32_at(bytes, VERSION)?;
         let &(_, checksum_at) = VERSIONS.iter().find(|(known, _)| *known == version)?;

@@ -18,11 +18,11 @@ use strongroom_format::postgres::convert::{Action, Done, State, done_line, title
 use strongroom_keyring::{Error, Link, durable, open_regular};
 
 use super::checks::no_server;
-use super::hold::{Hold, remove};
+use super::lock::{ConversionLock, remove};
 
 /// The state of a conversion, open for appending.
 pub(super) struct Log<'a> {
-    hold: &'a Hold,
+    lock: &'a ConversionLock,
     path: PathBuf,
     file: Mutex<File>,
 }
@@ -56,16 +56,16 @@ impl<'a> Log<'a> {
     /// # Errors
     /// SR-7013 when `known` is of another object; SR-7008 when a server has started meanwhile; SR-5001.
     pub(super) fn open(
-        hold: &'a Hold,
+        lock: &'a ConversionLock,
         action: Action,
         object_id: [u8; 16],
         known: Option<&State>,
         sealed: bool,
     ) -> Result<Self, Error> {
-        let path = hold.directory().join(CONVERT_FILE);
+        let path = lock.directory().join(CONVERT_FILE);
         let title = title_line(action, &object_id);
         let io = |error| Error::io(path.display().to_string(), error);
-        let (mode, owner) = (hold.owner().mode(), hold.owner().given());
+        let (mode, owner) = (lock.owner().mode(), lock.owner().given());
         match known {
             None => {
                 durable::create_new_owned(&path, title.as_bytes(), mode, owner).map_err(io)?;
@@ -80,22 +80,22 @@ impl<'a> Log<'a> {
             }
         }
         // A server that began while the files were looked through has its lock file by now, or will see this state.
-        if let Err(error) = no_server(hold.directory()) {
+        if let Err(error) = no_server(lock.directory()) {
             if known.is_none() {
                 remove(&path)?;
-                hold.sync()?;
+                lock.sync()?;
             }
             return Err(error);
         }
-        Self::reopen(hold)
+        Self::reopen(lock)
     }
 
     /// Opens the state that is there.
     ///
     /// # Errors
     /// SR-5001.
-    pub(super) fn reopen(hold: &'a Hold) -> Result<Self, Error> {
-        let path = hold.directory().join(CONVERT_FILE);
+    pub(super) fn reopen(lock: &'a ConversionLock) -> Result<Self, Error> {
+        let path = lock.directory().join(CONVERT_FILE);
         let opened = || {
             let bytes = read_whole(&path)?;
             let file = OpenOptions::new().append(true).read(true).open(&path)?;
@@ -111,7 +111,7 @@ impl<'a> Log<'a> {
         };
         let file = opened().map_err(|error| Error::io(path.display().to_string(), error))?;
         Ok(Self {
-            hold,
+            lock,
             file: Mutex::new(file),
             path,
         })
@@ -136,7 +136,7 @@ impl<'a> Log<'a> {
     /// SR-5001.
     pub(super) fn remove(self) -> Result<(), Error> {
         remove(&self.path)?;
-        self.hold.sync()
+        self.lock.sync()
     }
 }
 
@@ -144,8 +144,8 @@ impl<'a> Log<'a> {
 ///
 /// # Errors
 /// SR-7003 when another was begun; those of [`Log::read`].
-pub(super) fn of_action(hold: &Hold, action: Action) -> Result<Option<State>, Error> {
-    match Log::read(hold.directory())? {
+pub(super) fn of_action(lock: &ConversionLock, action: Action) -> Result<Option<State>, Error> {
+    match Log::read(lock.directory())? {
         Some(state) if state.action != action => {
             Err(Error::new(&code::PG_CONVERTING, state.action.name()))
         }

@@ -18,19 +18,32 @@ use strongroom_format::postgres::convert::State;
 use strongroom_format::postgres::stream::STREAM_HEADER;
 use strongroom_keyring::Error;
 
-use super::Fate;
-use crate::body::Body;
-use crate::classify::{CONVERT_SUFFIX, Class, Placed, classify};
-use crate::name::TEMPORARY_SUMMARY;
+use crate::classify::{CONVERT_SUFFIX, Class, Classified, classify};
+use crate::container_name::TEMPORARY_SUMMARY;
+use crate::layout::FileLayout;
 use crate::path::file_name;
-use crate::place::{Seal, seal};
+use crate::resolve::{Seal, seal};
 use crate::table::{Treatment, treatment};
 
 /// The control file's path.
 pub(super) const CONTROL: &[u8] = b"global/pg_control";
 
+/// Bytes of files that one thread converts together; a larger file goes by itself.
+pub(super) const BATCH_BYTES: u64 = 4 << 20;
+
 /// Longest file name, in bytes, on every file system that PostgreSQL runs on.
 const NAME_MAX: usize = 255;
+
+/// What becomes of a file of a plain instance when the instance is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileAction {
+    /// It is of no use to a sealed instance: PostgreSQL would remove it, or it is of another one's seal.
+    Removed,
+    /// It stays in clear.
+    InClear,
+    /// It is sealed in this way.
+    Sealed(Seal),
+}
 
 /// A file to be converted, or that has been.
 pub(super) struct Item {
@@ -126,7 +139,7 @@ impl Walk<'_> {
         // Sorted, so that a file with two names gets the same one in each run; tablespaces by their link.
         names.sort_by_key(|name| (name != "pg_tblspc", name.clone()));
         if is_tablespace_link(relative) {
-            // The same directory may hold the tablespace of another version's instance.
+            // The same directory may lock the tablespace of another version's instance.
             names.retain(|name| *name == self.version_directory);
         }
         self.plan.directories.push(path.clone());
@@ -145,20 +158,20 @@ impl Walk<'_> {
         let path = self.path(&relative);
         let about = fs::symlink_metadata(&path);
         let about = about.map_err(|error| Error::io(path.display().to_string(), error))?;
-        let placed = classify(&relative);
+        let classified = classify(&relative);
         if about.is_dir() {
-            if placed.class == Class::Directory && relative.ends_with(b".fileset") {
+            if classified.class == Class::Directory && relative.ends_with(b".fileset") {
                 self.plan.remove_directories.push(path);
             }
             return self.directory(&relative);
         }
         if about.is_symlink() {
-            return self.link(&relative, path, placed.class);
+            return self.link(&relative, path, classified.class);
         }
         if about.is_file() {
-            return self.file(relative, path, &about, placed);
+            return self.file(relative, path, &about, classified);
         }
-        // Sockets and pipes hold nothing.
+        // Sockets and pipes lock nothing.
         Ok(())
     }
 
@@ -185,10 +198,10 @@ impl Walk<'_> {
         relative: Vec<u8>,
         path: PathBuf,
         about: &Metadata,
-        placed: Placed,
+        classified: Classified,
     ) -> Result<(), Error> {
-        let treatment = treatment(placed.class);
-        if is_removed(placed.class, treatment, &relative) {
+        let treatment = treatment(classified.class);
+        if is_removed(classified.class, treatment, &relative) {
             self.plan.remove.push(path);
             return Ok(());
         }
@@ -201,9 +214,12 @@ impl Walk<'_> {
             let detail = format!("{}: {why}", path.display());
             Error::new(&code::PG_REFUSED, detail)
         };
-        let seal = seal(0, placed, treatment, &relative);
+        let seal = seal(0, classified, treatment, &relative);
         let seal = seal.ok_or_else(|| refused("it has no address"))?;
-        if seal.body == Body::Block && !seal.key.has_tails() && !about.size().is_multiple_of(16) {
+        if seal.layout == FileLayout::Block
+            && !seal.key.has_tails()
+            && !about.size().is_multiple_of(16)
+        {
             return Err(refused("its length is no multiple of 16"));
         }
         if file_name(&relative)
@@ -266,17 +282,17 @@ fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
 ///
 /// # Errors
 /// SR-7002 for one that cannot be.
-pub(super) fn fate(relative: &[u8]) -> Result<Fate, Error> {
-    let placed = classify(relative);
-    let treatment = treatment(placed.class);
-    if treatment == Treatment::Hidden || is_removed(placed.class, treatment, relative) {
-        return Ok(Fate::Removed);
+pub(super) fn file_action(relative: &[u8]) -> Result<FileAction, Error> {
+    let classified = classify(relative);
+    let treatment = treatment(classified.class);
+    if treatment == Treatment::Hidden || is_removed(classified.class, treatment, relative) {
+        return Ok(FileAction::Removed);
     }
     if treatment == Treatment::Plain {
-        return Ok(Fate::InClear);
+        return Ok(FileAction::InClear);
     }
-    let seal = seal(0, placed, treatment, relative);
-    seal.map(Fate::Sealed).ok_or_else(|| {
+    let seal = seal(0, classified, treatment, relative);
+    seal.map(FileAction::Sealed).ok_or_else(|| {
         let path = String::from_utf8_lossy(relative);
         Error::new(&code::PG_REFUSED, format!("{path}: it has no address"))
     })
@@ -300,9 +316,9 @@ pub(super) fn room(plan: &Plan, threads: usize, growing: bool) -> Result<(), Err
             devices
                 .entry(item.device)
                 .or_insert((Vec::new(), 0, item.path.as_path()));
-        let sealed = match item.seal.body {
-            Body::Container => container_physical(item.size).unwrap_or(u64::MAX),
-            Body::Stream => item.size.saturating_add(STREAM_HEADER),
+        let sealed = match item.seal.layout {
+            FileLayout::Container => container_physical(item.size).unwrap_or(u64::MAX),
+            FileLayout::Stream => item.size.saturating_add(STREAM_HEADER),
             _ => item.size,
         };
         let more = if growing {
@@ -317,8 +333,7 @@ pub(super) fn room(plan: &Plan, threads: usize, growing: bool) -> Result<(), Err
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         let at_once: u64 = sizes.iter().take(threads).sum();
         // Small files are converted in batches, one for each thread.
-        let batches =
-            super::worker::BATCH_BYTES.saturating_mul(u64::try_from(threads).unwrap_or(1));
+        let batches = BATCH_BYTES.saturating_mul(u64::try_from(threads).unwrap_or(1));
         let total: u64 = sizes.iter().sum();
         let needed = at_once
             .saturating_add(batches.min(total))
@@ -343,11 +358,11 @@ mod tests {
     use super::*;
 
     fn item(size: u64) -> Item {
-        let placed = classify(b"base/5/16384");
+        let classified = classify(b"base/5/16384");
         Item {
             relative: b"base/5/16384".to_vec(),
             path: PathBuf::from("/"),
-            seal: seal(0, placed, treatment(placed.class), b"base/5/16384").unwrap(),
+            seal: seal(0, classified, treatment(classified.class), b"base/5/16384").unwrap(),
             size,
             allocated: size,
             device: 1,

@@ -15,20 +15,21 @@ use strongroom_format::postgres::convert::State;
 use strongroom_format::postgres::tweak_control;
 use strongroom_keyring::Error;
 
-use super::codec::{Open, Side};
 use super::control::{Control, USED};
-use super::hold::{Hold, remove};
+use super::lock::{ConversionLock, remove};
 use super::log::{Log, is_done};
+use super::logical_file::{LogicalFile, Side};
+use super::parallel::{batches, in_parallel};
 use super::plan::{CONTROL, Item, Plan, room};
-use super::worker::{Contents, Meter, Worker, batches, in_parallel, open};
-use super::{Options, Phase, Report};
-use crate::body::{BlockKey, Body};
+use super::report::{Options, Phase, Report};
+use super::worker::{Contents, Meter, Worker, open};
 use crate::classify::Class;
-use crate::place::Seal;
+use crate::layout::{BlockKey, FileLayout};
+use crate::resolve::Seal;
 
 /// A conversion of one instance from one side to the other.
 pub(super) struct Conversion<'a> {
-    pub(super) hold: &'a Hold,
+    pub(super) lock: &'a ConversionLock,
     pub(super) options: &'a Options<'a>,
     pub(super) from: Side<'a>,
     pub(super) to: Side<'a>,
@@ -51,8 +52,8 @@ impl Conversion<'_> {
     pub(super) fn plan(&self, state: Option<&State>) -> Result<Plan, Error> {
         let control = self.control(state)?;
         control.check()?;
-        let version_directory = format!("PG_{}_{}", self.hold.major(), control.catalog_version);
-        let plan = Plan::new(self.hold.directory(), version_directory, state)?;
+        let version_directory = format!("PG_{}_{}", self.lock.major(), control.catalog_version);
+        let plan = Plan::new(self.lock.directory(), version_directory, state)?;
         let growing = matches!(self.from, Side::Plain);
         room(&plan, self.threads(), growing)?;
         Ok(plan)
@@ -108,13 +109,13 @@ impl Conversion<'_> {
 
     /// The control file, of whichever side it is on.
     fn control(&self, state: Option<&State>) -> Result<Control, Error> {
-        let path = self.hold.directory().join("global/pg_control");
-        let done = state.is_some_and(|state| is_done(self.hold.directory(), state, CONTROL));
+        let path = self.lock.directory().join("global/pg_control");
+        let done = state.is_some_and(|state| is_done(self.lock.directory(), state, CONTROL));
         let side = if done { self.to } else { self.from };
         let mut used = [0_u8; USED];
         let mut read = || {
             let file = open(&path)?;
-            Open::new(&file, side, &control_seal()).read(&mut used, 0)
+            LogicalFile::new(&file, side, &control_seal()).read(&mut used, 0)
         };
         read().map_err(|error| Error::io(path.display().to_string(), error))?;
         let code = match side {
@@ -215,7 +216,7 @@ fn control_seal() -> Seal {
     Seal {
         root: 0,
         class: Class::Control,
-        body: Body::Block,
+        layout: FileLayout::Block,
         key: BlockKey::Control,
         tweak: tweak_control(0),
     }

@@ -11,17 +11,12 @@ use std::sync::PoisonError;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use super::codec::Open;
+use super::logical_file::LogicalFile;
+use super::page_counts::PageCounts;
 use super::plan::Item;
 use super::worker::{Contents, Worker, open, told};
 use crate::classify::Class;
 use crate::scratch::LEN;
-
-/// Where a page says its size and layout (`pd_pagesize_version`), and what it says.
-const PAGE_VERSION: std::ops::Range<usize> = 18..20;
-const PAGE_VERSION_VALUE: [u8; 2] = [4, 0x20];
-/// PostgreSQL's block, in bytes.
-const BLOCK: usize = 8192;
 
 impl Worker<'_> {
     /// Reads a batch of converted files.
@@ -44,10 +39,10 @@ impl Worker<'_> {
             Error::new(&code::PG_FILE, detail)
         };
         let file = open(&item.path).map_err(|error| told(item, error))?;
-        let source = Open::new(&file, self.to, &item.seal);
+        let source = LogicalFile::new(&file, self.to, &item.seal);
         let size = source.size().map_err(|error| told(item, error))?;
         let mut contents = Contents::EMPTY;
-        let mut pages = Pages::default();
+        let mut pages = PageCounts::default();
         let mut buffer = vec![0_u8; LEN];
         loop {
             let count = source
@@ -81,7 +76,7 @@ impl Worker<'_> {
     /// The verdict on what [`Worker::verify`] could not compare.
     ///
     /// # Errors
-    /// SR-7001 when relations that an earlier run converted hold noise.
+    /// SR-7001 when relations that an earlier run converted lock noise.
     pub(super) fn verdict(&self) -> Result<(), Error> {
         if self
             .pages
@@ -93,52 +88,5 @@ impl Worker<'_> {
             return Err(Error::new(&code::PG_FILE, detail));
         }
         Ok(())
-    }
-}
-
-/// How many pages look like pages.
-#[derive(Default)]
-pub(super) struct Pages {
-    sound: u64,
-    odd: u64,
-}
-
-impl Pages {
-    fn look_at(&mut self, piece: &[u8]) {
-        for page in piece.chunks_exact(BLOCK) {
-            if page.get(PAGE_VERSION) == Some(&PAGE_VERSION_VALUE) {
-                self.sound = self.sound.saturating_add(1);
-            } else if page.iter().any(|&byte| byte != 0) {
-                self.odd = self.odd.saturating_add(1);
-            }
-        }
-    }
-
-    const fn add(&mut self, other: &Self) {
-        self.sound = self.sound.saturating_add(other.sound);
-        self.odd = self.odd.saturating_add(other.odd);
-    }
-
-    /// Some pages may be odd; under a wrong key nearly all are.
-    const fn are_noise(&self) -> bool {
-        self.odd > self.sound
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn noise_is_told_from_pages() {
-        let mut page = vec![0_u8; BLOCK];
-        page[..8].fill(7);
-        page[PAGE_VERSION].copy_from_slice(&PAGE_VERSION_VALUE);
-        let mut pages = Pages::default();
-        pages.look_at(&[page.clone(), vec![0; BLOCK], vec![0x55; BLOCK], page].concat());
-        assert!(!pages.are_noise());
-        pages.look_at(&[0xaa; 2 * BLOCK]);
-        assert!(pages.are_noise());
-        assert!(!Pages::default().are_noise());
     }
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Advice, fadvise};
@@ -21,20 +21,16 @@ use strongroom_format::code;
 use strongroom_format::postgres::convert::Done;
 use strongroom_keyring::{Error, Link, open_regular};
 
-use super::codec::{Open, Side};
-use super::hold::remove;
+use super::lock::remove;
 use super::log::Log;
+use super::logical_file::{LogicalFile, Side};
+use super::page_counts::PageCounts;
 use super::plan::Item;
-use super::verify::Pages;
-use super::{Phase, Progress};
-use crate::body::{BlockKey, Body};
+use super::report::{Phase, Progress};
 use crate::classify::{CONVERT_SUFFIX, Class};
+use crate::layout::{BlockKey, FileLayout};
 use crate::scratch::LEN;
 
-/// Bytes of files that are converted together by one thread; a larger file goes by itself.
-pub(super) const BATCH_BYTES: u64 = 4 << 20;
-/// The same in files.
-const BATCH_FILES: usize = 128;
 /// PostgreSQL's block, in bytes.
 const BLOCK: usize = 8192;
 
@@ -97,7 +93,7 @@ pub(super) struct Worker<'a> {
     /// What was read from the originals, by path.
     pub(super) contents: &'a Mutex<BTreeMap<Vec<u8>, Contents>>,
     /// Pages of relations that an earlier run converted.
-    pub(super) pages: Mutex<Pages>,
+    pub(super) pages: Mutex<PageCounts>,
 }
 
 impl Worker<'_> {
@@ -161,13 +157,13 @@ impl Worker<'_> {
     }
 
     fn transfer(&self, item: &Item, original: &File, made: &File) -> io::Result<Contents> {
-        let source = Open::new(original, self.from, &item.seal);
-        let target = Open::new(made, self.to, &item.seal);
+        let source = LogicalFile::new(original, self.from, &item.seal);
+        let target = LogicalFile::new(made, self.to, &item.seal);
         let size = source.size()?;
         // Holes stay holes. Not in the log: there, room that was taken ahead keeps the server from
         // running out of it. Nor in transaction status files, whose zeros are sealed.
         let sparse = item.allocated < item.size
-            && item.seal.body == Body::Block
+            && item.seal.layout == FileLayout::Block
             && item.seal.class != Class::Wal
             && item.seal.key != BlockKey::Slru;
         let mut contents = Contents::EMPTY;
@@ -198,7 +194,7 @@ impl Worker<'_> {
 }
 
 /// Writes what is not zero, in blocks.
-fn write_sparsely(target: &Open<'_>, piece: &[u8], offset: u64) -> io::Result<()> {
+fn write_sparsely(target: &LogicalFile<'_>, piece: &[u8], offset: u64) -> io::Result<()> {
     let mut at = offset;
     for block in piece.chunks(BLOCK) {
         if block.iter().any(|&byte| byte != 0) {
@@ -212,7 +208,7 @@ fn write_sparsely(target: &Open<'_>, piece: &[u8], offset: u64) -> io::Result<()
 /// A treatment's failure: EIO is how it tells that a file is not what was written.
 pub(super) fn told(item: &Item, error: io::Error) -> Error {
     let path = item.path.display().to_string();
-    let has_header = matches!(item.seal.body, Body::Container | Body::Stream);
+    let has_header = matches!(item.seal.layout, FileLayout::Container | FileLayout::Stream);
     match error.raw_os_error() {
         Some(libc::EIO) if has_header => Error::new(&code::PG_FILE, path),
         Some(libc::EIO) if item.seal.key == BlockKey::Slru => {
@@ -245,62 +241,4 @@ impl Drop for Copies {
             drop(std::fs::remove_file(path));
         }
     }
-}
-
-/// Puts items together for the threads: large ones first, small ones in batches.
-pub(super) fn batches<'item>(items: impl Iterator<Item = &'item Item>) -> Vec<Vec<&'item Item>> {
-    let mut items: Vec<&Item> = items.collect();
-    items.sort_by(|a, b| {
-        b.size
-            .cmp(&a.size)
-            .then_with(|| a.relative.cmp(&b.relative))
-    });
-    let mut batches: Vec<Vec<&Item>> = Vec::new();
-    let mut bytes = u64::MAX;
-    for item in items {
-        let total = bytes.saturating_add(item.size);
-        match batches.last_mut() {
-            Some(batch) if total <= BATCH_BYTES && batch.len() < BATCH_FILES => {
-                batch.push(item);
-                bytes = total;
-            }
-            _ => {
-                batches.push(vec![item]);
-                bytes = item.size;
-            }
-        }
-    }
-    batches
-}
-
-/// Does `work` on each batch with several threads. After the first failure no batch is begun.
-///
-/// # Errors
-/// The first failure.
-pub(super) fn in_parallel(
-    threads: usize,
-    batches: &[Vec<&Item>],
-    work: impl Fn(&[&Item]) -> Result<(), Error> + Sync,
-) -> Result<(), Error> {
-    let failed = AtomicBool::new(false);
-    let failure = Mutex::new(None);
-    let queue = Mutex::new(batches.iter());
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, batches.len().max(1)) {
-            scope.spawn(|| {
-                while let (false, Some(batch)) = (failed.load(Ordering::Relaxed), next()) {
-                    if let Err(error) = work(batch) {
-                        failed.store(true, Ordering::Relaxed);
-                        let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
-                        if first.is_none() {
-                            *first = Some(error);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failure.map_or(Ok(()), Err)
 }

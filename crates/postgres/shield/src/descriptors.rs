@@ -14,18 +14,19 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::body::{BlockKey, Body, File, Memory};
+use crate::layout::{BlockKey, FileLayout};
+use crate::open_instances;
 use crate::real::Errno;
-use crate::roots;
+use crate::sealed_file::{FileCache, SealedFile};
 
 /// Descriptors that can be sealed files: 0 to this, exclusive.
 pub const DESCRIPTORS: usize = 65_536;
 
 /// A sealed file that is open in this process.
 #[derive(Clone, Copy)]
-pub struct Open {
+pub struct OpenFile {
     /// What it is.
-    pub file: File<'static>,
+    pub file: SealedFile<'static>,
     /// Whether it was opened with `O_APPEND`: each write goes to the end.
     pub append: bool,
     /// Whether it was opened with `O_WRONLY`.
@@ -36,10 +37,10 @@ pub struct Open {
 /// read first.
 #[repr(align(64))]
 struct Entry {
-    /// Body (byte 0), key (1), flags (2), root (3).
+    /// FileLayout (byte 0), key (1), flags (2), root (3).
     state: AtomicU64,
     tweak: [AtomicU64; 2],
-    memory: Memory,
+    cache: FileCache,
 }
 
 const APPEND: u64 = 1;
@@ -49,7 +50,7 @@ static TABLE: [Entry; DESCRIPTORS] = [const {
     Entry {
         state: AtomicU64::new(0),
         tweak: [AtomicU64::new(0), AtomicU64::new(0)],
-        memory: [
+        cache: [
             AtomicU64::new(0),
             AtomicU64::new(0),
             AtomicU64::new(0),
@@ -73,7 +74,7 @@ pub fn fits(fd: RawFd) -> bool {
 /// # Errors
 /// EIO when the entry tells nothing that can be true: the file is sealed, and nobody knows how (D7).
 #[inline]
-pub fn find(fd: RawFd) -> Result<Option<Open>, Errno> {
+pub fn find(fd: RawFd) -> Result<Option<OpenFile>, Errno> {
     let Some(entry) = entry(fd) else {
         return Ok(None);
     };
@@ -92,18 +93,18 @@ pub fn is_sealed(fd: RawFd) -> bool {
 }
 
 impl Entry {
-    fn opened(&'static self, state: u64) -> Option<Open> {
-        let [body, key, flags, root, ..] = state.to_le_bytes();
+    fn opened(&'static self, state: u64) -> Option<OpenFile> {
+        let [layout, key, flags, root, ..] = state.to_le_bytes();
         let [low, high] = &self.tweak;
         let tweak = u128::from(low.load(Ordering::Relaxed))
             | u128::from(high.load(Ordering::Relaxed)) << 64;
-        Some(Open {
-            file: File {
-                instance: roots::instance(usize::from(root))?,
-                body: Body::from_number(body)?,
+        Some(OpenFile {
+            file: SealedFile {
+                instance: open_instances::get(usize::from(root))?,
+                layout: FileLayout::from_number(layout)?,
                 key: BlockKey::from_number(key)?,
                 tweak: tweak.to_le_bytes(),
-                memory: &self.memory,
+                cache: &self.cache,
             },
             append: u64::from(flags) & APPEND != 0,
             write_only: u64::from(flags) & WRITE_ONLY != 0,
@@ -113,35 +114,35 @@ impl Entry {
 
 /// What is entered for a file that has just been opened.
 #[derive(Clone, Copy)]
-pub struct Entered {
+pub struct NewEntry {
     /// Its instance's number among the roots.
     pub root: u8,
     /// How it is sealed.
-    pub body: Body,
-    /// See [`File::key`].
+    pub layout: FileLayout,
+    /// See [`SealedFile::key`].
     pub key: BlockKey,
-    /// See [`File::tweak`].
+    /// See [`SealedFile::tweak`].
     pub tweak: [u8; 16],
-    /// See [`Open::append`].
+    /// See [`OpenFile::append`].
     pub append: bool,
-    /// See [`Open::write_only`].
+    /// See [`OpenFile::write_only`].
     pub write_only: bool,
 }
 
 /// Enters an open sealed file. False when the descriptor does not fit (D3).
 #[must_use]
-pub fn enter(fd: RawFd, new: &Entered) -> bool {
+pub fn insert(fd: RawFd, new: &NewEntry) -> bool {
     let Some(entry) = entry(fd) else {
         return false;
     };
     entry.state.store(0, Ordering::Relaxed);
-    for word in &entry.memory {
+    for word in &entry.cache {
         word.store(0, Ordering::Relaxed);
     }
     entry.set_tweak(u128::from_le_bytes(new.tweak));
     let flags = if new.append { APPEND } else { 0 } | if new.write_only { WRITE_ONLY } else { 0 };
-    let [body, key, root] = [new.body.number(), new.key.number(), new.root].map(u64::from);
-    let state = body | key << 8 | flags << 16 | root << 24;
+    let [layout, key, root] = [new.layout.number(), new.key.number(), new.root].map(u64::from);
+    let state = layout | key << 8 | flags << 16 | root << 24;
     entry.state.store(state, Ordering::Release);
     true
 }
@@ -159,7 +160,7 @@ impl Entry {
 
 /// Forgets a descriptor that is about to be closed, or that now is something else.
 #[inline]
-pub fn forget(fd: RawFd) {
+pub fn remove(fd: RawFd) {
     if let Some(entry) = entry(fd) {
         // Most descriptors are no sealed files: do not dirty their cache lines.
         if entry.state.load(Ordering::Relaxed) != 0 {
@@ -169,11 +170,11 @@ pub fn forget(fd: RawFd) {
 }
 
 /// Forgets all descriptors from `first` to `last`, both inclusive.
-pub fn forget_range(first: u32, last: u32) {
+pub fn remove_range(first: u32, last: u32) {
     let limit = u32::try_from(DESCRIPTORS).unwrap_or(u32::MAX);
     for fd in first..=last.min(limit) {
         if let Ok(fd) = RawFd::try_from(fd) {
-            forget(fd);
+            remove(fd);
         }
     }
 }
@@ -185,19 +186,19 @@ pub fn duplicate(original: RawFd, copy: RawFd) -> bool {
         return true;
     }
     let Some(from) = entry(original) else {
-        forget(copy);
+        remove(copy);
         return true;
     };
     let state = from.state.load(Ordering::Acquire);
     if state == 0 {
-        forget(copy);
+        remove(copy);
         return true;
     }
     let Some(to) = entry(copy) else {
         return false;
     };
     to.state.store(0, Ordering::Relaxed);
-    for (to, from) in to.memory.iter().zip(&from.memory) {
+    for (to, from) in to.cache.iter().zip(&from.cache) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     for (to, from) in to.tweak.iter().zip(&from.tweak) {
@@ -229,8 +230,8 @@ mod tests {
         const FD: RawFd = 60_001;
         assert!(matches!(find(FD), Ok(None)) && !is_sealed(FD));
         let entry = entry(FD).unwrap();
-        let known = u64::from(Body::Block.number());
-        // No such body; no such key; an instance that is not open.
+        let known = u64::from(FileLayout::Block.number());
+        // No such layout; no such key; an instance that is not open.
         for state in [u64::from(u8::MAX), known | 200 << 8, known | 7 << 24] {
             entry.state.store(state, Ordering::Release);
             assert!(
@@ -238,7 +239,7 @@ mod tests {
                 "{state:#x}"
             );
         }
-        forget(FD);
+        remove(FD);
         assert!(matches!(find(FD), Ok(None)));
         // What is no descriptor of the table is none of ours: D3 keeps sealed files out.
         assert!(matches!(find(RawFd::MAX), Ok(None)) && matches!(find(-1), Ok(None)));

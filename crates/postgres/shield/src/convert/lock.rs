@@ -18,29 +18,29 @@ use strongroom_keyring::{Error, Locked};
 use super::checks::{Owner, major, no_server};
 
 /// A data directory, locked against other conversions.
-pub(super) struct Hold {
+pub(super) struct ConversionLock {
     directory: PathBuf,
     owner: Owner,
     major: u32,
     handle: Locked,
 }
 
-impl Hold {
+impl ConversionLock {
     /// Locks a directory on which no server may be running.
     ///
     /// # Errors
     /// SR-7011, SR-7008, SR-7003 when another process is converting it, SR-5001.
     pub(super) fn new(directory: &Path) -> Result<Self, Error> {
-        let hold = Self::beside_a_server(directory)?;
-        no_server(&hold.directory)?;
-        Ok(hold)
+        let lock = Self::while_server_may_run(directory)?;
+        no_server(&lock.directory)?;
+        Ok(lock)
     }
 
-    /// As [`Hold::new`], but a server may be running.
+    /// As [`ConversionLock::new`], but a server may be running.
     ///
     /// # Errors
-    /// As [`Hold::new`].
-    pub(super) fn beside_a_server(directory: &Path) -> Result<Self, Error> {
+    /// As [`ConversionLock::new`].
+    pub(super) fn while_server_may_run(directory: &Path) -> Result<Self, Error> {
         let major = major(directory)?;
         let io = |error| Error::io(directory.display().to_string(), error);
         let directory = directory.canonicalize().map_err(io)?;
@@ -81,7 +81,7 @@ impl Hold {
     }
 
     /// Removes header and configuration of an instance that is plain again.
-    pub(super) fn forget_header(&self) -> Result<(), Error> {
+    pub(super) fn remove_header(&self) -> Result<(), Error> {
         for name in [HEADER_FILE, CONFIG_FILE] {
             remove(&self.directory.join(name))?;
         }

@@ -7,7 +7,7 @@
 //!
 //! Invariants: N5; the name follows from the path relative to the data directory alone. Nothing
 //! allocates. A file that PostgreSQL renames into place has one name under both paths, except
-//! `temp.summary`, which is sealed anew before the rename ([`crate::install`]).
+//! `temp.summary`, which is sealed anew before the rename ([`crate::rename`]).
 //!
 //! Must not: look at a file, or be asked for the paths of blocks and streams.
 #![deny(
@@ -21,14 +21,13 @@ use strongroom_format::postgres::container::CONTAINER_NAME;
 
 use crate::classify::Class;
 use crate::path::file_name;
-use crate::place::Seal;
 use crate::scan::split;
 
 /// What stands for a name in the associated data: the first bytes of its SHA-256 digest.
-pub type Digest = [u8; CONTAINER_NAME];
+pub type NameDigest = [u8; CONTAINER_NAME];
 
 /// The parts that a name is put together from, one after the other.
-type Parts<'path> = [&'path [u8]; 4];
+type NameParts<'path> = [&'path [u8]; 4];
 
 /// The directory of replication slots, with the `/` at its end.
 const SLOTS: &[u8] = b"pg_replslot/";
@@ -42,14 +41,14 @@ pub const TEMPORARY_SUMMARY: &[u8] = b"pg_wal/summaries/temp.summary";
 
 /// What stands for the name of the container at `relative`, which has this class.
 #[must_use]
-pub fn digest(class: Class, relative: &[u8]) -> Digest {
-    of(&parts(class, relative))
+pub fn name_digest(class: Class, relative: &[u8]) -> NameDigest {
+    hash_parts(&parts(class, relative))
 }
 
-/// Whether this is the WAL summarizer's temporary file ([`TEMPORARY_SUMMARY`]).
+/// Whether a file of this class and name is the WAL summarizer's temporary file ([`TEMPORARY_SUMMARY`]).
 #[must_use]
-pub fn is_temporary_summary(seal: &Seal) -> bool {
-    seal.class == Class::WalSummary && seal.tweak == digest(seal.class, TEMPORARY_SUMMARY)
+pub fn is_temporary_summary(class: Class, name: &NameDigest) -> bool {
+    class == Class::WalSummary && *name == name_digest(class, TEMPORARY_SUMMARY)
 }
 
 /// The digest of the name of the file `state` in the directory `relative`, if that is the directory
@@ -57,18 +56,18 @@ pub fn is_temporary_summary(seal: &Seal) -> bool {
 /// of a slot's directory under which the digest changes would take the state to another name than
 /// the one it is sealed for, and is refused.
 #[must_use]
-pub fn of_slot_directory(relative: &[u8]) -> Option<Digest> {
+pub fn slot_directory_digest(relative: &[u8]) -> Option<NameDigest> {
     let slot = relative.strip_prefix(SLOTS)?;
     let is_directory = !slot.is_empty() && !slot.contains(&b'/');
-    is_directory.then(|| of(&state_of(slot)))
+    is_directory.then(|| hash_parts(&state_of(slot)))
 }
 
-fn of(parts: &Parts<'_>) -> Digest {
+fn hash_parts(parts: &NameParts<'_>) -> NameDigest {
     let [digest @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = sha256(parts);
     digest
 }
 
-fn parts(class: Class, relative: &[u8]) -> Parts<'_> {
+fn parts(class: Class, relative: &[u8]) -> NameParts<'_> {
     match class {
         Class::TwoPhase | Class::Origins | Class::Prewarm => whole(final_path(relative)),
         Class::Statistics if relative == b"pg_stat/pgstat.tmp" => whole(b"pg_stat/pgstat.stat"),
@@ -86,11 +85,11 @@ fn parts(class: Class, relative: &[u8]) -> Parts<'_> {
     }
 }
 
-fn whole(path: &[u8]) -> Parts<'_> {
+fn whole(path: &[u8]) -> NameParts<'_> {
     [path, b"", b"", b""]
 }
 
-fn state_of(slot: &[u8]) -> Parts<'_> {
+fn state_of(slot: &[u8]) -> NameParts<'_> {
     [SLOTS, final_path(slot), b"/state", b""]
 }
 
@@ -108,7 +107,7 @@ fn up_to<'path>(path: &'path [u8], mark: &[u8]) -> &'path [u8] {
 
 /// `name` in the directory of a database, wherever that lies: copies of a database and `pg_upgrade`
 /// put it into another tablespace, under another version directory, or aside.
-fn in_database<'path>(relative: &'path [u8], name: &'path [u8]) -> Parts<'path> {
+fn in_database<'path>(relative: &'path [u8], name: &'path [u8]) -> NameParts<'path> {
     if relative.starts_with(b"global/") {
         return [b"global/", name, b"", b""];
     }
@@ -205,8 +204,9 @@ mod tests {
             "pg_wal/summaries/0000000100000000010000280000000001000100.summary",
             "an_extension/its.file",
         ];
-        let digests = names.map(|path| digest(classify(path.as_bytes()).class, path.as_bytes()));
-        let different: std::collections::BTreeSet<Digest> = digests.into();
+        let digests =
+            names.map(|path| name_digest(classify(path.as_bytes()).class, path.as_bytes()));
+        let different: std::collections::BTreeSet<NameDigest> = digests.into();
         assert_eq!(different.len(), names.len());
         // Files that no rule names are not told apart.
         assert_eq!(name("an_extension/its.file"), "");
@@ -227,12 +227,12 @@ mod tests {
 
     #[test]
     fn a_slots_directory_stands_for_its_state() {
-        let state = digest(Class::SlotState, b"pg_replslot/a/state");
-        assert_eq!(of_slot_directory(b"pg_replslot/a"), Some(state));
-        assert_eq!(of_slot_directory(b"pg_replslot/a.tmp"), Some(state));
-        assert_ne!(of_slot_directory(b"pg_replslot/b"), Some(state));
+        let state = name_digest(Class::SlotState, b"pg_replslot/a/state");
+        assert_eq!(slot_directory_digest(b"pg_replslot/a"), Some(state));
+        assert_eq!(slot_directory_digest(b"pg_replslot/a.tmp"), Some(state));
+        assert_ne!(slot_directory_digest(b"pg_replslot/b"), Some(state));
         for other in [&b"pg_replslot"[..], b"pg_replslot/", b"base/5", b""] {
-            assert_eq!(of_slot_directory(other), None);
+            assert_eq!(slot_directory_digest(other), None);
         }
     }
 }

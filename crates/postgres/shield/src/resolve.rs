@@ -1,7 +1,7 @@
 //! Where a path belongs: which instance, which class, and what is done with it.
 //!
 //! Invariants N1 to N3 (docs/internals/shield.md): what lies below an instance's directory under any of its spellings is
-//! placed; what cannot be resolved is an error, never "not ours". Nothing is allocated.
+//! classified; what cannot be resolved is an error, never "not ours". Nothing is allocated.
 //!
 //! Must not: open a file.
 #![deny(
@@ -15,22 +15,23 @@ use strongroom_format::postgres::{
     tweak_temp, tweak_wal, tweak_wal_unnamed,
 };
 
-use crate::body::{BlockKey, Body, File, Memory};
-use crate::classify::{Class, Identity, Placed, classify};
+use crate::classify::{Class, Classified, Identity, classify};
+use crate::container_name;
 use crate::instance::Instance;
-use crate::name;
+use crate::layout::{BlockKey, FileLayout};
+use crate::open_instances;
 use crate::path::{normalise, relative_to, tablespace};
 use crate::real::Errno;
-use crate::roots;
+use crate::sealed_file::{FileCache, SealedFile};
 use crate::table::{Treatment, treatment};
 
 /// What a path is to the shield.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ruling {
+pub enum Resolved {
     /// None of its business.
     Outside,
     /// Of an instance, stored in clear.
-    Plain(Clear),
+    Plain(PlainPath),
     /// Of an instance, and sealed.
     Sealed(Seal),
     /// Does not exist, as far as the program is concerned.
@@ -41,15 +42,15 @@ pub enum Ruling {
 
 /// A file that is stored in clear, or a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clear {
+pub struct PlainPath {
     /// The instance's number.
     pub root: u8,
     /// What the file is.
     pub class: Class,
     /// The database whose relations lie in this directory.
     pub database: Option<u32>,
-    /// The digest of the name of the slot's state in this directory ([`name::of_slot_directory`]).
-    pub slot: Option<name::Digest>,
+    /// The digest of the name of the slot's state in this directory ([`container_name::slot_directory_digest`]).
+    pub slot: Option<container_name::NameDigest>,
 }
 
 /// How a file is sealed: what an entry of the table of descriptors is made of.
@@ -60,7 +61,7 @@ pub struct Seal {
     /// What the file is.
     pub class: Class,
     /// How its bytes are sealed.
-    pub body: Body,
+    pub layout: FileLayout,
     /// The XTS key of a block file.
     pub key: BlockKey,
     /// The tweak of its first block; of a container, the digest of its name, also where names are
@@ -73,13 +74,13 @@ impl Seal {
     ///
     /// # Errors
     /// EBADF.
-    pub fn file<'a>(&self, memory: &'a Memory) -> Result<File<'a>, Errno> {
-        Ok(File {
-            instance: roots::instance(usize::from(self.root)).ok_or(Errno(libc::EBADF))?,
-            body: self.body,
+    pub fn file<'a>(&self, cache: &'a FileCache) -> Result<SealedFile<'a>, Errno> {
+        Ok(SealedFile {
+            instance: open_instances::get(usize::from(self.root)).ok_or(Errno(libc::EBADF))?,
+            layout: self.layout,
             key: self.key,
             tweak: self.tweak,
-            memory,
+            cache,
         })
     }
 }
@@ -91,15 +92,15 @@ const PATH_BUFFER: usize = 4096;
 ///
 /// # Errors
 /// ENAMETOOLONG, or ENOENT when `base` is needed and is not absolute.
-pub fn rule(base: &[u8], path: &[u8]) -> Result<Ruling, Errno> {
-    if roots::none() || path.is_empty() {
-        return Ok(Ruling::Outside);
+pub fn resolve(base: &[u8], path: &[u8]) -> Result<Resolved, Errno> {
+    if open_instances::is_empty() || path.is_empty() {
+        return Ok(Resolved::Outside);
     }
     let mut buffer = [0_u8; PATH_BUFFER];
     let normal = normal(base, path, &mut buffer)?;
     match below(normal)? {
-        Ruling::Outside => Ok(of_tablespace(normal).unwrap_or(Ruling::Outside)),
-        ruling => Ok(ruling),
+        Resolved::Outside => Ok(of_tablespace(normal).unwrap_or(Resolved::Outside)),
+        resolved => Ok(resolved),
     }
 }
 
@@ -109,7 +110,7 @@ pub fn rule(base: &[u8], path: &[u8]) -> Result<Ruling, Errno> {
 ///
 /// # Errors
 /// As [`rule`].
-pub fn rule_followed(base: &[u8], name: &[u8]) -> Result<Ruling, Errno> {
+pub fn resolve_followed(base: &[u8], name: &[u8]) -> Result<Resolved, Errno> {
     let mut buffer = [0_u8; PATH_BUFFER];
     below(normal(base, name, &mut buffer)?)
 }
@@ -127,8 +128,8 @@ fn normal<'out>(
 }
 
 /// What is done with a normal path below one of the directories that are known.
-fn below(normal: &[u8]) -> Result<Ruling, Errno> {
-    for (number, instance) in roots::all() {
+fn below(normal: &[u8]) -> Result<Resolved, Errno> {
+    for (number, instance) in open_instances::all() {
         for prefix in &instance.prefixes {
             let Some(relative) = relative_to(&prefix.path, normal) else {
                 continue;
@@ -137,32 +138,32 @@ fn below(normal: &[u8]) -> Result<Ruling, Errno> {
                 continue;
             }
             if prefix.stands_for.is_empty() {
-                return Ok(ruling(number, relative));
+                return Ok(resolved(number, relative));
             }
             let mut joined = [0_u8; PATH_BUFFER];
             let relative = join(&prefix.stands_for, relative, &mut joined);
-            return Ok(ruling(number, relative.ok_or(Errno(libc::ENAMETOOLONG))?));
+            return Ok(resolved(number, relative.ok_or(Errno(libc::ENAMETOOLONG))?));
         }
     }
-    Ok(Ruling::Outside)
+    Ok(Resolved::Outside)
 }
 
 /// What is done with a path relative to an instance's directory.
-fn ruling(root: u8, relative: &[u8]) -> Ruling {
-    let placed = classify(relative);
-    match treatment(placed.class) {
-        Treatment::Plain | Treatment::Untouched => Ruling::Plain(Clear {
+fn resolved(root: u8, relative: &[u8]) -> Resolved {
+    let classified = classify(relative);
+    match treatment(classified.class) {
+        Treatment::Plain | Treatment::Untouched => Resolved::Plain(PlainPath {
             root,
-            class: placed.class,
-            database: database_of(placed.class, relative),
-            slot: slot_of(placed.class, relative),
+            class: classified.class,
+            database: database_of(classified.class, relative),
+            slot: slot_of(classified.class, relative),
         }),
-        Treatment::Hidden => Ruling::Hidden,
-        Treatment::Refuse => Ruling::Refused(placed.class),
-        sealed => match seal(root, placed, sealed, relative) {
-            Some(seal) => Ruling::Sealed(seal),
+        Treatment::Hidden => Resolved::Hidden,
+        Treatment::Refuse => Resolved::Refused(classified.class),
+        sealed => match seal(root, classified, sealed, relative) {
+            Some(seal) => Resolved::Sealed(seal),
             // An address that no tweak can be made of: not a file of PostgreSQL's.
-            None => Ruling::Refused(placed.class),
+            None => Resolved::Refused(classified.class),
         },
     }
 }
@@ -180,9 +181,9 @@ fn database_of(class: Class, relative: &[u8]) -> Option<u32> {
 }
 
 /// The slot whose state lies in this directory: asked for the name that the state has there.
-fn slot_of(class: Class, relative: &[u8]) -> Option<name::Digest> {
+fn slot_of(class: Class, relative: &[u8]) -> Option<container_name::NameDigest> {
     match class {
-        Class::Directory => name::of_slot_directory(relative),
+        Class::Directory => container_name::slot_directory_digest(relative),
         _ => None,
     }
 }
@@ -191,36 +192,43 @@ fn slot_of(class: Class, relative: &[u8]) -> Option<name::Digest> {
 /// directory: for work on whole instances. `None` when the class is not sealed, or no tweak can be
 /// made of its address.
 #[must_use]
-pub fn seal(root: u8, placed: Placed, treatment: Treatment, relative: &[u8]) -> Option<Seal> {
-    let body = match treatment {
-        Treatment::Wal if placed.class == Class::WalTemp => Body::NewLog,
-        Treatment::Block | Treatment::Wal => Body::Block,
-        Treatment::Temporary => Body::Temporary,
-        Treatment::BootStream => Body::TemporaryStream,
-        Treatment::Stream => Body::Stream,
-        Treatment::Container => Body::Container,
+pub fn seal(
+    root: u8,
+    classified: Classified,
+    treatment: Treatment,
+    relative: &[u8],
+) -> Option<Seal> {
+    let layout = match treatment {
+        Treatment::Wal if classified.class == Class::WalTemp => FileLayout::NewLog,
+        Treatment::Block | Treatment::Wal => FileLayout::Block,
+        Treatment::Temporary => FileLayout::Temporary,
+        Treatment::BootStream => FileLayout::TemporaryStream,
+        Treatment::Stream => FileLayout::Stream,
+        Treatment::Container => FileLayout::Container,
         _ => return None,
     };
-    let (key, tweak) = match body {
-        Body::Block | Body::Temporary | Body::NewLog => address(placed, relative)?,
-        Body::Container => {
-            let name = name::digest(placed.class, relative);
+    let (key, tweak) = match layout {
+        FileLayout::Block | FileLayout::Temporary | FileLayout::NewLog => {
+            address(classified, relative)?
+        }
+        FileLayout::Container => {
+            let name = container_name::name_digest(classified.class, relative);
             (BlockKey::Temporary, name)
         }
         _ => (BlockKey::Temporary, [0; 16]),
     };
     Some(Seal {
         root,
-        class: placed.class,
-        body,
+        class: classified.class,
+        layout,
         key,
         tweak,
     })
 }
 
 /// Key and tweak of a block file's first block.
-fn address(placed: Placed, relative: &[u8]) -> Option<(BlockKey, [u8; 16])> {
-    Some(match (placed.class, placed.identity) {
+fn address(classified: Classified, relative: &[u8]) -> Option<(BlockKey, [u8; 16])> {
+    Some(match (classified.class, classified.identity) {
         (
             _,
             Identity::Relation {
@@ -278,7 +286,7 @@ fn address(placed: Placed, relative: &[u8]) -> Option<(BlockKey, [u8; 16])> {
 
 /// A tablespace reached by its real directory: `pg_upgrade` and `pg_basebackup` do that. One that lies within some data
 /// directory belongs to that, and it was not one of ours.
-fn of_tablespace(normal: &[u8]) -> Option<Ruling> {
+fn of_tablespace(normal: &[u8]) -> Option<Resolved> {
     let at = tablespace(normal)?;
     let (location, relative) = normal.split_at_checked(at)?;
     if contains(location, b"/pg_tblspc/") {
@@ -286,13 +294,13 @@ fn of_tablespace(normal: &[u8]) -> Option<Ruling> {
     }
     let major = major_of(relative)?;
     let fits = |instance: &Instance| instance.major.is_none_or(|known| known == major);
-    let mut fitting = roots::all().filter(|(_, instance)| fits(instance));
+    let mut fitting = open_instances::all().filter(|(_, instance)| fits(instance));
     let (number, _) = fitting.next()?;
     if fitting.next().is_some() {
         // Two instances of one version: which of them cannot be told from the path.
-        return Some(Ruling::Refused(Class::Unknown));
+        return Some(Resolved::Refused(Class::Unknown));
     }
-    Some(ruling(number, relative))
+    Some(resolved(number, relative))
 }
 
 /// Whether a path in a tablespace's location goes below the version directory of this instance. Another version's is

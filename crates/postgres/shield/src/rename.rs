@@ -6,7 +6,7 @@
 //! a segment, or a timeline's history, which is stored in clear.
 //!
 //! Where the instance binds containers to their names, a container belongs to its name too. The
-//! renames of PostgreSQL leave the name that counts as it is ([`crate::name`]), with one exception:
+//! renames of PostgreSQL leave the name that counts as it is ([`crate::container_name`]), with one exception:
 //! `temp.summary` is sealed for its new name before it is renamed. Every other rename that would
 //! change a container's name is refused. It could not be done by making a copy under the new name
 //! either: a process that has the old file open would go on writing to a file without a name.
@@ -26,19 +26,20 @@ use std::ffi::{CStr, OsStr};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use crate::body::{Body, Memory};
 use crate::classify::Class;
-use crate::place::{Ruling, Seal};
+use crate::layout::FileLayout;
+use crate::open_instances;
 use crate::real::{Errno, Real};
-use crate::roots;
+use crate::resolve::{Resolved, Seal};
 use crate::scratch::{self, LEN};
-use crate::{block, container, name};
+use crate::sealed_file::FileCache;
+use crate::{block, container, container_name, new_log};
 
 /// What a rename needs first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RenameStep {
     /// Nothing.
     Nothing,
     /// It cannot be done.
@@ -56,96 +57,97 @@ pub enum Step {
     SameTreatmentOnly,
 }
 
-/// What renaming or linking a file of the first ruling to a name of the second needs.
+/// What renaming or linking a file of the first resolved to a name of the second needs.
 #[must_use]
-pub fn step(from: &Ruling, to: &Ruling) -> Step {
+pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
     match (from, to) {
-        (Ruling::Hidden, _) => Step::Refuse(Errno(libc::ENOENT)),
-        (_, Ruling::Hidden) | (Ruling::Refused(_), _) | (_, Ruling::Refused(_)) => {
-            Step::Refuse(Errno(libc::EACCES))
+        (Resolved::Hidden, _) => RenameStep::Refuse(Errno(libc::ENOENT)),
+        (_, Resolved::Hidden) | (Resolved::Refused(_), _) | (_, Resolved::Refused(_)) => {
+            RenameStep::Refuse(Errno(libc::EACCES))
         }
         // A directory takes along what is sealed in it. pg_upgrade first tries links on PG_VERSION: so it stops there,
         // before it has changed anything.
-        _ if keys_differ(from, to) => Step::Refuse(Errno(libc::EXDEV)),
+        _ if keys_differ(from, to) => RenameStep::Refuse(Errno(libc::EXDEV)),
         // The database is part of each relation's address.
-        (Ruling::Plain(from), Ruling::Plain(to))
+        (Resolved::Plain(from), Resolved::Plain(to))
             if from.database.is_some() && to.database.is_some() && from.database != to.database =>
         {
-            Step::Refuse(Errno(libc::EXDEV))
+            RenameStep::Refuse(Errno(libc::EXDEV))
         }
-        (Ruling::Plain(from), Ruling::Plain(to))
-            if roots::names_are_bound(from.root)
+        (Resolved::Plain(from), Resolved::Plain(to))
+            if open_instances::names_are_bound(from.root)
                 && from.slot.is_some()
                 && to.slot.is_some()
                 && from.slot != to.slot =>
         {
-            Step::SameNameOnly
+            RenameStep::SameNameOnly
         }
-        (Ruling::Outside | Ruling::Plain(_), Ruling::Outside | Ruling::Plain(_)) => Step::Nothing,
+        (Resolved::Outside | Resolved::Plain(_), Resolved::Outside | Resolved::Plain(_)) => {
+            RenameStep::Nothing
+        }
         // What the restore command brought back.
-        (Ruling::Plain(from), Ruling::Sealed(to))
+        (Resolved::Plain(from), Resolved::Sealed(to))
             if from.class == Class::WalRestored && to.class == Class::Wal =>
         {
-            Step::CheckRestored(*to)
+            RenameStep::CheckRestored(*to)
         }
-        (Ruling::Sealed(from), Ruling::Sealed(to)) => between(from, to),
-        (Ruling::Sealed(from), Ruling::Plain(_)) if from.body == Body::NewLog => {
-            Step::Convert(*from, None)
+        (Resolved::Sealed(from), Resolved::Sealed(to)) => between(from, to),
+        (Resolved::Sealed(from), Resolved::Plain(_)) if from.layout == FileLayout::NewLog => {
+            RenameStep::Convert(*from, None)
         }
-        _ => Step::SameTreatmentOnly,
+        _ => RenameStep::SameTreatmentOnly,
     }
 }
 
 /// Whether the two lie in instances that have not the same keys.
-fn keys_differ(from: &Ruling, to: &Ruling) -> bool {
-    let root = |ruling: &Ruling| match ruling {
-        Ruling::Plain(clear) => Some(clear.root),
-        Ruling::Sealed(seal) => Some(seal.root),
+fn keys_differ(from: &Resolved, to: &Resolved) -> bool {
+    let root = |resolved: &Resolved| match resolved {
+        Resolved::Plain(clear) => Some(clear.root),
+        Resolved::Sealed(seal) => Some(seal.root),
         _ => None,
     };
     match (root(from), root(to)) {
-        (Some(from), Some(to)) => from != to && !roots::share_keys(from, to),
+        (Some(from), Some(to)) => from != to && !open_instances::share_keys(from, to),
         _ => false,
     }
 }
 
 /// Within one instance, or between two that have the same keys.
-fn between(from: &Seal, to: &Seal) -> Step {
-    match (from.body, to.body) {
-        (Body::NewLog, Body::NewLog) => Step::Refuse(Errno(libc::EXDEV)),
-        (Body::NewLog, Body::Block) if to.class == Class::Wal => Step::Convert(*from, Some(*to)),
-        (Body::Block, Body::Block) if from.class == Class::Wal && to.class == Class::Wal => {
-            Step::Nothing
+fn between(from: &Seal, to: &Seal) -> RenameStep {
+    match (from.layout, to.layout) {
+        (FileLayout::NewLog, FileLayout::NewLog) => RenameStep::Refuse(Errno(libc::EXDEV)),
+        (FileLayout::NewLog, FileLayout::Block) if to.class == Class::Wal => {
+            RenameStep::Convert(*from, Some(*to))
         }
-        (Body::Block | Body::Temporary, _) if from.body == to.body => {
+        (FileLayout::Block, FileLayout::Block)
+            if from.class == Class::Wal && to.class == Class::Wal =>
+        {
+            RenameStep::Nothing
+        }
+        (FileLayout::Block | FileLayout::Temporary, _) if from.layout == to.layout => {
             if (from.key, from.tweak) == (to.key, to.tweak) {
-                Step::Nothing
+                RenameStep::Nothing
             } else {
-                Step::SameTreatmentOnly
+                RenameStep::SameTreatmentOnly
             }
         }
-        (Body::Stream | Body::TemporaryStream, _) if from.body == to.body => Step::Nothing,
-        (Body::Container, Body::Container)
-            if from.tweak == to.tweak || !roots::names_are_bound(from.root) =>
-        {
-            Step::Nothing
+        (FileLayout::Stream | FileLayout::TemporaryStream, _) if from.layout == to.layout => {
+            RenameStep::Nothing
         }
-        (Body::Container, Body::Container)
-            if name::is_temporary_summary(from) && to.class == Class::WalSummary =>
+        (FileLayout::Container, FileLayout::Container)
+            if from.tweak == to.tweak || !open_instances::names_are_bound(from.root) =>
         {
-            Step::Rebind(*from, *to)
+            RenameStep::Nothing
         }
-        (Body::Container, Body::Container) => Step::SameNameOnly,
-        _ => Step::SameTreatmentOnly,
+        (FileLayout::Container, FileLayout::Container)
+            if container_name::is_temporary_summary(from.class, &from.tweak)
+                && to.class == Class::WalSummary =>
+        {
+            RenameStep::Rebind(*from, *to)
+        }
+        (FileLayout::Container, FileLayout::Container) => RenameStep::SameNameOnly,
+        _ => RenameStep::SameTreatmentOnly,
     }
-}
-
-/// Whether this process has written anything but zeros to a new log file since the last conversion.
-static WRITTEN: AtomicBool = AtomicBool::new(false);
-
-/// Notes that a unit that is not zero goes into a new log file.
-pub(crate) fn note_new_log_written() {
-    WRITTEN.store(true, Ordering::Relaxed);
 }
 
 /// Seals the contents of a new log file for its segment, or opens them, in place; then syncs the file.
@@ -155,14 +157,14 @@ pub(crate) fn note_new_log_written() {
 pub fn convert(real: &Real, path: &CStr, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
     // The usual case: a segment that was just filled with zeros by this process, of which nothing is to be changed.
     // Zeros are stored as zeros under either address.
-    if to.is_some() && is_own(path) && !WRITTEN.load(Ordering::Relaxed) {
+    if to.is_some() && is_own(path) && !new_log::was_written() {
         return Ok(());
     }
     real.with_open(path, libc::O_RDWR | libc::O_CLOEXEC, |fd| {
         convert_open(real, fd, from, to)?;
         real.fsync(fd)
     })?;
-    WRITTEN.store(false, Ordering::Relaxed);
+    new_log::clear_written();
     Ok(())
 }
 
@@ -171,8 +173,8 @@ pub fn convert(real: &Real, path: &CStr, from: &Seal, to: Option<&Seal>) -> Resu
 /// # Errors
 /// The kernel's; EIO when it does not open under the name of `from`.
 pub fn rebind(real: &Real, path: &CStr, from: &Seal, to: &Seal) -> Result<(), Errno> {
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
-    let (source, target) = (from.file(&memory)?, to.file(&memory)?);
+    let cache: FileCache = [const { AtomicU64::new(0) }; 4];
+    let (source, target) = (from.file(&cache)?, to.file(&cache)?);
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
     real.with_open(path, flags, |fd| {
         container::rebind(real, fd, &source, &target)?;
@@ -188,9 +190,9 @@ fn is_own(path: &CStr) -> bool {
 }
 
 fn convert_open(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
-    let source = from.file(&memory)?;
-    let target = to.map(|to| to.file(&memory)).transpose()?;
+    let cache: FileCache = [const { AtomicU64::new(0) }; 4];
+    let source = from.file(&cache)?;
+    let target = to.map(|to| to.file(&cache)).transpose()?;
     scratch::stage(|stage| {
         let mut at = 0_u64;
         loop {
