@@ -21,47 +21,17 @@ use strongroom_format::code;
 use strongroom_keyring::{Opener, durable};
 
 use crate::combine::{self, mapped};
-use crate::create::CreateOptions;
+use crate::directory_lock::lock_directory;
 use crate::files::{Files, sync_all_of};
-use crate::head::{Description, Kind, PostgresFacts};
+use crate::head::PostgresFacts;
 use crate::medium::list;
 use crate::read::{SetReader, open_set};
 use crate::removal::is_there_to_stay;
-use crate::restore::{self, RestoreOptions, Restored};
-use crate::set::Guard;
-use crate::source::Source;
+use crate::restore::{self, Restored};
+use crate::restore_options::RestoreOptions;
+use crate::restore_paths::{self, absolute, beside, parent_of, partial_beside};
 use crate::store::Store;
-use crate::wal::{opened_family, sealed_family};
 use crate::{Error, Result};
-
-/// Longest object of a manifest, in bytes.
-const MANIFEST_MAX: u64 = 512 << 20;
-
-pub(crate) fn manifest_name(set_id: &str) -> String {
-    format!("data/{set_id}.manifest")
-}
-
-/// Keeps the source's manifest as an object of its own, if it has one.
-pub(crate) fn store_manifest(
-    store: &dyn Store,
-    guard: &Guard,
-    options: &CreateOptions<'_>,
-    source: &dyn Source,
-    description: &mut Description,
-) -> Result<()> {
-    let (Some(manifest), Some(facts)) = (source.manifest(), &mut description.postgres) else {
-        return Ok(());
-    };
-    let (bytes, end) = sealed_family(guard, manifest, options)?;
-    let name = manifest_name(&description.set_id);
-    let created = store.create_new(&name, &bytes);
-    let shown = format!("{}/{name}", store.shown());
-    if !created.map_err(|error| Error::io(shown.as_str(), error))? {
-        return Err(Error::new(&code::BUG, shown));
-    }
-    facts.manifest_object = Some(end);
-    Ok(())
-}
 
 /// What an incremental set builds on.
 #[derive(Debug)]
@@ -116,7 +86,7 @@ pub fn open_base(
         chain
     };
     let set = chain.newest()?;
-    let facts = facts_of(set.description());
+    let facts = set.description().cluster_facts();
     if facts.is_none_or(|facts| facts.system_identifier != system_identifier) {
         return Err(unfit(format!("set {position} is not of this cluster")));
     }
@@ -133,13 +103,15 @@ pub fn open_base(
     Ok(Base {
         set_id: set_id.clone(),
         position,
-        manifest: manifest_of(set)?,
+        manifest: set.read_manifest()?,
     })
 }
 
 fn newest(store: &dyn Store, system_identifier: &str) -> Result<u32> {
     let found = list(store)?.sets.into_iter().rev().find(|set| {
-        facts_of(&set.description).is_some_and(|facts| facts.system_identifier == system_identifier)
+        set.description
+            .cluster_facts()
+            .is_some_and(|facts| facts.system_identifier == system_identifier)
     });
     let none = || {
         format!(
@@ -149,27 +121,6 @@ fn newest(store: &dyn Store, system_identifier: &str) -> Result<u32> {
     };
     let found = found.map(|set| set.position);
     found.ok_or_else(|| Error::new(&code::INCREMENTAL_BASE, none()))
-}
-
-fn facts_of(description: &Description) -> Option<&PostgresFacts> {
-    let facts = description.postgres.as_ref();
-    facts.filter(|_| description.kind == Kind::Postgres)
-}
-
-/// The server's manifest of a set, authentic if the set is sealed.
-pub(crate) fn manifest_of(set: &SetReader<'_>) -> Result<Vec<u8>> {
-    let name = manifest_name(&set.description().set_id);
-    let shown = format!("{}/{name}", set.store().shown());
-    let read = set.store().read(&name, MANIFEST_MAX);
-    let bytes = read.map_err(|error| Error::io(shown.as_str(), error))?;
-    let bytes = bytes.ok_or_else(|| Error::new(&code::FAMILY_ABSENT, shown.as_str()))?;
-    let stated = facts_of(set.description()).and_then(|facts| facts.manifest_object.as_ref());
-    let signed = stated.is_some_and(|end| end.bytes_digest.is_some());
-    let (manifest, ends) = opened_family(set.guard(), bytes, MANIFEST_MAX, signed)?;
-    if stated.is_none() || ends.first() != stated {
-        return Err(Error::new(&code::FAMILY_SHORT, shown));
-    }
-    Ok(manifest)
 }
 
 /// A set and those that it builds on, every head authentic.
@@ -211,7 +162,9 @@ pub fn open_chain<'a>(
         };
         let next = open_set(store, Some(below.ok_or_else(missing)?), opener)?;
         let system = |set: &SetReader<'_>| {
-            facts_of(set.description()).map(|facts| facts.system_identifier.clone())
+            set.description()
+                .cluster_facts()
+                .map(|facts| facts.system_identifier.clone())
         };
         let same = system(&next).is_some() && system(&next) == system(last);
         if !same || next.description().set_id != base {
@@ -284,7 +237,7 @@ pub fn restore_chain_sealed(
     }
     let mut restored = restore::restore_part(chain.sets(), options, false, progress)?;
     let spaces: Vec<PathBuf> = restored.tablespaces.iter().cloned().collect();
-    (restored.files, restored.bytes) = counted(&restore::absolute(&options.to)?, &spaces)?;
+    (restored.files, restored.bytes) = counted(&absolute(&options.to)?, &spaces)?;
     Ok(restored)
 }
 
@@ -299,27 +252,27 @@ pub fn restore_chain(
     combine: &Path,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored> {
-    let to = restore::absolute(&options.to)?;
+    let to = absolute(&options.to)?;
     if options.delta.is_some() {
         let detail = "an incremental set is put together anew; restore it to a new directory";
         return Err(Error::new(&code::DELTA_REFUSED, detail));
     }
-    restore::check_target(&to)?;
+    restore_paths::check_target(&to)?;
     for set in chain.sets() {
         set.check_families()?;
     }
     // All sets are put together beside the target, their tablespaces too.
-    let beside = std::iter::once(restore::parent_of(&to));
-    restore::check_space(beside, chain.size_bytes())?;
+    let parent = std::iter::once(parent_of(&to));
+    restore_paths::check_space(parent, chain.size_bytes())?;
     let spaces = match &options.tablespaces {
-        Some(named) => restore::absolute(named)?,
-        None => restore::beside(&to, |name| name.push(".tablespaces"))?,
+        Some(named) => absolute(named)?,
+        None => beside(&to, |name| name.push(".tablespaces"))?,
     };
-    let scratch = restore::partial_beside(&to)?;
+    let scratch = partial_beside(&to)?;
     make_private(&scratch)?;
     // So that it is not taken for what a killed restore has left.
     let held = fs::File::open(&scratch).map_err(|error| failed(&scratch, error))?;
-    let _free = crate::delta::locked(&held);
+    let _free = lock_directory(&held);
     let mut work = Work {
         scratch,
         spaces,
@@ -327,7 +280,7 @@ pub fn restore_chain(
     };
     let done = work
         .fill(chain, options, combine, progress)
-        .and_then(|()| restore::moved(&work.out(), &to));
+        .and_then(|()| restore_paths::moved(&work.out(), &to));
     // Readable to nobody else, and of no use to anyone.
     drop(fs::remove_dir_all(&work.scratch));
     if let Err(error) = done {
@@ -421,7 +374,7 @@ impl Work {
             self.made.push(self.spaces.clone());
         }
         let mut out = Vec::new();
-        let from = restore::beside(last, |name| name.push(".tablespaces"))?;
+        let from = beside(last, |name| name.push(".tablespaces"))?;
         for space in &facts.tablespaces {
             let number = space.oid.to_string();
             let place = self.spaces.join(&number);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use strongroom_format::code;
 
-use crate::restore::RestoreOptions;
+use crate::restore_options::RestoreOptions;
 use crate::{Error, Result};
 
 /// How often a program that runs is looked at.

@@ -11,11 +11,12 @@ use strongroom_format::code::{self, Class};
 use strongroom_keyring::Opener;
 use strongroom_postgres_replication::Lsn;
 
-use crate::expire::is_segment_size;
 use crate::head::{Description, PostgresFacts};
+use crate::log_names::{is_segment_size, segment as segment_of};
 use crate::segment;
 use crate::store::Store;
-use crate::wal::{segment as segment_of, wal_fetch};
+use crate::timeline_history::parse_history;
+use crate::wal::wal_fetch;
 use crate::{Error, Result};
 
 /// Names that are listed at the most; the rest is counted.
@@ -220,30 +221,8 @@ fn branches(
         }
         Err(error) => return Ok(Err(format!("SR-{:04}", error.code().number))),
     };
-    let parsed = parsed(&content);
+    let parsed = parse_history(&content);
     Ok(parsed.ok_or_else(|| String::from("not a timeline's history")))
-}
-
-/// Timeline, position, reason on each line (PostgreSQL: `readTimeLineHistory`, `src/backend/access/transam/timeline.c`).
-pub(crate) fn parsed(content: &[u8]) -> Option<Vec<(u64, Lsn)>> {
-    let text = std::str::from_utf8(content).ok()?;
-    let mut found: Vec<(u64, Lsn)> = Vec::new();
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or_default();
-        let mut words = line.split_whitespace();
-        let Some(timeline) = words.next() else {
-            continue;
-        };
-        let (timeline, end) = (timeline.parse().ok()?, words.next()?.parse().ok()?);
-        let rising = found
-            .last()
-            .is_none_or(|(before, at): &(u64, Lsn)| *before < timeline && *at <= end);
-        if !rising {
-            return None;
-        }
-        found.push((timeline, end));
-    }
-    Some(found)
 }
 
 /// The way from the timeline `of` to `newest`: each with the number of the segment in which the next one begins.
@@ -415,7 +394,7 @@ mod tests {
     #[test]
     fn a_history_names_the_way() {
         let text = b"1\t0/5000000\tno recovery target specified\n\n# no line\n2\t0/7000000\tx\n";
-        let found = parsed(text).unwrap();
+        let found = parse_history(text).unwrap();
         assert_eq!(found, [(1, Lsn(0x500_0000)), (2, Lsn(0x700_0000))]);
         let facts = PostgresFacts {
             segment_size_bytes: SIZE,
@@ -434,7 +413,7 @@ mod tests {
             b"1 0/2\n2 0/1",
             b"\xff",
         ] {
-            assert_eq!(parsed(odd), None, "{odd:?}");
+            assert_eq!(parse_history(odd), None, "{odd:?}");
         }
     }
 

@@ -13,30 +13,21 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, flock, openat, openat2,
-    renameat_with, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, openat, openat2, renameat_with, unlinkat,
 };
 use rustix::process::{Pid, test_kill_process};
 use strongroom_format::{code, hex};
 use strongroom_keyring::durable;
 
-use crate::files::{Files, Kept, Owners};
+use crate::directory_lock::lock_directory;
+use crate::files::Files;
 use crate::head::{Description, Kind};
 use crate::mounts::{mount_of, remove_tree};
-use crate::restore::{absolute, beside, parent_of, partial_beside};
+use crate::restore_options::{Delta, Kept, Owners};
+use crate::restore_paths::{absolute, beside, parent_of, partial_beside};
 use crate::{Error, Result};
-
-/// How a restore treats a directory that is there.
-#[derive(Clone, Debug, Default)]
-pub struct Delta {
-    /// Takes the place also of a directory that is not known to be what the set was made of.
-    pub force: bool,
-    /// What must not lie in the directory, since the restore needs it: the medium, the keyring.
-    pub apart: Vec<PathBuf>,
-}
 
 /// A directory that is restored over.
 pub(crate) struct Over {
@@ -47,9 +38,6 @@ pub(crate) struct Over {
     pub(crate) bytes: u64,
 }
 
-/// How often, and after what time each, a lock is asked for that another holds.
-const LOCK_TRIES: u32 = 10;
-const LOCK_WAIT: Duration = Duration::from_millis(50);
 /// Longest `postmaster.pid` that is looked at, in bytes.
 const PID_FILE_MAX: u64 = 4096;
 /// What makes a directory a sealed instance.
@@ -112,7 +100,7 @@ impl Over {
             bytes: 0,
         };
         // Another restore may have ended between the two: what is held is being removed then.
-        if !locked(&over.held) || !over.is_at(&over.to) {
+        if !lock_directory(&over.held) || !over.is_at(&over.to) {
             return Err(refused(&over.to, "another restore is at work on it"));
         }
         no_server(&over.to)?;
@@ -358,21 +346,6 @@ fn check_below(to: &Path, device: u64, cluster: bool) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Takes the lock of a directory that is held open; whether nobody else has it. It ends with the
-/// process.
-pub(crate) fn locked(held: &File) -> bool {
-    for _ in 0..LOCK_TRIES {
-        // A file system without locks has no other holder either.
-        let got = flock(held, FlockOperation::NonBlockingLockExclusive);
-        if got != Err(rustix::io::Errno::WOULDBLOCK) {
-            return true;
-        }
-        // A program that another thread begins may hold it until it runs.
-        std::thread::sleep(LOCK_WAIT);
-    }
-    false
-}
-
 /// Makes sure that the file system can exchange two directories, before anything is written into
 /// `partial`, which is empty.
 pub(crate) fn check_exchange(partial: &Path, to: &Path) -> Result<()> {
@@ -422,7 +395,7 @@ pub(crate) fn clear_left(to: &Path) -> Result<()> {
         let mine = held
             .metadata()
             .is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw());
-        if is_ours && mine && locked(&held) && !remove_tree(&path, &held) {
+        if is_ours && mine && lock_directory(&held) && !remove_tree(&path, &held) {
             let why = "left by a restore that was killed, and cannot be removed whole: something may be mounted in it; remove it";
             return Err(refused(&path, why));
         }

@@ -10,9 +10,11 @@ use std::collections::BTreeSet;
 use strongroom_format::code;
 use strongroom_postgres_replication::Lsn;
 
-use crate::create::now;
+use crate::clock::now_unix_s;
 use crate::head::{Description, Kind};
-use crate::medium::{ListedSet, Superseded, clear, list};
+use crate::log_names::is_segment_size;
+use crate::medium::{ListedSet, clear, list};
+use crate::set_heads::Superseded;
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -34,7 +36,7 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
     if let Some(bad) = listing.unreadable.into_iter().next() {
         return Err(bad.error);
     }
-    let now_unix_s = now();
+    let now_unix_s = now_unix_s();
     let due = |set: &ListedSet| {
         set.description
             .expires_unix_s
@@ -145,11 +147,6 @@ fn useless_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> 
         .collect())
 }
 
-/// A power of two from 1 MiB to 1 GiB (PostgreSQL: `IsValidWalSegSize`, `src/include/access/xlog_internal.h`).
-pub(crate) fn is_segment_size(bytes: u64) -> bool {
-    bytes.is_power_of_two() && (1 << 20..=1 << 30).contains(&bytes)
-}
-
 /// The number in a segment's name, without its timeline; `None` of a history file, which is always kept.
 fn number_of(name: &str) -> Option<u64> {
     let digits = name
@@ -179,25 +176,6 @@ mod tests {
         );
         assert_eq!(number_of("00000002.history"), None);
         assert_eq!(number_of("0000000100000000000000031"), None);
-    }
-
-    #[test]
-    fn sizes_that_no_segment_has_are_refused() {
-        for sound in [1 << 20, 16 << 20, 1 << 30] {
-            assert!(is_segment_size(sound));
-        }
-        for size in [
-            0,
-            1,
-            1 << 19,
-            (16 << 20) + 1,
-            1 << 31,
-            1 << 32,
-            1 << 33,
-            1 << 63,
-        ] {
-            assert!(!is_segment_size(size), "{size}");
-        }
     }
 
     #[test]

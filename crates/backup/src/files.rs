@@ -36,6 +36,7 @@ use self::old::{Candidate, Old};
 use self::open::Open;
 use self::over::Over;
 use self::place::{Base, Space, Spot, exchanged, named_twice, taken};
+use crate::restore_options::{Kept, Owners};
 use crate::sealing::{Becomes, SealedFile, Sealing};
 use crate::{Error, Result};
 
@@ -47,34 +48,6 @@ const CONTROL_BEFORE: &[u8] = b".pg_control.partial";
 const CONTROL_MAX: usize = 64 * 1024;
 /// Where tablespaces are linked.
 const SPACES: &str = "pg_tblspc/";
-
-/// What of a set's owners and modes a restore by root takes over. By default nothing that could be
-/// used against who restores: everybody who has a certificate can make a set for it. Whoever is not
-/// root takes over neither in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// Whose everything becomes.
-    pub owners: Owners,
-    /// Set-user-ID, set-group-ID and sticky bits.
-    pub special_bits: bool,
-}
-
-/// Whose restored files become.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Owners {
-    /// Those of who restores.
-    #[default]
-    Mine,
-    /// As numbers, those that the set names.
-    OfSet,
-    /// One user's, and one group's.
-    Given {
-        /// The user's number.
-        user: u32,
-        /// The group's number.
-        group: u32,
-    },
-}
 
 /// A directory that is being filled.
 pub(crate) struct Files {

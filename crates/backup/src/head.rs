@@ -12,7 +12,7 @@ use strongroom_format::layout::is_zero;
 use strongroom_format::{code, hex};
 use strongroom_keyring::{Object, Opener, inspect_checksum};
 
-use crate::medium::{MediumHead, Protection};
+use crate::medium_head::{MediumHead, Protection};
 use crate::set::{Guard, cipher_of};
 use crate::store::Store;
 use crate::{Error, Result};
@@ -105,6 +105,12 @@ pub struct Description {
 }
 
 impl Description {
+    /// What is known of the PostgreSQL cluster that the set was made of. `None` for other kinds.
+    pub(crate) fn cluster_facts(&self) -> Option<&PostgresFacts> {
+        let facts = self.postgres.as_ref();
+        facts.filter(|_| self.kind == Kind::Postgres)
+    }
+
     /// The set that this one builds on, if it is incremental.
     #[must_use]
     pub fn base_set_id(&self) -> Option<&str> {

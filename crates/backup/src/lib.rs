@@ -7,55 +7,70 @@
 //! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
 #![forbid(unsafe_code)]
 
-mod berth;
 mod chain;
+mod clock;
 mod combine;
 mod continuity;
 mod create;
 mod delta;
+mod directory_lock;
 mod expire;
 mod family;
 mod files;
+mod first_page;
 mod head;
 mod leftovers;
+mod log_names;
+mod manifest;
 mod medium;
+mod medium_head;
+mod medium_rules;
 mod mounts;
 #[cfg(feature = "object-store")]
 mod object;
-mod pieces;
+mod options;
+mod partial_segment;
 mod pipeline;
 mod read;
 mod receive;
 mod removal;
 mod replay;
 mod restore;
+mod restore_options;
+mod restore_paths;
 mod rewrap;
 mod sealing;
 mod segment;
 mod set;
+mod set_heads;
 mod signature;
+mod single_family;
 mod source;
 mod store;
 mod stream;
+mod target_medium;
+mod timeline_history;
 mod verify;
 mod wal;
 mod writeback;
 
 pub use chain::{Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed};
 pub use continuity::{LogCheck, check_log};
-pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
-pub use delta::Delta;
+pub use create::{create, create_on};
 pub use expire::{Expired, expire};
-pub use files::{Kept, Owners};
+pub use first_page::begins_segment;
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
-pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list, listed};
+pub use medium::{ListedSet, Listing, Unreadable, list, listed};
+pub use medium_head::{MediumHead, Protection};
 #[cfg(feature = "object-store")]
 pub use object::ObjectMedium;
-pub use pieces::{Partial, wal_partial};
+pub use options::{Compression, CreateOptions, Mode};
+pub use partial_segment::{Partial, wal_partial};
 pub use read::{SetReader, Verified, open_set, verify};
 pub use receive::{ReceiveOptions, Received, wal_receive};
 pub use replay::{ArchivedLog, Replayed};
-pub use restore::{RestoreOptions, Restored, restore};
+pub use restore::{Restored, restore};
+pub use restore_options::{Delta, Kept, Owners, RestoreOptions};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};
 pub use sealing::{Becomes, SealedFile, Sealing};
 pub use segment::check_archivable;
@@ -64,8 +79,9 @@ pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};
 pub use store::{LocalStore, Store, Upload, Version};
 pub use stream::writer::StreamWriter;
 pub use strongroom_keyring::Error;
+pub use target_medium::Created;
 pub use verify::{verified_by_restore, verify_chain};
-pub use wal::{begins_segment, wal_fetch, wal_push};
+pub use wal::{wal_fetch, wal_push};
 
 /// Everything here fails with a stable code.
 pub type Result<T> = std::result::Result<T, Error>;

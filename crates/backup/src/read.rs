@@ -11,9 +11,10 @@ use strongroom_keyring::Opener;
 
 use crate::family::Unkeyed;
 use crate::head::{Description, FamilyEnd, Unopened};
-use crate::medium::{family_name, positions, read_head};
+use crate::manifest;
 use crate::pipeline::read::{self as pipeline, Opened, Origin};
 use crate::set::Guard;
+use crate::set_heads::{family_name, positions, read_head};
 use crate::signature;
 use crate::store::Store;
 use crate::stream::reader::{Event, StreamReader};
@@ -137,7 +138,7 @@ pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
     let description = set.head.description.clone();
     let facts = description.postgres.as_ref();
     if facts.is_some_and(|facts| facts.manifest_object.is_some()) {
-        crate::chain::manifest_of(set)?;
+        set.read_manifest()?;
     }
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
     // Nobody but the signer has made it or changed it.
@@ -155,12 +156,9 @@ pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
 }
 
 impl SetReader<'_> {
-    pub(crate) fn store(&self) -> &dyn Store {
-        self.store
-    }
-
-    pub(crate) fn guard(&self) -> &Guard {
-        &self.guard
+    /// The server's manifest of the set, authentic if the set is sealed.
+    pub(crate) fn read_manifest(&self) -> Result<Vec<u8>> {
+        manifest::read_manifest(self.store, &self.guard, &self.head.description)
     }
 
     /// What the head says; authentic if the set is sealed.

@@ -21,11 +21,13 @@ use strongroom_postgres_replication::{
     WalStream,
 };
 
-use crate::create::{CreateOptions, medium_for_archive};
+use crate::log_names::{Piece, segment};
 use crate::medium::list;
-use crate::pieces::{Piece, covering, remove};
+use crate::medium_rules::medium_for_archive;
+use crate::options::CreateOptions;
+use crate::partial_segment::{covering, remove};
 use crate::store::Store;
-use crate::wal::{archived_system, make_durable, segment, wal_push};
+use crate::wal::{archived_system, make_durable, wal_push};
 use crate::{Error, Result};
 
 /// Bytes that are received at the most before they are made durable, also while more come.

@@ -14,7 +14,7 @@ use strongroom_crypto::random16;
 use strongroom_format::code::{self, Class};
 use strongroom_format::hex;
 
-use crate::medium::{Superseded, head_name, position_of, read_head};
+use crate::set_heads::{Superseded, head_name, position_of, read_head};
 use crate::store::Store;
 use crate::{Error, Result};
 

@@ -14,10 +14,11 @@ use strongroom_postgres_replication::Lsn;
 
 use crate::continuity::LogCheck;
 use crate::head::{Description, PostgresFacts};
-use crate::pieces::wal_partial;
+use crate::log_names::segment as segment_of;
+use crate::partial_segment::wal_partial;
 use crate::segment;
 use crate::store::Store;
-use crate::wal::{segment as segment_of, wal_fetch};
+use crate::wal::wal_fetch;
 use crate::{Error, Result};
 
 /// The line of a server's log that says where it has replayed to (`PerformWalRecovery`,

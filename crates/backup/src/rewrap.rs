@@ -8,10 +8,11 @@ use strongroom_format::code;
 use strongroom_keyring::Opener;
 
 use crate::head::Unopened;
-use crate::medium::{SET_HEAD_MAX, head_name};
+use crate::log_names::object_name;
 use crate::set::Guard;
+use crate::set_heads::{SET_HEAD_MAX, head_name};
 use crate::store::Store;
-use crate::wal::{OBJECT_MAX, object_name};
+use crate::wal::OBJECT_MAX;
 use crate::{Error, Result};
 
 /// What becomes of those who can open an object beside the old key: other keys, and certificates.

@@ -9,8 +9,8 @@
 
 use strongroom_format::code;
 
-use crate::continuity::parsed;
-use crate::wal::segment;
+use crate::log_names::segment;
+use crate::timeline_history::parse_history;
 use crate::{Error, Result};
 
 /// Bytes of a page of the log (`XLOG_BLCKSZ`; servers of another size are refused elsewhere).
@@ -82,7 +82,7 @@ pub fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
         .strip_suffix(".history")
         .is_some_and(|id| digits(id, 8))
     {
-        let found = parsed(content).filter(|branches| !branches.is_empty());
+        let found = parse_history(content).filter(|branches| !branches.is_empty());
         return match found {
             Some(_) => Ok(None),
             None => Err(refused("not a timeline's history")),

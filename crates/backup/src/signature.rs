@@ -13,7 +13,8 @@ use strongroom_format::backup_signature::{SignatureRecord, signature_layout};
 use strongroom_format::{code, hex};
 
 use crate::head::Unopened;
-use crate::medium::{MediumHead, is_foreign};
+use crate::medium::is_foreign;
+use crate::medium_head::MediumHead;
 use crate::store::{Store, is_misfit};
 use crate::{Error, Result};
 

@@ -6,22 +6,22 @@
 //!
 //! Must not: hand out a file under another name than it was archived under.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
 
 use strongroom_crypto::sha256;
 use strongroom_format::{code, hex};
 use strongroom_keyring::Opener;
 
-use crate::create::{self, CreateOptions, now};
-use crate::family::{FamilyWriter, Unkeyed};
-use crate::head::{self, Description, FamilyEnd, Kind, PostgresFacts, Unopened};
-use crate::medium::MediumHead;
-use crate::pieces::Piece;
-use crate::pipeline::read::{self as reading, Origin};
-use crate::pipeline::write::{self as writing, Settings, Target};
+use crate::clock::now_unix_s;
+use crate::first_page::facts;
+use crate::head::{self, Description, Kind, Unopened};
+use crate::log_names::{Piece, object_name, segment};
+use crate::medium_head::MediumHead;
+use crate::medium_rules::medium_for_archive;
+use crate::options::CreateOptions;
 use crate::set::Guard;
-use crate::store::{Store, Upload};
+use crate::single_family::{not_as_long, opened_family, sealed_family};
+use crate::store::Store;
 use crate::{Error, Result};
 
 /// Longest file that is archived, in bytes: the longest segment that PostgreSQL can have.
@@ -52,19 +52,15 @@ pub fn wal_push(
     options: &CreateOptions<'_>,
 ) -> Result<bool> {
     check_name(name)?;
-    let medium = create::medium_for_archive(store, options)?;
+    let medium = medium_for_archive(store, options)?;
     let object = object_name(name);
     if let There::This = there(store, &object, name, content)? {
         return Ok(false);
     }
-    let guard = if options.openers.is_empty() {
-        Guard::plain()?
-    } else {
-        Guard::sealed(options.cipher, &options.openers)?
-    };
-    let started_unix_s = now();
+    let guard = options.new_set()?;
+    let started_unix_s = now_unix_s();
     let (family, _) = sealed_family(&guard, content, options)?;
-    let mut described = create::description(&guard, options, &medium.medium_id, started_unix_s);
+    let mut described = options.describe(&guard, &medium.medium_id, started_unix_s);
     described.kind = Kind::Wal;
     described.source = name.to_owned();
     described.backup_size_bytes = content.len() as u64;
@@ -168,32 +164,6 @@ pub(crate) fn is_followed(store: &dyn Store, name: &str) -> Result<bool> {
     Ok(segments.any(|(timeline, number)| timeline == wanted.0 && number > wanted.1))
 }
 
-/// Timeline of a segment, and what its name has after that: 32 bits of which 4 GiB, 32 bits of which segment in it.
-pub(crate) fn segment(name: &str) -> Option<(u64, u64)> {
-    let digits = |byte: u8| byte.is_ascii_hexdigit();
-    if name.len() != 24 || !name.bytes().all(digits) {
-        return None;
-    }
-    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-    Some((number(name.get(..8)?)?, number(name.get(8..)?)?))
-}
-
-/// Whether `start`, the beginning of a file in `pg_wal`, is that of the segment `name` and not of an older one whose file was
-/// given a new name to be used again (PostgreSQL: `xlp_pageaddr` of `XLogPageHeaderData`).
-#[must_use]
-pub fn begins_segment(name: &str, start: &[u8]) -> bool {
-    let facts = facts(name, start);
-    let Some((_, number)) = segment(name) else {
-        return false;
-    };
-    let in_file = (number & 0xffff_ffff).checked_mul(facts.segment_size_bytes);
-    let begins = in_file.and_then(|at| at.checked_add(number & !0xffff_ffff));
-    let address = start.get(8..16).and_then(|bytes| bytes.try_into().ok());
-    let address = address.map(u64::from_le_bytes);
-    // Without a long header the size is 0: every segment begins with one.
-    facts.segment_size_bytes > 0 && address.is_some() && address == begins
-}
-
 /// Whether this is a piece that is sealed.
 fn is_sealed_piece(head: &Unopened, name: &str) -> bool {
     Piece::of(name).is_some() && head.is_sealed()
@@ -282,10 +252,6 @@ fn content_digest(set_id: &str, content: &[u8]) -> Result<String> {
     Ok(hex::hex(&sha256(&[&id, content])))
 }
 
-pub(crate) fn object_name(name: &str) -> String {
-    format!("wal/{name}")
-}
-
 /// Segments, history files and backup history files: digits and capitals, and `.history`, `.backup`, `.partial`.
 fn check_name(name: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
@@ -299,112 +265,6 @@ fn check_name(name: &str) -> Result<()> {
     ))
 }
 
-/// What a segment's first page says (PostgreSQL: `XLogLongPageHeaderData`, `src/include/access/xlog_internal.h`).
-pub(crate) fn facts(name: &str, content: &[u8]) -> PostgresFacts {
-    const LONG_HEADER: u16 = 2;
-    let mut facts = PostgresFacts {
-        file_name: name.to_owned(),
-        ..PostgresFacts::default()
-    };
-    let first = Piece::of(name).filter(|piece| piece.start == 0);
-    let is_segment = first.is_some() || segment(name).is_some();
-    let word = |at: usize| {
-        Some(u32::from_le_bytes(
-            content.get(at..at + 4)?.try_into().ok()?,
-        ))
-    };
-    let info = content
-        .get(2..4)
-        .and_then(|info| info.try_into().ok())
-        .map(u16::from_le_bytes);
-    let long = is_segment && info.is_some_and(|info| info & LONG_HEADER != 0);
-    if let (true, Some(low), Some(high)) = (long, word(24), word(28)) {
-        facts.system_identifier = ((u64::from(high) << 32) | u64::from(low)).to_string();
-        facts.segment_size_bytes = word(32).map_or(0, u64::from);
-        facts.timeline = name
-            .get(..8)
-            .and_then(|hex| u32::from_str_radix(hex, 16).ok())
-            .unwrap_or(0);
-    }
-    facts
-}
-
-/// One family that has `content` by itself.
-pub(crate) fn sealed_family(
-    guard: &Guard,
-    content: &[u8],
-    options: &CreateOptions<'_>,
-) -> Result<(Vec<u8>, FamilyEnd)> {
-    let key = guard.new_family(0, 1)?;
-    let memory = Memory::default();
-    let out: Box<dyn Upload> = Box::new(memory.clone());
-    let writer = FamilyWriter::begin(
-        vec![(String::from("archive"), out)],
-        &key,
-        options.sign_key.is_some(),
-    )?;
-    let settings = Settings {
-        threads: options.threads,
-        level: options.compression.level(),
-    };
-    let ((), mut ends) = writing::run(vec![Target { key, writer }], settings, |pieces| {
-        pieces.put(content)
-    })?;
-    let end = ends.pop();
-    let end = end.ok_or_else(|| Error::new(&code::BUG, "a family without an end"))?;
-    let mut bytes = memory.0.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok((std::mem::take(&mut *bytes), end))
-}
-
-/// What a family has that is alone, at most `most` bytes, and how it ends. `signed`: with a digest
-/// of all its bytes.
-pub(crate) fn opened_family(
-    guard: &Guard,
-    bytes: Vec<u8>,
-    most: u64,
-    signed: bool,
-) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
-    let unkeyed = Unkeyed::read(Box::new(io::Cursor::new(bytes)), 0)?;
-    let key = guard.family(&unkeyed.header, 0, 1)?;
-    let reader = unkeyed.keyed(&key, signed);
-    reading::run(vec![Origin { key, reader }], 1, |opened| {
-        let mut content = Vec::new();
-        while let Some(piece) = opened.next_piece()? {
-            if (content.len() as u64).saturating_add(piece.len() as u64) > most {
-                return Err(not_as_long());
-            }
-            content.extend_from_slice(piece);
-        }
-        Ok(content)
-    })
-}
-
-fn not_as_long() -> Error {
-    Error::new(&code::STREAM, "not as long as its head says")
-}
-
 fn failed(store: &dyn Store, object: &str, error: io::Error) -> Error {
     Error::io(format!("{}/{object}", store.shown()), error)
-}
-
-/// An object of one piece, before it is stored.
-#[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Memory {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        content.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Upload for Memory {
-    fn finish(self: Box<Self>) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -144,7 +144,7 @@ impl Files {
     /// Locks the root against being taken for what a killed restore has left.
     pub(crate) fn lock(&self) {
         // Nobody else knows the name.
-        let _free = crate::delta::locked(&self.root.held);
+        let _free = crate::directory_lock::lock_directory(&self.root.held);
     }
 
     /// The file of the old directory that the stream's may be.

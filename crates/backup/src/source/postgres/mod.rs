@@ -323,7 +323,7 @@ fn directory(path: &[u8], (owner, group): (u32, u32)) -> Member {
         mode: 0o700,
         owner,
         group,
-        seconds: i64::try_from(crate::create::now()).unwrap_or(0),
+        seconds: i64::try_from(crate::clock::now_unix_s()).unwrap_or(0),
         nanoseconds: 0,
         path: path.to_vec(),
         target: Vec::new(),

@@ -10,40 +10,12 @@
 use strongroom_format::code;
 use strongroom_keyring::Opener;
 
-use crate::expire::is_segment_size;
-use crate::medium::MediumHead;
+use crate::first_page::{begins_segment, facts};
+use crate::log_names::{Piece, is_segment_size, object_name, segment};
+use crate::medium_head::MediumHead;
 use crate::store::Store;
-use crate::wal::{begins_segment, facts, is_followed, object_name, segment, wal_fetch};
+use crate::wal::{is_followed, wal_fetch};
 use crate::{Error, Result};
-
-/// A piece's name: of the segment, and which bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) segment: String,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
-impl Piece {
-    /// `NAME.SSSSSSSS.EEEEEEEE.piece`; one spelling of each.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        let mut parts = name.strip_suffix(".piece")?.split('.');
-        let (name_of, start, end) = (parts.next()?, parts.next()?, parts.next()?);
-        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-        let piece = Self {
-            segment: name_of.to_owned(),
-            start: number(start)?,
-            end: number(end)?,
-        };
-        let sound = segment(name_of).is_some() && piece.start < piece.end && piece.end <= 1 << 30;
-        (sound && parts.next().is_none() && piece.name() == name).then_some(piece)
-    }
-
-    pub(crate) fn name(&self) -> String {
-        let (segment, start, end) = (&self.segment, self.start, self.end);
-        format!("{segment}.{start:08X}.{end:08X}.piece")
-    }
-}
 
 /// A segment as far as it was received.
 #[derive(Debug)]

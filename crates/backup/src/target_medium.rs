@@ -1,7 +1,7 @@
-//! One of the mediums that a set is written to, from the first look to the last: what is allowed there, locks, the head.
+//! One of the media that a set is written to, from the first look to the last: what is allowed there, locks, the head.
 //!
 //! Invariants: B9 and B17; the rules of every medium are checked before anything is read; heads are created when the families are
-//! durable everywhere; nothing is cleared away unless all mediums have the set.
+//! durable everywhere; nothing is cleared away unless all media have the set.
 //!
 //! Must not: write a family.
 
@@ -9,19 +9,32 @@ use std::time::{Duration, Instant, SystemTime};
 
 use strongroom_format::{code, hex};
 
-use crate::chain;
-use crate::create::{
-    CreateOptions, Created, Mode, allowed, medium_head, present_head, remove_families, taken_alone,
-    unchanged,
-};
 use crate::head::{self, Description};
-use crate::medium::{self, HEAD, MediumHead, Superseded};
+use crate::manifest;
+use crate::medium;
+use crate::medium_head::{MEDIUM_FILE, MediumHead};
+use crate::medium_rules::{allowed, medium_head, present_head, taken_alone, unchanged};
+use crate::options::{CreateOptions, Mode};
 use crate::removal;
 use crate::set::Guard;
-use crate::signature::store_signature;
+use crate::set_heads::{Superseded, family_name};
+use crate::signature::{signature_name, store_signature};
 use crate::source::Source;
 use crate::store::{Store, Version};
 use crate::{Error, Result};
+
+/// A set that was made.
+#[derive(Debug)]
+pub struct Created {
+    /// Where on the medium.
+    pub position: u32,
+    /// What its head says.
+    pub description: Description,
+    /// What the source left out.
+    pub left_out: Vec<String>,
+    /// Why something that the set takes the place of could not be removed, if so. The set is whole all the same.
+    pub not_cleared: Option<Error>,
+}
 
 /// A medium on which the set is allowed.
 pub(crate) struct Found<'a> {
@@ -33,7 +46,7 @@ pub(crate) struct Found<'a> {
 }
 
 /// A medium that waits for the set.
-pub(crate) struct Berth<'a> {
+pub(crate) struct TargetMedium<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) medium: MediumHead,
     superseded: Vec<Superseded>,
@@ -72,7 +85,7 @@ impl<'a> Found<'a> {
         options: &CreateOptions<'_>,
         stripes: u16,
         now_unix_s: u64,
-    ) -> Result<Berth<'a>> {
+    ) -> Result<TargetMedium<'a>> {
         let store = self.store;
         let (present, version) = self.present.unzip();
         let replaced = present.as_ref().zip(version);
@@ -80,8 +93,8 @@ impl<'a> Found<'a> {
         let replaced = replaced.map(|(head, version)| (head.medium_id.clone(), version));
         let medium = medium_head(store, present, options, stripes, now_unix_s)?;
         // All that keeps writers apart there rests on it.
-        let refuses = store.refuses(HEAD);
-        refuses.map_err(|error| Error::io(format!("{}/{HEAD}", store.shown()), error))?;
+        let refuses = store.refuses(MEDIUM_FILE);
+        refuses.map_err(|error| Error::io(format!("{}/{MEDIUM_FILE}", store.shown()), error))?;
         // Waits for whoever begins the medium anew.
         let at_work = match self.alone {
             Some(_) => None,
@@ -89,7 +102,7 @@ impl<'a> Found<'a> {
                 .at_work(false)
                 .map_err(|error| Error::io(store.shown(), error))?,
         };
-        let berth = Berth {
+        let target = TargetMedium {
             store,
             medium,
             superseded: self.superseded,
@@ -97,8 +110,8 @@ impl<'a> Found<'a> {
             at_work,
             replaced,
         };
-        unchanged(store, berth.until_then())?;
-        Ok(berth)
+        unchanged(store, target.until_then())?;
+        Ok(target)
     }
 }
 
@@ -133,10 +146,10 @@ pub(crate) fn all_different(found: &[Found<'_>]) -> Result<()> {
     different(known)
 }
 
-/// The same once the mediums are made; the families of all.
-pub(crate) fn agreed(berths: &[Berth<'_>]) -> Result<u16> {
-    different(berths.iter().map(|berth| (berth.store, &berth.medium)))?;
-    let mut stripes = berths.iter().map(|berth| berth.medium.stripes);
+/// The same once the media are made; the families of all.
+pub(crate) fn agreed(targets: &[TargetMedium<'_>]) -> Result<u16> {
+    different(targets.iter().map(|target| (target.store, &target.medium)))?;
+    let mut stripes = targets.iter().map(|target| target.medium.stripes);
     let first = stripes.next().unwrap_or(1);
     match stripes.find(|stripes| *stripes != first) {
         None => Ok(first),
@@ -147,9 +160,9 @@ pub(crate) fn agreed(berths: &[Berth<'_>]) -> Result<u16> {
     }
 }
 
-fn different<'a>(mediums: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>) -> Result<()> {
+fn different<'a>(media: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
-    for (store, medium) in mediums {
+    for (store, medium) in media {
         if !seen.insert(medium.medium_id.as_str()) {
             let detail = format!("{}: named twice, or a copy of another one", store.shown());
             return Err(Error::new(&code::USAGE, detail));
@@ -192,29 +205,29 @@ pub(crate) struct Sealing<'a> {
 /// Creates the heads, then clears away what the set takes the place of.
 ///
 /// # Errors
-/// SR-7145 when some mediums have the set and others have not; of the only medium, or the first one, when none has it.
+/// SR-7145 when some media have the set and others have not; of the only medium, or the first one, when none has it.
 pub(crate) fn published(
-    berths: Vec<Berth<'_>>,
+    targets: Vec<TargetMedium<'_>>,
     sealing: &Sealing<'_>,
     description: &Description,
 ) -> Result<Vec<Created>> {
     let (mut there, mut failed) = (Vec::new(), Vec::new());
-    for berth in &berths {
-        match berth.publish(sealing, description.clone()) {
-            Ok(created) => there.push((berth, created)),
-            Err(error) => failed.push((berth.store.shown(), error)),
+    for target in &targets {
+        match target.publish(sealing, description.clone()) {
+            Ok(created) => there.push((target, created)),
+            Err(error) => failed.push((target.store.shown(), error)),
         }
     }
-    let anew = berths.iter().any(|berth| berth.replaced.is_some());
+    let anew = targets.iter().any(|target| target.replaced.is_some());
     if anew && !failed.is_empty() {
         let (_, first) = failed.swap_remove(0);
         return Err(none_anew(there, sealing.guard, first));
     }
     let mut made = Vec::new();
-    for (berth, created) in there {
-        match berth.begun_anew(sealing.guard, created.position) {
-            Ok(()) => made.push((berth.store.shown(), created)),
-            Err(error) => failed.push((berth.store.shown(), error)),
+    for (target, created) in there {
+        match target.begun_anew(sealing.guard, created.position) {
+            Ok(()) => made.push((target.store.shown(), created)),
+            Err(error) => failed.push((target.store.shown(), error)),
         }
     }
     if made.is_empty() {
@@ -225,9 +238,9 @@ pub(crate) fn published(
         return Err(Error::new(&code::MIRRORS, told(&made, &failed)));
     }
     let mut created = Vec::new();
-    for (berth, (_, mut one)) in berths.into_iter().zip(made) {
-        drop(berth.at_work);
-        let cleared = medium::clear(berth.store, &berth.superseded, berth.alone);
+    for (target, (_, mut one)) in targets.into_iter().zip(made) {
+        drop(target.at_work);
+        let cleared = medium::clear(target.store, &target.superseded, target.alone);
         one.not_cleared = cleared.err();
         created.push(one);
     }
@@ -236,10 +249,10 @@ pub(crate) fn published(
 
 /// Takes a set back everywhere: one medium that was to be begun anew cannot have it, and the older sets of the others would be
 /// listed no more. Returns what is to be told.
-fn none_anew(there: Vec<(&Berth<'_>, Created)>, guard: &Guard, mut first: Error) -> Error {
-    for (berth, created) in there {
+fn none_anew(there: Vec<(&TargetMedium<'_>, Created)>, guard: &Guard, mut first: Error) -> Error {
+    for (target, created) in there {
         let why = Error::new(first.code(), first.detail());
-        let told = berth.taken_back(created.position, guard, why);
+        let told = target.taken_back(created.position, guard, why);
         if told.code() == &code::UNSETTLED {
             first = told;
         }
@@ -259,7 +272,7 @@ fn told(made: &[(String, Created)], failed: &[(String, Error)]) -> String {
     format!("on {}; not on {}", have.join(", "), have_not.join(", "))
 }
 
-impl Berth<'_> {
+impl TargetMedium<'_> {
     /// What `medium.json` says until the set is there.
     fn until_then(&self) -> &str {
         let replaced = self.replaced.as_ref().map(|(id, _)| id.as_str());
@@ -274,7 +287,8 @@ impl Berth<'_> {
             return Err(Error::new(&code::SET_LATE, store.shown()));
         }
         let (options, source) = (sealing.options, sealing.source);
-        let kept = chain::store_manifest(store, guard, options, source, &mut description);
+        let kept =
+            manifest::store_manifest(store, guard, options, source.manifest(), &mut description);
         if let Err(error) = kept {
             remove_families(store, guard, self.medium.stripes);
             return Err(error);
@@ -305,7 +319,7 @@ impl Berth<'_> {
         let Some((_, seen)) = &self.replaced else {
             return Ok(());
         };
-        let replaced = store.replace(HEAD, &self.medium.to_bytes()?, seen);
+        let replaced = store.replace(MEDIUM_FILE, &self.medium.to_bytes()?, seen);
         let replaced = replaced.map_err(|error| Error::io(store.shown(), error));
         let why = match replaced {
             Ok(true) => return Ok(()),
@@ -393,4 +407,14 @@ fn publish_head(
         "set {base}, or one that it builds on, was removed meanwhile or is about to be; no set was added"
     );
     Err(Error::new(&code::CHAIN, detail))
+}
+
+/// After a failure. Whatever cannot be removed is an orphan, which the next writer removes.
+pub(crate) fn remove_families(store: &dyn Store, guard: &Guard, stripes: u16) {
+    let set_id = hex::hex(&guard.set_id());
+    for family in 0..stripes {
+        drop(store.remove(&family_name(&set_id, family)));
+    }
+    drop(store.remove(&manifest::manifest_name(&set_id)));
+    drop(store.remove(&signature_name(&set_id)));
 }
