@@ -57,7 +57,7 @@ impl NewInstance {
     ) -> Result<Self, Failure> {
         let chosen = Chosen::for_restored(options, context, &to.display().to_string())?;
         let configuration = chosen.configuration()?;
-        let (header, instance) = convert::created(cipher, &chosen.opener()?)?;
+        let (header, instance) = convert::new_instance(cipher, &chosen.opener()?)?;
         Ok(Self {
             instance: Arc::new(instance),
             header,
@@ -93,9 +93,9 @@ impl Sealing for NewInstance {
             return Ok(Becomes::LeftOut);
         }
         Ok(match convert::file_action(path)? {
-            FileAction::Removed => Becomes::LeftOut,
-            FileAction::InClear => Becomes::InClear,
-            FileAction::Sealed(seal) => Becomes::Sealed(Box::new(Written {
+            FileAction::Remove => Becomes::LeftOut,
+            FileAction::KeepPlain => Becomes::InClear,
+            FileAction::Seal(seal) => Becomes::Sealed(Box::new(Written {
                 instance: Arc::clone(&self.instance),
                 seal,
                 // The last word: what is wrong is told by the caller, not on standard error.

@@ -1,10 +1,11 @@
-//! Second names of functions that are interposed elsewhere, and functions of the C library that open or write by themselves.
+//! Second names of functions that other modules interpose, and functions of the C library that open or
+//! write files internally.
 //!
-//! `__write` and its like are exported by the C library for programs that must not be given another `write`. A stream
-//! that `dprintf` makes for one call writes without calling a function that could be interposed, and the file actions of
-//! `posix_spawn` open in the child, before it is another program.
+//! The C library exports `__write` and similar names for programs that must not be given another
+//! `write`. `dprintf` writes without calling a function that could be interposed, and the file actions
+//! of `posix_spawn` open files in the child, before it executes another program.
 //!
-//! Must not: do anything of its own for files that are not sealed.
+//! Must not: change anything for files that are not sealed.
 #![expect(unsafe_code, reason = "interposed C functions")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -61,10 +62,10 @@ symbols! {
         stdio::fdopen(fd, mode)
     }
     fn lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int {
-        listed(mode, list, count, event)
+        lio_listio_any(mode, list, count, event)
     }
     fn lio_listio64(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int {
-        listed(mode, list, count, event)
+        lio_listio_any(mode, list, count, event)
     }
     fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
         if is_refused(fd) { -1 } else { next::vdprintf(fd, format, arguments) }
@@ -88,23 +89,23 @@ symbols! {
 
 /// # Safety
 /// As `lio_listio`(3).
-unsafe fn listed(
+unsafe fn lio_listio_any(
     mode: c_int,
     list: *const *mut libc::aiocb,
     count: c_int,
     event: *mut c_void,
 ) -> c_int {
     for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: by this function's contract there are `count` of them, each null or valid.
-        if !list.is_null() && unsafe { refused::asynchronous(*list.add(index)) } {
-            return open::failed(libc::EINVAL);
+        // SAFETY: by this function's contract there are `count` requests, each null or valid.
+        if !list.is_null() && unsafe { refused::targets_sealed_file(*list.add(index)) } {
+            return open::fail(libc::EINVAL);
         }
     }
     // SAFETY: the program's arguments.
     unsafe { next::lio_listio(mode, list, count, event) }
 }
 
-/// Whether formatted text would go into a sealed file past the shield; errno says so then.
+/// Whether `dprintf` is refused because the file is sealed; sets errno then.
 fn is_refused(fd: c_int) -> bool {
     let sealed = descriptors::is_sealed(fd);
     if sealed {
@@ -116,8 +117,8 @@ fn is_refused(fd: c_int) -> bool {
 
 #[cfg(target_arch = "x86_64")]
 mod variadic {
-    //! Functions with any number of arguments, which Rust cannot define: the arguments stay where they are while the
-    //! descriptor is looked at.
+    //! Functions with a variable number of arguments, which Rust cannot define. The arguments stay in
+    //! their registers and on the stack while the descriptor is checked.
 
     use std::arch::naked_asm;
     use std::ffi::{c_int, c_void};
@@ -128,28 +129,29 @@ mod variadic {
     static DPRINTF: Slot = Slot::new(c"dprintf");
     static DPRINTF_CHK: Slot = Slot::new(c"__dprintf_chk");
 
-    /// The C library's function; null when the call is refused.
+    /// The C library's `dprintf`; null when the call is refused.
     extern "C" fn plain(fd: c_int) -> *mut c_void {
-        found(fd, &DPRINTF)
+        function_unless_refused(fd, &DPRINTF)
     }
 
+    /// The C library's `__dprintf_chk`; null when the call is refused.
     extern "C" fn checked(fd: c_int) -> *mut c_void {
-        found(fd, &DPRINTF_CHK)
+        function_unless_refused(fd, &DPRINTF_CHK)
     }
 
-    fn found(fd: c_int, slot: &Slot) -> *mut c_void {
+    fn function_unless_refused(fd: c_int, slot: &Slot) -> *mut c_void {
         match is_refused(fd) {
             true => std::ptr::null_mut(),
             false => slot.find().unwrap_or(std::ptr::null_mut()),
         }
     }
 
-    /// Keeps every register that can hold an argument (System V ABI, AMD64 supplement, section 3.2.3), asks `$which`,
-    /// and goes on in the function that it names, or returns -1.
-    macro_rules! passed_on {
+    /// Saves every register that can hold an argument (System V ABI, AMD64 supplement, section 3.2.3),
+    /// calls `$which`, and jumps to the function that it returns, or returns -1.
+    macro_rules! forward_variadic {
         ($name:ident, $which:ident) => {
-            // SAFETY: the symbol is meant to stand before the C library's; registers and stack are as they were when it
-            // goes on there.
+            // SAFETY: the symbol interposes the C library's; registers and stack are as they were when it
+            // jumps to that.
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {
@@ -202,6 +204,6 @@ mod variadic {
         };
     }
 
-    passed_on!(dprintf, plain);
-    passed_on!(__dprintf_chk, checked);
+    forward_variadic!(dprintf, plain);
+    forward_variadic!(__dprintf_chk, checked);
 }

@@ -1,6 +1,6 @@
 //! read and write, and their positioned and checked forms.
 //!
-//! Invariants: R4; a descriptor that is no sealed file costs one load more than without the shield.
+//! Invariants: R4; a call on a file that is not sealed costs one load more than without the shield.
 //!
 //! Must not: allocate or lock.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -22,7 +22,7 @@ symbols! {
         }
     }
     fn __read_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t) -> ssize_t {
-        // Where the count is more than the room the C library ends the program: it says it best.
+        // The C library ends the program when the count exceeds the buffer, and reports it.
         if !descriptors::is_sealed(fd) || len > room {
             return next::__read_chk(fd, into, len, room);
         }

@@ -3,7 +3,7 @@
 //! Invariants: R2, neither the library nor key material reaches a child of the server, whichever variable it came in;
 //! where it stood, `/proc/PID/environ` shows it no longer.
 //!
-//! Must not: be called after `main()` has begun, but for [`archives_in_clear`], and in `pg_ctl`, which has one thread.
+//! Must not: be called after `main()` has begun, but for [`plain_segment_policy`], and in `pg_ctl`, which has one thread.
 #![expect(unsafe_code, reason = "the process's environment")]
 
 use std::ffi::{CStr, CString, OsStr, OsString, c_int};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shield::discover::ROOTS_VARIABLE;
-use shield::restored::InClear;
+use shield::restored::PlainSegments;
 use shield::source;
 
 use crate::next;
@@ -32,23 +32,23 @@ const LIBRARY: &[u8] = b"libstrongroom_shield";
 static REFUSED: AtomicBool = AtomicBool::new(true);
 
 /// Reads the settings.
-pub(crate) fn learn_settings() {
+pub(crate) fn read_settings() {
     let value = std::env::var_os(ARCHIVE_VARIABLE).unwrap_or_default();
     // A misspelt value is the careful one.
     REFUSED.store(value != "accept", Ordering::Relaxed);
 }
 
 /// What is done with segments in clear.
-pub(crate) fn archives_in_clear() -> InClear {
+pub(crate) fn plain_segment_policy() -> PlainSegments {
     if REFUSED.load(Ordering::Relaxed) {
-        InClear::Refused
+        PlainSegments::Refused
     } else {
-        InClear::Sealed
+        PlainSegments::Sealed
     }
 }
 
 /// Takes the shield out of `LD_PRELOAD` and gives the former value.
-pub(crate) fn take_out_of_preload() -> Option<OsString> {
+pub(crate) fn remove_from_preload() -> Option<OsString> {
     let former = std::env::var_os("LD_PRELOAD")?;
     let is_separator = |byte: &u8| matches!(byte, b':' | b' ');
     let kept: Vec<&[u8]> = former
@@ -67,7 +67,7 @@ pub(crate) fn take_out_of_preload() -> Option<OsString> {
     Some(former)
 }
 
-pub(crate) fn put_back(preload: Option<OsString>) {
+pub(crate) fn restore_preload(preload: Option<OsString>) {
     if let Some(preload) = preload {
         // SAFETY: before main(), or in `pg_ctl`, there is one thread.
         unsafe { std::env::set_var("LD_PRELOAD", preload) };
@@ -99,7 +99,7 @@ fn contains(path: &[u8], part: &[u8]) -> bool {
 
 /// Removes what tells of keys from the environment that children will get. The values of the variables in `secrets` are
 /// key material, whoever named them, and are overwritten where they stand.
-pub(crate) fn forget_keys(secrets: &[String]) {
+pub(crate) fn remove_key_variables(secrets: &[String]) {
     let prefix = source::VARIABLE_PREFIX;
     wipe(source::KEY_VARIABLE);
     if let Ok(named) = std::env::var(format!("{prefix}ENV")) {

@@ -13,80 +13,80 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use shield::real::Errno;
 use shield::rename::{self, RenameStep};
 use shield::resolve::{Resolved, Seal};
-use shield::restored::{self, Admitted};
+use shield::restored::{self, RestoredAs};
 use strongroom_format::code;
 
 use crate::arguments::{resolve_path, resolve_path_at};
-use crate::environment::archives_in_clear;
+use crate::environment::plain_segment_policy;
 use crate::next::{self, real};
-use crate::open::failed;
+use crate::open::fail;
 use crate::report;
 
 symbols! {
     fn rename(from: *const c_char, to: *const c_char) -> c_int {
-        match before(resolve_path(from), resolve_path(to), from) {
+        match prepare_rename(resolve_path(from), resolve_path(to), from) {
             Ok(()) => next::rename(from, to),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn renameat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char) -> c_int {
-        match before_at(from_base, from, to_base, to) {
+        match prepare_rename_at(from_base, from, to_base, to) {
             Ok(()) => next::renameat(from_base, from, to_base, to),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn renameat2(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint) -> c_int {
-        match before_at(from_base, from, to_base, to) {
+        match prepare_rename_at(from_base, from, to_base, to) {
             Ok(()) => next::renameat2(from_base, from, to_base, to, flags),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn link(from: *const c_char, to: *const c_char) -> c_int {
-        match before(resolve_path(from), resolve_path(to), from) {
+        match prepare_rename(resolve_path(from), resolve_path(to), from) {
             Ok(()) => next::link(from, to),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn linkat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int) -> c_int {
-        match before_at(from_base, from, to_base, to) {
+        match prepare_rename_at(from_base, from, to_base, to) {
             Ok(()) => next::linkat(from_base, from, to_base, to, flags),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn unlink(path: *const c_char) -> c_int {
-        match visible(resolve_path(path)) {
+        match check_visible(resolve_path(path)) {
             Ok(()) => next::unlink(path),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn unlinkat(base: c_int, path: *const c_char, flags: c_int) -> c_int {
-        match visible(resolve_path_at(base, path)) {
+        match check_visible(resolve_path_at(base, path)) {
             Ok(()) => next::unlinkat(base, path, flags),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn remove(path: *const c_char) -> c_int {
-        match visible(resolve_path(path)) {
+        match check_visible(resolve_path(path)) {
             Ok(()) => next::remove(path),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn access(path: *const c_char, mode: c_int) -> c_int {
-        match visible(resolve_path(path)) {
+        match check_visible(resolve_path(path)) {
             Ok(()) => next::access(path, mode),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn faccessat(base: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
-        match visible(resolve_path_at(base, path)) {
+        match check_visible(resolve_path_at(base, path)) {
             Ok(()) => next::faccessat(base, path, mode, flags),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
 }
 
-/// An error when the path is one that the program may not see.
-pub(crate) fn visible(resolved: Result<Resolved, Errno>) -> Result<(), Errno> {
+/// ENOENT for a path that is hidden from the program.
+pub(crate) fn check_visible(resolved: Result<Resolved, Errno>) -> Result<(), Errno> {
     match resolved? {
         Resolved::Hidden => Err(Errno(libc::ENOENT)),
         _ => Ok(()),
@@ -95,7 +95,7 @@ pub(crate) fn visible(resolved: Result<Resolved, Errno>) -> Result<(), Errno> {
 
 /// # Safety
 /// As renameat(2).
-unsafe fn before_at(
+unsafe fn prepare_rename_at(
     from_base: c_int,
     from: *const c_char,
     to_base: c_int,
@@ -112,7 +112,7 @@ unsafe fn before_at(
     match rename::rename_step(&source, &target) {
         RenameStep::Nothing => Ok(()),
         RenameStep::Refuse(errno) => Err(errno),
-        // Only the server converts, and it does not use these forms.
+        // Only the server renames such files, and it does not use these forms.
         RenameStep::Convert(..)
         | RenameStep::CheckRestored(_)
         | RenameStep::Rebind(..)
@@ -121,11 +121,11 @@ unsafe fn before_at(
     }
 }
 
-/// What has to be done before `from` gets its new name.
+/// Does what is necessary before `from` gets its new name.
 ///
 /// # Safety
 /// `from` is null or a terminated string.
-unsafe fn before(
+unsafe fn prepare_rename(
     source: Result<Resolved, Errno>,
     target: Result<Resolved, Errno>,
     from: *const c_char,
@@ -143,7 +143,7 @@ unsafe fn before(
         RenameStep::Convert(source, target) => {
             rename::convert(real(), path, &source, target.as_ref())
         }
-        RenameStep::CheckRestored(target) => admit(path, &target),
+        RenameStep::CheckRestored(target) => check_restored(path, &target),
         RenameStep::Rebind(source, target) => rename::rebind(real(), path, &source, &target),
         RenameStep::SameNameOnly => rename::refuse_contents(real(), path).inspect_err(|_| {
             let what = path.to_bytes().escape_ascii();
@@ -153,16 +153,17 @@ unsafe fn before(
     }
 }
 
-/// Whether a segment in clear has been spoken of: one line tells of it, whoever reads a log needs no more.
-static TOLD: AtomicBool = AtomicBool::new(false);
+/// Whether a segment in clear was reported: one line for each process is enough.
+static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Lets what the restore command brought back become a segment, or says why not.
-fn admit(path: &CStr, target: &Seal) -> Result<(), Errno> {
+/// Checks a file from the restore command before it gets the name of a segment; reports why it is
+/// refused.
+fn check_restored(path: &CStr, target: &Seal) -> Result<(), Errno> {
     let what = path.to_bytes().escape_ascii();
-    match restored::admit(real(), path, target, archives_in_clear()) {
-        Ok(Admitted::AsItWas) => Ok(()),
-        Ok(Admitted::WasInClear) => {
-            if !TOLD.swap(true, Ordering::Relaxed) {
+    match restored::check_restored(real(), path, target, plain_segment_policy()) {
+        Ok(RestoredAs::Unchanged) => Ok(()),
+        Ok(RestoredAs::SealedNow) => {
+            if !REPORTED.swap(true, Ordering::Relaxed) {
                 report::line(format_args!(
                     "strongroom: {what} came from the archive in clear and was sealed; so will others that follow"
                 ));

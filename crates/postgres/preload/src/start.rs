@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use shield::discover::{self, ROOTS_VARIABLE, Reach};
+use shield::discover::{self, ROOTS_VARIABLE, SearchScope};
 use shield::instance::{self, Instance};
 use shield::real::Errno;
 use shield::source::{self, Source};
@@ -20,7 +20,7 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::environment::{
-    ALL_VARIABLE, forget_keys, learn_settings, put_back, take_out_of_preload,
+    ALL_VARIABLE, read_settings, remove_from_preload, remove_key_variables, restore_preload,
 };
 use crate::{next, process, report};
 
@@ -35,7 +35,7 @@ static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_c
 extern "C" fn constructor(count: c_int, arguments: *const *const c_char, _: *const *const c_char) {
     // SAFETY: main()'s arguments, as the C library passes them.
     let arguments = unsafe { collect(count, arguments) };
-    process::learn_working_directory();
+    process::update_working_directory();
     let Some(program) = Program::of(&arguments) else {
         return;
     };
@@ -129,15 +129,15 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
         .collect();
     let here = process::working_directory();
     let reach = match program {
-        Program::Server => Reach::Configured,
-        Program::Control => Reach::ConfiguredAndParents,
+        Program::Server => SearchScope::Configured,
+        Program::Control => SearchScope::ConfiguredAndParents,
         // Debian's pg_upgradecluster gives it the directories of configuration.
-        Program::Frontend if is_running("pg_upgrade") => Reach::ConfiguredAndParents,
-        Program::Frontend => Reach::Parents,
+        Program::Frontend if is_running("pg_upgrade") => SearchScope::ConfiguredAndParents,
+        Program::Frontend => SearchScope::Parents,
     };
-    let candidates = discover::candidates(arguments, &environment, here, reach);
-    let converting = discover::being_converted(&candidates);
-    let sealed = discover::sealed(candidates);
+    let candidates = discover::candidate_directories(arguments, &environment, here, reach);
+    let converting = discover::unfinished_conversion(&candidates);
+    let sealed = discover::sealed_instances(candidates);
     check_roots(here)?;
     if sealed.is_empty() {
         return match (program, converting) {
@@ -146,27 +146,27 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
                 let directory = String::from_utf8_lossy(directory.as_bytes()).into_owned();
                 Err(Error::new(&code::PG_CONVERTING, directory))
             }
-            (Program::Server, None) => on_nothing_sealed(arguments),
+            (Program::Server, None) => start_without_instance(arguments),
             _ => Ok(()),
         };
     }
-    learn_settings();
+    read_settings();
     if program == Program::Control {
         // Fetching a key may cost a command's run, and a key that is handed over can be fetched once.
-        return LATER
+        return DEFERRED
             .set(sealed)
             .map_err(|_| Error::new(&code::BUG, "started twice"));
     }
     // A key command must not run under the shield, whatever it is.
-    let preload = take_out_of_preload();
+    let preload = remove_from_preload();
     let opened = scratch::prepare()
         .map_err(|_| Error::new(&code::IO, "no memory for buffers"))
         .and_then(|()| open(&sealed));
     if program == Program::Server {
-        forget_keys(opened.as_deref().unwrap_or_default());
+        remove_key_variables(opened.as_deref().unwrap_or_default());
         forbid_core_dumps();
     } else {
-        put_back(preload);
+        restore_preload(preload);
     }
     if is_running("pg_upgrade") {
         // It copies pg_xact and pg_multixact with `cp`, from one instance's keys to another's.
@@ -194,22 +194,22 @@ fn warn(code: &code::Code) {
 }
 
 /// What `pg_ctl` will open when it reads the control file: to promote, and from 18 on when a start has failed.
-static LATER: OnceLock<Vec<Found>> = OnceLock::new();
+static DEFERRED: OnceLock<Vec<SealedDirectory>> = OnceLock::new();
 
 /// The one sealed file that `pg_ctl` reads.
 const CONTROL_FILE: &[u8] = b"global/pg_control";
 
-/// Opens what [`LATER`] holds, if `path` asks for it. `pg_ctl` has one thread.
+/// Opens what [`DEFERRED`] holds, if `path` asks for it. `pg_ctl` has one thread.
 ///
 /// # Errors
 /// EACCES when an instance does not open; it has been said why.
-pub(crate) fn open_later(path: &[u8]) -> Result<(), Errno> {
-    let Some(later) = LATER.get().filter(|_| path.ends_with(CONTROL_FILE)) else {
+pub(crate) fn open_deferred(path: &[u8]) -> Result<(), Errno> {
+    let Some(later) = DEFERRED.get().filter(|_| path.ends_with(CONTROL_FILE)) else {
         return Ok(());
     };
-    let preload = take_out_of_preload();
+    let preload = remove_from_preload();
     let opened = open(later);
-    put_back(preload);
+    restore_preload(preload);
     opened.map(drop).map_err(|error| {
         report::line(format_args!("strongroom: {error}; {}", error.code().todo));
         Errno(libc::EACCES)
@@ -236,7 +236,7 @@ fn forbid_core_dumps() {
 
 /// A server to which nothing is sealed: an error if it was given a key or a root, else one line, because its sealed
 /// instance may have lost its header, or lie elsewhere.
-fn on_nothing_sealed(arguments: &[Vec<u8>]) -> Result<(), Error> {
+fn start_without_instance(arguments: &[Vec<u8>]) -> Result<(), Error> {
     refuse_plain()?;
     // `initdb` runs it with `--boot` and `--single`, and `-C` only prints a setting.
     let first = arguments.get(1).map_or(&b""[..], Vec::as_slice);
@@ -266,7 +266,7 @@ fn refuse_plain() -> Result<(), Error> {
 /// What is called an instance must be one: a program would write it in clear.
 fn check_roots(here: &[u8]) -> Result<(), Error> {
     let roots = std::env::var_os(ROOTS_VARIABLE).unwrap_or_default();
-    for root in discover::named_roots(roots.as_bytes()) {
+    for root in discover::split_roots(roots.as_bytes()) {
         let path = Path::new(OsStr::from_bytes(here)).join(OsStr::from_bytes(root));
         if !instance::is_sealed(&path) {
             return Err(Error::new(&code::PG_NOT_SEALED, path.display().to_string()));
@@ -283,10 +283,10 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-type Found = (std::path::PathBuf, Vec<Vec<u8>>);
+type SealedDirectory = (std::path::PathBuf, Vec<Vec<u8>>);
 
 /// Opens all, and gives the names of the variables that key material came from.
-fn open(sealed: &[Found]) -> Result<Vec<String>, Error> {
+fn open(sealed: &[SealedDirectory]) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     let mut secrets = Vec::new();
     for (directory, spellings) in sealed {

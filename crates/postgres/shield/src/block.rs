@@ -70,13 +70,13 @@ pub fn read_at(
         let count = real.pread_full(fd, stored, span.base)?;
         let stored = stored.get(..count).ok_or(EIO)?;
         if span.skip == 0 && len == into.len() {
-            let opened = open(file, span.first_block, stored, into);
+            let opened = decrypt_blocks(file, span.first_block, stored, into);
             damage::into_errno(real, fd, file, opened)?;
-            return Ok(readable(file, count, into.len()));
+            return Ok(readable_len(file, count, into.len()));
         }
-        let opened = open(file, span.first_block, stored, plain);
+        let opened = decrypt_blocks(file, span.first_block, stored, plain);
         damage::into_errno(real, fd, file, opened)?;
-        let end = readable(file, count, span.skip.saturating_add(into.len()));
+        let end = readable_len(file, count, span.skip.saturating_add(into.len()));
         let wanted = plain.get(span.skip..end).unwrap_or_default();
         copy(into, 0, wanted)?;
         Ok(wanted.len())
@@ -86,7 +86,7 @@ pub fn read_at(
 
 /// How far what was read goes: `count` bytes came, `end` were asked for, both from the first block's start. Where the
 /// file may not end within a unit, what comes short of `end` counts in whole units (P6).
-fn readable(file: &SealedFile<'_>, count: usize, end: usize) -> usize {
+fn readable_len(file: &SealedFile<'_>, count: usize, end: usize) -> usize {
     if count >= end || may_end_anywhere(file) {
         return count.min(end);
     }
@@ -111,8 +111,8 @@ pub fn write_at(
     if from.is_empty() {
         return Ok(0);
     }
-    if !is_known_to_reach(file, offset) {
-        mend_tail_before(real, fd, file, offset)?;
+    if !is_within_known_length(file, offset) {
+        complete_tail_before(real, fd, file, offset)?;
     }
     let count = scratch::with(|plain, cipher| {
         let write = Write {
@@ -124,22 +124,22 @@ pub fn write_at(
         copy(plain, write.span.skip, from)?;
         let end = write.fill_edges(from.len(), plain, cipher)?;
         let units = write.cover_zero_sectors(write.span.units_from..end, plain)?;
-        seal(file, write.span.first_block, plain, units.clone(), cipher)?;
+        encrypt_blocks(file, write.span.first_block, plain, units.clone(), cipher)?;
         write.store(from.len(), units, cipher)
     })
     .map_err(|_| Errno(libc::ENOMEM))??;
-    note_reach(file, offset, count);
+    note_known_length(file, offset, count);
     Ok(count)
 }
 
 /// Whether a temporary file was seen to be this long, so that a write there leaves no hole (P7): the kernel is not asked
 /// for each of a spill's writes.
-fn is_known_to_reach(file: &SealedFile<'_>, offset: u64) -> bool {
+fn is_within_known_length(file: &SealedFile<'_>, offset: u64) -> bool {
     let [reach, ..] = file.cache;
     file.layout == FileLayout::Temporary && offset <= reach.load(Ordering::Relaxed)
 }
 
-fn note_reach(file: &SealedFile<'_>, offset: u64, count: usize) {
+fn note_known_length(file: &SealedFile<'_>, offset: u64, count: usize) {
     if file.layout == FileLayout::Temporary {
         let [reach, ..] = file.cache;
         let end = offset.saturating_add(u64::try_from(count).unwrap_or(0));
@@ -230,7 +230,7 @@ fn seal_rest_of_sector(
 
 /// Before a write that begins beyond the file's end: makes the tail a whole unit, and seals zeros
 /// to the end of its sector. The hole after that is stored as zeros.
-fn mend_tail_before(
+fn complete_tail_before(
     real: &Real,
     fd: RawFd,
     file: &SealedFile<'_>,
@@ -282,7 +282,7 @@ pub(crate) fn write_all(
 }
 
 /// Decrypts what was read from the start of block `first_block` on.
-fn open(
+fn decrypt_blocks(
     file: &SealedFile<'_>,
     first_block: u32,
     stored: &[u8],
@@ -300,20 +300,20 @@ fn open(
         let (units, rest) = from.split_at_checked(whole).ok_or(EINVAL)?;
         let (open, tail) = to.split_at_mut_checked(whole).ok_or(EINVAL)?;
         if !units.is_empty() {
-            open_units(file, &tweak, units, open)?;
+            decrypt_units(file, &tweak, units, open)?;
         }
         if !rest.is_empty() {
             let tail = tail.get_mut(..rest.len()).ok_or(EINVAL)?;
             tail.copy_from_slice(rest);
             let unit = u32::try_from(whole.checked_div(UNIT).unwrap_or(0)).map_err(|_| EINVAL)?;
-            tail_keystream(file, tweak, unit, tail)?;
+            apply_tail_keystream(file, tweak, unit, tail)?;
         }
     }
     Ok(())
 }
 
 /// Decrypts units of one block, from its first on (P4).
-fn open_units(
+fn decrypt_units(
     file: &SealedFile<'_>,
     tweak: &[u8; 16],
     from: &[u8],
@@ -327,12 +327,12 @@ fn open_units(
         };
     }
     key(file).decrypt(tweak, from, to).map_err(|_| EIO)?;
-    zeros::restore(file.zeros(), from, to)
+    zeros::restore_zeros(file.zeros(), from, to)
 }
 
 /// Encrypts `plain[range]` into `cipher[range]`; `range` begins at a unit and ends at a unit or at the file's end. What
 /// stands before it in its first block does not matter.
-fn seal(
+fn encrypt_blocks(
     file: &SealedFile<'_>,
     first_block: u32,
     plain: &[u8; BUFFER],
@@ -352,7 +352,7 @@ fn seal(
         } else {
             0
         };
-        seal_units(file, &tweak(file, first_block, number)?, from, to, start)?;
+        encrypt_units(file, &tweak(file, first_block, number)?, from, to, start)?;
     }
     if whole_end < range.end {
         let tail_plain = plain.get(whole_end..range.end).ok_or(EINVAL)?;
@@ -363,13 +363,13 @@ fn seal(
             .checked_rem(BLOCK)
             .and_then(|at| at.checked_div(UNIT));
         let unit = u32::try_from(unit.ok_or(EINVAL)?).map_err(|_| EINVAL)?;
-        tail_keystream(file, tweak(file, first_block, block)?, unit, tail)?;
+        apply_tail_keystream(file, tweak(file, first_block, block)?, unit, tail)?;
     }
     Ok(())
 }
 
 /// Encrypts units of one block, from its first on; those before `start` are not of interest (P4).
-fn seal_units(
+fn encrypt_units(
     file: &SealedFile<'_>,
     tweak: &[u8; 16],
     from: &[u8],
@@ -396,7 +396,7 @@ fn seal_units(
 }
 
 /// Combines a tail with its keystream, either way. `unit` is its number in the block.
-fn tail_keystream(
+fn apply_tail_keystream(
     file: &SealedFile<'_>,
     tweak: [u8; 16],
     unit: u32,

@@ -17,8 +17,8 @@
     clippy::expect_used
 )]
 
+use crate::name_parser::{NameParser, split_first_component};
 use crate::path::{file_name, is_version_directory, tablespace};
-use crate::scan::{Scan, split};
 
 mod small;
 
@@ -224,12 +224,12 @@ pub fn classify(relative: &[u8]) -> Classified {
     if relative.ends_with(CONVERT_SUFFIX) {
         return Classified::of(Class::Own);
     }
-    let (head, rest) = split(relative);
+    let (head, rest) = split_first_component(relative);
     let classified = match rest {
         Some(rest) => below(head, rest),
-        None => top(head),
+        None => in_data_directory(head),
     };
-    classified.unwrap_or_else(|| elsewhere(relative))
+    classified.unwrap_or_else(|| in_unknown_directory(relative))
 }
 
 fn below(head: &[u8], rest: &[u8]) -> Option<Classified> {
@@ -239,7 +239,7 @@ fn below(head: &[u8], rest: &[u8]) -> Option<Classified> {
         b"pg_tblspc" => in_tablespace_link(rest),
         b"pg_wal" => in_wal(rest),
         b"pg_xact" => slru(1, rest),
-        b"pg_multixact" => match split(rest) {
+        b"pg_multixact" => match split_first_component(rest) {
             (b"offsets", Some(name)) => slru(2, name),
             (b"members", Some(name)) => slru(3, name),
             (b"offsets" | b"members", None) => Some(Classified::DIRECTORY),
@@ -268,7 +268,7 @@ fn below(head: &[u8], rest: &[u8]) -> Option<Classified> {
 }
 
 /// A name in the data directory itself.
-fn top(name: &[u8]) -> Option<Classified> {
+fn in_data_directory(name: &[u8]) -> Option<Classified> {
     let class = match name {
         b""
         | b"base"
@@ -345,10 +345,10 @@ fn is_configuration(name: &[u8]) -> bool {
 
 /// A directory that the grammar does not know: an administrator's, an extension's, a tablespace inside the data
 /// directory.
-fn elsewhere(relative: &[u8]) -> Classified {
+fn in_unknown_directory(relative: &[u8]) -> Classified {
     tablespace(relative)
         .and_then(|at| relative.get(at..))
-        .map(split)
+        .map(split_first_component)
         .and_then(|(_, rest)| match rest {
             Some(rest) => in_tablespace(rest),
             None => Some(Classified::DIRECTORY),
@@ -358,7 +358,7 @@ fn elsewhere(relative: &[u8]) -> Classified {
 
 /// Below `base` or a tablespace's version directory.
 fn in_tablespace(path: &[u8]) -> Option<Classified> {
-    match split(path) {
+    match split_first_component(path) {
         (b"pgsql_tmp", None) => Some(Classified::DIRECTORY),
         (b"pgsql_tmp", Some(rest)) => temporary(path, rest),
         // pg_upgrade --swap puts databases aside here (18).
@@ -369,13 +369,13 @@ fn in_tablespace(path: &[u8]) -> Option<Classified> {
 }
 
 fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Classified> {
-    let (name, rest) = split(path);
-    let mut scan = Scan::new(name);
-    let database = scan.decimal()?;
+    let (name, rest) = split_first_component(path);
+    let mut parser = NameParser::new(name);
+    let database = parser.decimal()?;
     if !suffix.is_empty() {
-        scan.optional(suffix);
+        parser.optional(suffix);
     }
-    scan.end()?;
+    parser.end()?;
     match rest {
         Some(rest) => in_database(database, rest),
         None => Some(Classified::DIRECTORY),
@@ -383,14 +383,14 @@ fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Classified> {
 }
 
 fn in_tablespace_link(path: &[u8]) -> Option<Classified> {
-    let (name, rest) = split(path);
-    let mut scan = Scan::new(name);
-    scan.decimal()?;
-    scan.end()?;
+    let (name, rest) = split_first_component(path);
+    let mut parser = NameParser::new(name);
+    parser.decimal()?;
+    parser.end()?;
     let Some(rest) = rest else {
         return Some(Classified::DIRECTORY);
     };
-    let (version, rest) = split(rest);
+    let (version, rest) = split_first_component(rest);
     if !is_version_directory(version) {
         return None;
     }
@@ -415,43 +415,43 @@ fn in_database(database: u32, name: &[u8]) -> Option<Classified> {
         b"PG_VERSION" => return Some(Classified::of(Class::Bookkeeping)),
         _ => {}
     }
-    let mut scan = Scan::new(name);
-    if scan.optional(b"pg_internal.init") {
-        if scan.end().is_none() {
-            scan.text(b".")?;
-            scan.decimal()?;
-            scan.end()?;
+    let mut parser = NameParser::new(name);
+    if parser.optional(b"pg_internal.init") {
+        if parser.end().is_none() {
+            parser.expect(b".")?;
+            parser.decimal()?;
+            parser.end()?;
         }
         return Some(Classified::of(Class::RelcacheInit));
     }
-    if scan.optional(b"INCREMENTAL.") {
-        relation(database, scan)?;
+    if parser.optional(b"INCREMENTAL.") {
+        relation(database, parser)?;
         return Some(Classified::of(Class::Incremental));
     }
-    relation(database, scan)
+    relation(database, parser)
 }
 
 /// `[t<backend>_]<relation>[_fsm|_vm|_init][.<segment>]`
-fn relation(database: u32, mut scan: Scan<'_>) -> Option<Classified> {
-    let (class, backend) = if scan.optional(b"t") {
-        let backend = scan.decimal()?;
-        scan.text(b"_")?;
+fn relation(database: u32, mut parser: NameParser<'_>) -> Option<Classified> {
+    let (class, backend) = if parser.optional(b"t") {
+        let backend = parser.decimal()?;
+        parser.expect(b"_")?;
         (Class::TemporaryRelation, backend.checked_add(1)?)
     } else {
         (Class::Relation, 0)
     };
-    let relation = scan.decimal()?;
+    let relation = parser.decimal()?;
     let fork = match () {
-        () if scan.optional(b"_fsm") => 1,
-        () if scan.optional(b"_vm") => 2,
-        () if scan.optional(b"_init") => 3,
+        () if parser.optional(b"_fsm") => 1,
+        () if parser.optional(b"_vm") => 2,
+        () if parser.optional(b"_init") => 3,
         () => 0,
     };
-    let segment = match scan.optional(b".") {
-        true => scan.decimal().filter(|&segment| segment > 0)?,
+    let segment = match parser.optional(b".") {
+        true => parser.decimal().filter(|&segment| segment > 0)?,
         false => 0,
     };
-    scan.end()?;
+    parser.end()?;
     // What the tweak has no room for cannot be sealed as a relation, and PostgreSQL makes no such file.
     let fits = relation > 0 && backend < 1 << 24 && segment < u32::MAX / SEGMENT_BLOCKS;
     fits.then_some(Classified {
@@ -468,14 +468,14 @@ fn relation(database: u32, mut scan: Scan<'_>) -> Option<Classified> {
 
 /// Below `pgsql_tmp`; `path` begins with that directory's name.
 fn temporary(path: &[u8], rest: &[u8]) -> Option<Classified> {
-    let (name, below) = split(rest);
-    let mut scan = Scan::new(name);
-    scan.text(b"pgsql_tmp")?;
-    scan.digits()?;
-    scan.text(b".")?;
-    scan.digits()?;
-    let is_fileset = scan.optional(b".fileset");
-    scan.end()?;
+    let (name, below) = split_first_component(rest);
+    let mut parser = NameParser::new(name);
+    parser.expect(b"pgsql_tmp")?;
+    parser.skip_digits()?;
+    parser.expect(b".")?;
+    parser.skip_digits()?;
+    let is_fileset = parser.optional(b".fileset");
+    parser.end()?;
     let class = match (is_fileset, below) {
         (true, None) => return Some(Classified::DIRECTORY),
         (true, Some(below)) if !below.contains(&b'/') => Class::Fileset,
@@ -488,8 +488,8 @@ fn temporary(path: &[u8], rest: &[u8]) -> Option<Classified> {
 
 /// `<time>/dump/…` and `<time>/log/…`
 fn in_upgrade_output(path: &[u8]) -> Classified {
-    let (_, rest) = split(path);
-    match rest.map(split) {
+    let (_, rest) = split_first_component(path);
+    match rest.map(split_first_component) {
         None | Some((b"dump" | b"log", None)) => Classified::DIRECTORY,
         Some((b"log", Some(_))) => Classified::of(Class::ServerLog),
         Some(_) if file_name(path).ends_with(b".log") => Classified::of(Class::ServerLog),

@@ -20,8 +20,8 @@ use strongroom_crypto::sha256;
 use strongroom_format::postgres::container::CONTAINER_NAME;
 
 use crate::classify::Class;
+use crate::name_parser::split_first_component;
 use crate::path::file_name;
-use crate::scan::split;
 
 /// What stands for a name in the associated data: the first bytes of its SHA-256 digest.
 pub type NameDigest = [u8; CONTAINER_NAME];
@@ -75,7 +75,7 @@ fn parts(class: Class, relative: &[u8]) -> NameParts<'_> {
         Class::WalSummary => whole(relative),
         Class::SlotState => {
             let below = relative.strip_prefix(SLOTS).unwrap_or(relative);
-            state_of(split(below).0)
+            state_of(split_first_component(below).0)
         }
         Class::Snapbuild => whole(up_to(relative, b".snap")),
         Class::RelcacheInit => in_database(relative, b"pg_internal.init"),

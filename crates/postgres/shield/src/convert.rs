@@ -50,7 +50,7 @@ pub use report::{Options, Phase, Progress, Report};
 ///
 /// # Errors
 /// Those of [`Object::create`].
-pub fn created(cipher: Cipher, opener: &Opener) -> Result<(Vec<u8>, Instance), Error> {
+pub fn new_instance(cipher: Cipher, opener: &Opener) -> Result<(Vec<u8>, Instance), Error> {
     let object = Object::create(&NewObject::instance(cipher), opener)?;
     let instance = Instance::of_keys(Keys::open(&object, object.epoch())?);
     Ok((object.initial_bytes().to_vec(), instance))
@@ -70,7 +70,7 @@ pub fn file_action(relative: &[u8]) -> Result<FileAction, Error> {
 /// # Errors
 /// SR-7011, SR-7010.
 pub fn check_control(content: &[u8]) -> Result<(), Error> {
-    parsed_control(content)?.check_geometry()
+    parse_control(content)?.check_geometry()
 }
 
 /// Whether the instance with this control file, in clear, has data checksums.
@@ -78,10 +78,10 @@ pub fn check_control(content: &[u8]) -> Result<(), Error> {
 /// # Errors
 /// SR-7011.
 pub fn has_data_checksums(content: &[u8]) -> Result<bool, Error> {
-    Ok(parsed_control(content)?.has_data_checksums())
+    Ok(parse_control(content)?.has_data_checksums())
 }
 
-fn parsed_control(content: &[u8]) -> Result<control::Control, Error> {
+fn parse_control(content: &[u8]) -> Result<control::Control, Error> {
     let unreadable = || {
         let detail = "global/pg_control: checksum or version";
         Error::new(&code::PG_NOT_INSTANCE, detail)
@@ -113,14 +113,14 @@ pub fn encrypt(
     options: &Options<'_>,
 ) -> Result<Report, Error> {
     let lock = ConversionLock::new(directory)?;
-    let state = log::of_action(&lock, Action::Encrypt)?;
+    let state = log::state_of_action(&lock, Action::Encrypt)?;
     let sealed = instance::is_sealed(lock.directory());
     if state.is_none() && sealed {
         let what = directory.display().to_string();
         return Err(Error::new(&code::PG_ALREADY_SEALED, what));
     }
     let object = if sealed {
-        opened(lock.directory(), &[opener])?
+        open_header(lock.directory(), &[opener])?
     } else if state.as_ref().is_some_and(|state| !state.done.is_empty()) {
         return Err(Error::new(&code::PG_CONVERT_STATE, "the header is gone"));
     } else {
@@ -158,14 +158,14 @@ pub fn encrypt(
 /// SR-7004 when it is not sealed; those of [`Object::open`]; otherwise as [`encrypt`].
 pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Result<Report, Error> {
     let lock = ConversionLock::new(directory)?;
-    let state = log::of_action(&lock, Action::Decrypt)?;
+    let state = log::state_of_action(&lock, Action::Decrypt)?;
     if !instance::is_sealed(lock.directory()) {
         // The header goes when everything has been converted; only the state was left.
         let Some(state) = state else {
             let what = directory.display().to_string();
             return Err(Error::new(&code::PG_NOT_SEALED, what));
         };
-        if !log::is_done(lock.directory(), &state, plan::CONTROL) {
+        if !log::is_converted(lock.directory(), &state, plan::CONTROL) {
             return Err(Error::new(&code::PG_CONVERT_STATE, "the header is gone"));
         }
         lock.remove_header()?;
@@ -175,7 +175,7 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
             ..Report::default()
         });
     }
-    let object = opened(lock.directory(), &[opener])?;
+    let object = open_header(lock.directory(), &[opener])?;
     let source = Instance::of_keys(Keys::open(&object, object.epoch())?);
     let conversion = Conversion {
         lock: &lock,
@@ -185,7 +185,7 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
     };
     let control_is_plain = state
         .as_ref()
-        .is_some_and(|state| log::is_done(lock.directory(), state, plan::CONTROL));
+        .is_some_and(|state| log::is_converted(lock.directory(), state, plan::CONTROL));
     let report = if control_is_plain {
         // All else had been verified before; a server without the shield may have run since.
         Report {
@@ -221,12 +221,12 @@ pub fn rotate(
     options: &Options<'_>,
 ) -> Result<Report, Error> {
     let lock = ConversionLock::new(directory)?;
-    let state = log::of_action(&lock, Action::Rotate)?;
+    let state = log::state_of_action(&lock, Action::Rotate)?;
     let openers: Vec<&Opener> = [opener]
         .into_iter()
         .chain(new_openers.iter().copied())
         .collect();
-    let found = opened_with_header(&lock, state.is_some(), &openers)?;
+    let found = open_existing_header(&lock, state.is_some(), &openers)?;
     let begun = found.previous_epoch().is_some();
     let lines = state.as_ref().map_or(0, |state| state.done.len());
     match (state.is_some(), begun) {
@@ -286,12 +286,12 @@ pub fn rewrap(directory: &Path, opener: &Opener, new_openers: &[&Opener]) -> Res
     if let Some(state) = Log::read(lock.directory())? {
         return Err(Error::new(&code::PG_CONVERTING, state.action.name()));
     }
-    let object = opened_with_header(&lock, false, &[opener])?;
+    let object = open_existing_header(&lock, false, &[opener])?;
     replace_header(&lock, &object.rewrapped(new_openers)?)
 }
 
 /// The header opened by the first of these keys that opens it; the error is the first one's.
-fn opened(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
+fn open_header(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
     let header = instance::header(directory)?;
     let mut failure = None;
     for opener in openers {
@@ -306,9 +306,9 @@ fn opened(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
     Err(failure.unwrap_or_else(|| Error::new(&code::NO_KEY, "")))
 }
 
-/// As [`opened`], of an instance that must have a header. Other keys than the first are tried when a conversion is
+/// As [`open_header`], of an instance that must have a header. Other keys than the first are tried when a conversion is
 /// being resumed only: it may have given the header other slots.
-fn opened_with_header(
+fn open_existing_header(
     lock: &ConversionLock,
     resuming: bool,
     openers: &[&Opener],
@@ -318,7 +318,7 @@ fn opened_with_header(
         return Err(Error::new(&code::PG_NOT_SEALED, what));
     }
     let tried = if resuming { openers.len() } else { 1 };
-    opened(lock.directory(), openers.get(..tried).unwrap_or(openers))
+    open_header(lock.directory(), openers.get(..tried).unwrap_or(openers))
 }
 
 /// Replaces the header, whole and durably.

@@ -23,7 +23,7 @@ use crate::layout::FileLayout;
 use crate::real::{Errno, Real};
 use crate::sealed_file::SealedFile;
 
-/// What the program gets: damage becomes EIO, and is told once.
+/// What the program gets: damage becomes EIO, and is reported once.
 pub(crate) fn into_errno<T>(
     real: &Real,
     fd: RawFd,
@@ -33,9 +33,9 @@ pub(crate) fn into_errno<T>(
     outcome.map_err(|fault| match fault {
         Fault::Os(errno) => errno,
         Fault::Damaged => {
-            let [.., told] = file.cache;
-            if told.swap(1, Ordering::Relaxed) == 0 {
-                tell(real, fd, file);
+            let [.., reported] = file.cache;
+            if reported.swap(1, Ordering::Relaxed) == 0 {
+                report_damage(real, fd, file);
             }
             Errno(libc::EIO)
         }
@@ -43,14 +43,14 @@ pub(crate) fn into_errno<T>(
 }
 
 /// One line on standard error with the code and the path.
-fn tell(real: &Real, fd: RawFd, file: &SealedFile<'_>) {
+fn report_damage(real: &Real, fd: RawFd, file: &SealedFile<'_>) {
     let mut path = [0_u8; 512];
     let path = real.path_of(fd, &mut path).unwrap_or(b"(unknown path)");
     let mut line = [0_u8; 1024];
     let mut rest = line.as_mut_slice();
     let code = match file.layout {
         FileLayout::Block => code::PG_STATUS_ZEROS,
-        _ if is_plain(real, fd) => code::PG_PLAIN_FILE,
+        _ if has_no_header(real, fd) => code::PG_PLAIN_FILE,
         _ => code::PG_FILE,
     };
     // What does not fit is cut off.
@@ -64,11 +64,11 @@ fn tell(real: &Real, fd: RawFd, file: &SealedFile<'_>) {
     );
     let unused = rest.len();
     let used = line.len().saturating_sub(unused);
-    real.tell(line.get(..used).unwrap_or_default());
+    real.write_stderr(line.get(..used).unwrap_or_default());
 }
 
 /// Whether the file has no header of ours at all: somebody put it there as it is. Cut or damaged headers do not count.
-fn is_plain(real: &Real, fd: RawFd) -> bool {
+fn has_no_header(real: &Real, fd: RawFd) -> bool {
     let mut start = [0; CONTAINER_MAGIC.len()];
     match real.pread_full(fd, &mut start, 0) {
         Ok(count) if count == start.len() => {

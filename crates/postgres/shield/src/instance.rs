@@ -40,7 +40,7 @@ pub(crate) struct Prefix {
     /// Normalised, absolute.
     pub(crate) path: Vec<u8>,
     /// Empty for the data directory, `pg_wal` for the target of that link, `pg_tblspc/<oid>` for a tablespace.
-    pub(crate) stands_for: Vec<u8>,
+    pub(crate) relative: Vec<u8>,
 }
 
 impl Instance {
@@ -126,11 +126,11 @@ pub fn header(directory: &Path) -> Result<Vec<u8>, Error> {
 /// The data directory under each spelling, then what its links lead to.
 fn prefixes(canonical: &Path, spellings: &[Vec<u8>]) -> Vec<Prefix> {
     let mut found: Vec<Prefix> = Vec::new();
-    let mut add = |path: &[u8], stands_for: &[u8]| {
+    let mut add = |path: &[u8], relative: &[u8]| {
         if found.iter().all(|known| known.path != path) {
             found.push(Prefix {
                 path: path.to_vec(),
-                stands_for: stands_for.to_vec(),
+                relative: relative.to_vec(),
             });
         }
     };
@@ -138,8 +138,8 @@ fn prefixes(canonical: &Path, spellings: &[Vec<u8>]) -> Vec<Prefix> {
     for spelling in spellings {
         add(spelling, b"");
     }
-    for (target, stands_for) in links(canonical) {
-        add(target.as_os_str().as_bytes(), stands_for.as_bytes());
+    for (target, relative) in links(canonical) {
+        add(target.as_os_str().as_bytes(), relative.as_bytes());
     }
     found
 }

@@ -11,7 +11,7 @@
     clippy::expect_used
 )]
 
-use crate::scan::Scan;
+use crate::name_parser::NameParser;
 
 /// Longest path that is handled, in bytes: the kernel's `PATH_MAX` without the terminator.
 pub const PATH_MAX: usize = 4095;
@@ -67,13 +67,13 @@ pub fn tablespace(path: &[u8]) -> Option<usize> {
 /// Whether this is the name of a tablespace's version directory: `PG_<major>_<catalog version>`.
 #[must_use]
 pub fn is_version_directory(name: &[u8]) -> bool {
-    let mut scan = Scan::new(name);
+    let mut parser = NameParser::new(name);
     let mut matched = || {
-        scan.text(b"PG_")?;
-        scan.digits()?;
-        scan.text(b"_")?;
-        scan.digits()?;
-        scan.end()
+        parser.expect(b"PG_")?;
+        parser.skip_digits()?;
+        parser.expect(b"_")?;
+        parser.skip_digits()?;
+        parser.end()
     };
     matched().is_some()
 }

@@ -139,7 +139,7 @@ impl Real {
     /// The kernel's.
     pub fn close(&self, fd: RawFd) -> Result<(), Errno> {
         // SAFETY: plain argument.
-        done(unsafe { (self.0.close)(fd) })
+        check(unsafe { (self.0.close)(fd) })
     }
 
     /// pread(2), once.
@@ -214,7 +214,7 @@ impl Real {
     pub fn fstat(&self, fd: RawFd) -> Result<libc::stat, Errno> {
         let mut about = MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: the buffer is one `struct stat`.
-        done(unsafe { (self.0.fstat)(fd, about.as_mut_ptr()) })?;
+        check(unsafe { (self.0.fstat)(fd, about.as_mut_ptr()) })?;
         // SAFETY: zeroed, then filled by the kernel; every bit pattern of its integers is valid.
         Ok(unsafe { about.assume_init() })
     }
@@ -235,7 +235,7 @@ impl Real {
     pub fn ftruncate(&self, fd: RawFd, size: u64) -> Result<(), Errno> {
         let size = i64::try_from(size).map_err(|_| Errno(libc::EFBIG))?;
         // SAFETY: plain arguments.
-        done(unsafe { (self.0.ftruncate)(fd, size) })
+        check(unsafe { (self.0.ftruncate)(fd, size) })
     }
 
     /// The path of an open file, as far as it fits; `None` where there is no /proc. A system call of its own, past any
@@ -259,7 +259,7 @@ impl Real {
     }
 
     /// Writes a message to standard error; what cannot be written is lost. As [`Real::path_of`], past everything.
-    pub fn tell(&self, line: &[u8]) {
+    pub fn write_stderr(&self, line: &[u8]) {
         // SAFETY: the buffer is readable for its length.
         let _lost = unsafe {
             libc::syscall(
@@ -277,7 +277,7 @@ impl Real {
     /// The kernel's.
     pub fn fsync(&self, fd: RawFd) -> Result<(), Errno> {
         // SAFETY: plain argument.
-        done(unsafe { (self.0.fsync)(fd) })
+        check(unsafe { (self.0.fsync)(fd) })
     }
 
     /// Locks or unlocks `length` bytes from `start` for this open file description (`F_OFD_SETLKW`); waits.
@@ -297,7 +297,7 @@ impl Real {
         let argument = (&raw mut lock).addr();
         loop {
             // SAFETY: the command takes the address of a `struct flock`, which lives during the call.
-            match done(unsafe { (self.0.fcntl)(fd, libc::F_OFD_SETLKW, argument) }) {
+            match check(unsafe { (self.0.fcntl)(fd, libc::F_OFD_SETLKW, argument) }) {
                 Err(Errno(libc::EINTR)) => {}
                 outcome => return outcome,
             }
@@ -316,7 +316,7 @@ pub enum LockKind {
     None,
 }
 
-fn done(result: c_int) -> Result<(), Errno> {
+fn check(result: c_int) -> Result<(), Errno> {
     if result == 0 {
         Ok(())
     } else {

@@ -91,7 +91,7 @@ pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
         {
             RenameStep::CheckRestored(*to)
         }
-        (Resolved::Sealed(from), Resolved::Sealed(to)) => between(from, to),
+        (Resolved::Sealed(from), Resolved::Sealed(to)) => step_within_instance(from, to),
         (Resolved::Sealed(from), Resolved::Plain(_)) if from.layout == FileLayout::NewLog => {
             RenameStep::Convert(*from, None)
         }
@@ -113,7 +113,7 @@ fn keys_differ(from: &Resolved, to: &Resolved) -> bool {
 }
 
 /// Within one instance, or between two that have the same keys.
-fn between(from: &Seal, to: &Seal) -> RenameStep {
+fn step_within_instance(from: &Seal, to: &Seal) -> RenameStep {
     match (from.layout, to.layout) {
         (FileLayout::NewLog, FileLayout::NewLog) => RenameStep::Refuse(Errno(libc::EXDEV)),
         (FileLayout::NewLog, FileLayout::Block) if to.class == Class::Wal => {
@@ -157,11 +157,11 @@ fn between(from: &Seal, to: &Seal) -> RenameStep {
 pub fn convert(real: &Real, path: &CStr, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
     // The usual case: a segment that was just filled with zeros by this process, of which nothing is to be changed.
     // Zeros are stored as zeros under either address.
-    if to.is_some() && is_own(path) && !new_log::was_written() {
+    if to.is_some() && is_made_by_this_process(path) && !new_log::was_written() {
         return Ok(());
     }
     real.with_open(path, libc::O_RDWR | libc::O_CLOEXEC, |fd| {
-        convert_open(real, fd, from, to)?;
+        convert_open_file(real, fd, from, to)?;
         real.fsync(fd)
     })?;
     new_log::clear_written();
@@ -183,13 +183,13 @@ pub fn rebind(real: &Real, path: &CStr, from: &Seal, to: &Seal) -> Result<(), Er
 }
 
 /// Whether this process made the file: its number is in the name.
-fn is_own(path: &CStr) -> bool {
+fn is_made_by_this_process(path: &CStr) -> bool {
     let digits = path.to_bytes().rsplit(|&byte| byte == b'.').next();
     let named = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
     named == Some(std::process::id())
 }
 
-fn convert_open(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
+fn convert_open_file(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
     let cache: FileCache = [const { AtomicU64::new(0) }; 4];
     let source = from.file(&cache)?;
     let target = to.map(|to| to.file(&cache)).transpose()?;
@@ -232,7 +232,7 @@ pub fn refuse_contents(real: &Real, path: &CStr) -> Result<(), Errno> {
     let about = closed.and(about)?;
     let has_contents = match about.st_mode & libc::S_IFMT {
         libc::S_IFREG => about.st_size > 0,
-        libc::S_IFDIR => is_inhabited(path),
+        libc::S_IFDIR => is_not_empty(path),
         _ => false,
     };
     match has_contents {
@@ -242,7 +242,7 @@ pub fn refuse_contents(real: &Real, path: &CStr) -> Result<(), Errno> {
 }
 
 /// Whether there is anything in a directory; true where that cannot be told.
-fn is_inhabited(directory: &CStr) -> bool {
+fn is_not_empty(directory: &CStr) -> bool {
     let directory = Path::new(OsStr::from_bytes(directory.to_bytes()));
     std::fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_some())
 }

@@ -97,9 +97,9 @@ pub fn resolve(base: &[u8], path: &[u8]) -> Result<Resolved, Errno> {
         return Ok(Resolved::Outside);
     }
     let mut buffer = [0_u8; PATH_BUFFER];
-    let normal = normal(base, path, &mut buffer)?;
-    match below(normal)? {
-        Resolved::Outside => Ok(of_tablespace(normal).unwrap_or(Resolved::Outside)),
+    let normal = normalised(base, path, &mut buffer)?;
+    match resolve_below_prefixes(normal)? {
+        Resolved::Outside => Ok(resolve_tablespace(normal).unwrap_or(Resolved::Outside)),
         resolved => Ok(resolved),
     }
 }
@@ -112,10 +112,10 @@ pub fn resolve(base: &[u8], path: &[u8]) -> Result<Resolved, Errno> {
 /// As [`rule`].
 pub fn resolve_followed(base: &[u8], name: &[u8]) -> Result<Resolved, Errno> {
     let mut buffer = [0_u8; PATH_BUFFER];
-    below(normal(base, name, &mut buffer)?)
+    resolve_below_prefixes(normalised(base, name, &mut buffer)?)
 }
 
-fn normal<'out>(
+fn normalised<'out>(
     base: &[u8],
     path: &[u8],
     buffer: &'out mut [u8; PATH_BUFFER],
@@ -128,35 +128,38 @@ fn normal<'out>(
 }
 
 /// What is done with a normal path below one of the directories that are known.
-fn below(normal: &[u8]) -> Result<Resolved, Errno> {
+fn resolve_below_prefixes(normal: &[u8]) -> Result<Resolved, Errno> {
     for (number, instance) in open_instances::all() {
         for prefix in &instance.prefixes {
             let Some(relative) = relative_to(&prefix.path, normal) else {
                 continue;
             };
-            if prefix.stands_for.starts_with(b"pg_tblspc/") && !is_own_version(instance, relative) {
+            if prefix.relative.starts_with(b"pg_tblspc/") && !is_own_version(instance, relative) {
                 continue;
             }
-            if prefix.stands_for.is_empty() {
-                return Ok(resolved(number, relative));
+            if prefix.relative.is_empty() {
+                return Ok(resolved_path(number, relative));
             }
             let mut joined = [0_u8; PATH_BUFFER];
-            let relative = join(&prefix.stands_for, relative, &mut joined);
-            return Ok(resolved(number, relative.ok_or(Errno(libc::ENAMETOOLONG))?));
+            let relative = join(&prefix.relative, relative, &mut joined);
+            return Ok(resolved_path(
+                number,
+                relative.ok_or(Errno(libc::ENAMETOOLONG))?,
+            ));
         }
     }
     Ok(Resolved::Outside)
 }
 
 /// What is done with a path relative to an instance's directory.
-fn resolved(root: u8, relative: &[u8]) -> Resolved {
+fn resolved_path(root: u8, relative: &[u8]) -> Resolved {
     let classified = classify(relative);
     match treatment(classified.class) {
         Treatment::Plain | Treatment::Untouched => Resolved::Plain(PlainPath {
             root,
             class: classified.class,
-            database: database_of(classified.class, relative),
-            slot: slot_of(classified.class, relative),
+            database: database_of_directory(classified.class, relative),
+            slot: slot_of_directory(classified.class, relative),
         }),
         Treatment::Hidden => Resolved::Hidden,
         Treatment::Refuse => Resolved::Refused(classified.class),
@@ -169,7 +172,7 @@ fn resolved(root: u8, relative: &[u8]) -> Resolved {
 }
 
 /// Whose relations would lie in a directory: asked for a name that a relation could have there.
-fn database_of(class: Class, relative: &[u8]) -> Option<u32> {
+fn database_of_directory(class: Class, relative: &[u8]) -> Option<u32> {
     if class != Class::Directory {
         return None;
     }
@@ -181,7 +184,7 @@ fn database_of(class: Class, relative: &[u8]) -> Option<u32> {
 }
 
 /// The slot whose state lies in this directory: asked for the name that the state has there.
-fn slot_of(class: Class, relative: &[u8]) -> Option<container_name::NameDigest> {
+fn slot_of_directory(class: Class, relative: &[u8]) -> Option<container_name::NameDigest> {
     match class {
         Class::Directory => container_name::slot_directory_digest(relative),
         _ => None,
@@ -209,7 +212,7 @@ pub fn seal(
     };
     let (key, tweak) = match layout {
         FileLayout::Block | FileLayout::Temporary | FileLayout::NewLog => {
-            address(classified, relative)?
+            block_address(classified, relative)?
         }
         FileLayout::Container => {
             let name = container_name::name_digest(classified.class, relative);
@@ -227,7 +230,7 @@ pub fn seal(
 }
 
 /// Key and tweak of a block file's first block.
-fn address(classified: Classified, relative: &[u8]) -> Option<(BlockKey, [u8; 16])> {
+fn block_address(classified: Classified, relative: &[u8]) -> Option<(BlockKey, [u8; 16])> {
     Some(match (classified.class, classified.identity) {
         (
             _,
@@ -286,7 +289,7 @@ fn address(classified: Classified, relative: &[u8]) -> Option<(BlockKey, [u8; 16
 
 /// A tablespace reached by its real directory: `pg_upgrade` and `pg_basebackup` do that. One that lies within some data
 /// directory belongs to that, and it was not one of ours.
-fn of_tablespace(normal: &[u8]) -> Option<Resolved> {
+fn resolve_tablespace(normal: &[u8]) -> Option<Resolved> {
     let at = tablespace(normal)?;
     let (location, relative) = normal.split_at_checked(at)?;
     if contains(location, b"/pg_tblspc/") {
@@ -300,7 +303,7 @@ fn of_tablespace(normal: &[u8]) -> Option<Resolved> {
         // Two instances of one version: which of them cannot be told from the path.
         return Some(Resolved::Refused(Class::Unknown));
     }
-    Some(resolved(number, relative))
+    Some(resolved_path(number, relative))
 }
 
 /// Whether a path in a tablespace's location goes below the version directory of this instance. Another version's is

@@ -30,20 +30,20 @@ use crate::sealed_file::{FileCache, SealedFile};
 
 /// Whether a segment in clear may become one of a sealed instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InClear {
+pub enum PlainSegments {
     /// It is sealed first.
     Sealed,
     /// It is an error.
     Refused,
 }
 
-/// What [`admit`] found.
+/// What [`check_restored`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admitted {
+pub enum RestoredAs {
     /// The segment under this instance's key, or zeros, which PostgreSQL knows to be no log.
-    AsItWas,
+    Unchanged,
     /// The segment in clear; it is sealed now.
-    WasInClear,
+    SealedNow,
 }
 
 /// Why a file does not become a segment.
@@ -56,7 +56,7 @@ pub enum Refusal {
     /// In clear, of another instance or of another version of PostgreSQL.
     AnotherInstance,
     /// In clear, and that is refused.
-    InClear,
+    PlainSegments,
     /// In clear, and a link to a file that may be the archive's: sealing it would change the archive.
     Linked,
 }
@@ -86,7 +86,7 @@ impl Refusal {
                 "not this segment, neither under this instance's key nor in clear"
             }
             Self::AnotherInstance => "in clear, of another instance or version of PostgreSQL",
-            Self::InClear => {
+            Self::PlainSegments => {
                 "in clear, which is refused unless STRONGROOM_PG_PLAIN_ARCHIVE is accept"
             }
             Self::Linked => "in clear, and a link: have the restore command make a copy",
@@ -95,54 +95,68 @@ impl Refusal {
 }
 
 /// Bytes at the start of a segment that tell where it belongs: three units of its first page's header.
-const HEAD: usize = 48;
-type Head = [u8; HEAD];
+const HEADER_LEN: usize = 48;
+type HeaderBytes = [u8; HEADER_LEN];
 
 /// Looks at a file that was restored from an archive, and seals it when it is in clear: under another key it would be
 /// noise, which PostgreSQL would take for the end of the log. Recovery would stop there without an error.
 ///
 /// # Errors
 /// See [`Refusal`].
-pub fn admit(real: &Real, path: &CStr, to: &Seal, in_clear: InClear) -> Result<Admitted, Refusal> {
+pub fn check_restored(
+    real: &Real,
+    path: &CStr,
+    to: &Seal,
+    in_clear: PlainSegments,
+) -> Result<RestoredAs, Refusal> {
     let cache: FileCache = [const { AtomicU64::new(0) }; 4];
     let file = to.file(&cache)?;
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let (opened, raw) = real.with_open(path, flags, |fd| heads(real, fd, &file))?;
+    let (opened, raw) = real.with_open(path, flags, |fd| read_page_header(real, fd, &file))?;
     // Zeros say for themselves that they are none.
-    if opened == [0; HEAD] || begins_segment(&opened, &to.tweak) {
-        return Ok(Admitted::AsItWas);
+    if opened == [0; HEADER_LEN] || begins_segment(&opened, &to.tweak) {
+        return Ok(RestoredAs::Unchanged);
     }
     if !begins_segment(&raw, &to.tweak) {
         return Err(Refusal::NotTheSegment);
     }
-    if !is_of(real, to.root, &raw)? {
+    if !is_of_instance(real, to.root, &raw)? {
         return Err(Refusal::AnotherInstance);
     }
-    if in_clear == InClear::Refused {
-        return Err(Refusal::InClear);
+    if in_clear == PlainSegments::Refused {
+        return Err(Refusal::PlainSegments);
     }
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    match real.with_open(path, flags, |fd| seal(real, fd, &file, &raw)) {
+    match real.with_open(path, flags, |fd| seal_in_place(real, fd, &file, &raw)) {
         Err(Refusal::Kernel(Errno(libc::ELOOP))) => Err(Refusal::Linked),
-        outcome => outcome.map(|()| Admitted::WasInClear),
+        outcome => outcome.map(|()| RestoredAs::SealedNow),
     }
 }
 
 /// The first bytes as they are under the key, and as they lie there.
-fn heads(real: &Real, fd: RawFd, file: &SealedFile<'_>) -> Result<(Head, Head), Refusal> {
-    let (mut opened, mut raw) = ([0; HEAD], [0; HEAD]);
+fn read_page_header(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+) -> Result<(HeaderBytes, HeaderBytes), Refusal> {
+    let (mut opened, mut raw) = ([0; HEADER_LEN], [0; HEADER_LEN]);
     let read = block::read_at(real, fd, file, &mut opened, 0)?;
     let there = real.pread_full(fd, &mut raw, 0)?;
-    if read < HEAD || there < HEAD {
+    if read < HEADER_LEN || there < HEADER_LEN {
         return Err(Refusal::NotTheSegment);
     }
     Ok((opened, raw))
 }
 
 /// Seals a segment in clear whose first bytes are `head`; then syncs it.
-fn seal(real: &Real, fd: RawFd, file: &SealedFile<'_>, head: &Head) -> Result<(), Refusal> {
+fn seal_in_place(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    head: &HeaderBytes,
+) -> Result<(), Refusal> {
     /// Neither a plain nor a sealed head, nor zeros.
-    const UNFINISHED: Head = [0xff; HEAD];
+    const UNFINISHED: HeaderBytes = [0xff; HEADER_LEN];
     let about = real.fstat(fd)?;
     if about.st_nlink != 1 {
         return Err(Refusal::Linked);
@@ -153,7 +167,7 @@ fn seal(real: &Real, fd: RawFd, file: &SealedFile<'_>, head: &Head) -> Result<()
     }
     real.pwrite_full(fd, &UNFINISHED, 0)?;
     let sealed = scratch::stage(|stage| -> Result<(), Errno> {
-        let mut skip = HEAD;
+        let mut skip = HEADER_LEN;
         let mut at = 0_u64;
         loop {
             let count = real.pread_full(fd, stage, at)?;
@@ -184,7 +198,7 @@ struct Header {
 }
 
 impl Header {
-    fn of(head: &Head) -> Self {
+    fn of(head: &HeaderBytes) -> Self {
         Self {
             magic: u16::from_le_bytes(at(head, 0)),
             info: u16::from_le_bytes(at(head, 2)),
@@ -197,13 +211,13 @@ impl Header {
 }
 
 /// The `N` bytes at `from`; zeros when there are none.
-fn at<const N: usize>(head: &Head, from: usize) -> [u8; N] {
+fn at<const N: usize>(head: &HeaderBytes, from: usize) -> [u8; N] {
     let bytes = head.get(from..).and_then(<[u8]>::first_chunk);
     bytes.copied().unwrap_or([0; N])
 }
 
 /// Whether this is the head of the segment that the tweak belongs to.
-fn begins_segment(head: &Head, tweak: &[u8; 16]) -> bool {
+fn begins_segment(head: &HeaderBytes, tweak: &[u8; 16]) -> bool {
     /// `XLP_LONG_HEADER` of `xlp_info`.
     const LONG_HEADER: u16 = 2;
     const BLOCK: u32 = 8192;
@@ -218,11 +232,11 @@ fn begins_segment(head: &Head, tweak: &[u8; 16]) -> bool {
 }
 
 /// Whether a head in clear is of this instance and its version of PostgreSQL.
-fn is_of(real: &Real, root: u8, head: &Head) -> Result<bool, Errno> {
+fn is_of_instance(real: &Real, root: u8, head: &HeaderBytes) -> Result<bool, Errno> {
     let instance = open_instances::get(usize::from(root)).ok_or(Errno(libc::EBADF))?;
     let header = Header::of(head);
     let [_, kind] = header.magic.to_le_bytes();
-    let version = match instance.major.and_then(magic) {
+    let version = match instance.major.and_then(page_magic) {
         Some(own) => header.magic == own,
         // A directory without PG_VERSION: all of them begin in this way.
         None => kind == 0xd1,
@@ -231,7 +245,7 @@ fn is_of(real: &Real, root: u8, head: &Head) -> Result<bool, Errno> {
 }
 
 /// `XLOG_PAGE_MAGIC` of a major version.
-const fn magic(major: u32) -> Option<u16> {
+const fn page_magic(major: u32) -> Option<u16> {
     match major {
         15 => Some(0xd110),
         16 => Some(0xd113),

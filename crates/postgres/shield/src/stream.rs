@@ -101,7 +101,7 @@ pub fn append(
     }
     let header = match file.layout {
         FileLayout::TemporaryStream => target.header_for_writing(),
-        _ => target.locked_header(),
+        _ => target.header_or_create(),
     };
     let outcome = header.and_then(|header| Ok((end, target.write(&header, from, end)?)));
     damage::into_errno(real, fd, file, outcome)
@@ -210,11 +210,11 @@ impl Target<'_> {
             return Ok(header);
         }
         let _lock = WriterLock::acquire(self.real, self.fd, LockKind::Exclusive)?;
-        self.locked_header()
+        self.header_or_create()
     }
 
     /// S1: the header; made if there is none. The caller holds the lock.
-    fn locked_header(&self) -> Result<StreamHeader, Fault> {
+    fn header_or_create(&self) -> Result<StreamHeader, Fault> {
         if let Some(header) = self.header()? {
             return Ok(header);
         }

@@ -38,7 +38,7 @@ pub fn read_at(
     let limit = into.len().min(TRANSFER_MAX);
     let mut done = 0_usize;
     for piece in into.get_mut(..limit).unwrap_or_default().chunks_mut(LEN) {
-        let at = advanced(offset, done)?;
+        let at = add_offset(offset, done)?;
         match file_io::read_at(real, fd, &open.file, piece, at) {
             Ok(count) => {
                 done = done.saturating_add(count);
@@ -64,11 +64,11 @@ pub fn write_at(
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
-    written(real, fd, open, from, offset).map(|(count, _)| count)
+    write_from(real, fd, open, from, offset).map(|(count, _)| count)
 }
 
 /// Writes at `offset`, or at the end; how many bytes, and where the last of them ends.
-fn written(
+fn write_from(
     real: &Real,
     fd: RawFd,
     open: &OpenFile,
@@ -86,7 +86,7 @@ fn written(
         match landed {
             Ok((at, count)) => {
                 done = done.saturating_add(count);
-                end = advanced(at, count)?;
+                end = add_offset(at, count)?;
                 if count < piece.len() {
                     break;
                 }
@@ -105,7 +105,7 @@ fn written(
 pub fn read(real: &Real, fd: RawFd, open: &OpenFile, into: &mut [u8]) -> Result<usize, Errno> {
     let offset = real.lseek(fd, 0, libc::SEEK_CUR)?;
     let count = read_at(real, fd, open, into, offset)?;
-    advance(real, fd, offset, count)?;
+    set_position(real, fd, offset, count)?;
     Ok(count)
 }
 
@@ -120,8 +120,8 @@ pub fn write(real: &Real, fd: RawFd, open: &OpenFile, from: &[u8]) -> Result<usi
     } else {
         real.lseek(fd, 0, libc::SEEK_CUR)?
     };
-    let (count, end) = written(real, fd, open, from, offset)?;
-    advance(real, fd, end, 0)?;
+    let (count, end) = write_from(real, fd, open, from, offset)?;
+    set_position(real, fd, end, 0)?;
     Ok(count)
 }
 
@@ -166,12 +166,12 @@ pub fn same_bytes(from: &OpenFile, to: &OpenFile) -> bool {
         && from.instance.identity == to.instance.identity
 }
 
-fn advance(real: &Real, fd: RawFd, offset: u64, count: usize) -> Result<(), Errno> {
-    let target = i64::try_from(advanced(offset, count)?).map_err(|_| Errno(libc::EOVERFLOW))?;
+fn set_position(real: &Real, fd: RawFd, offset: u64, count: usize) -> Result<(), Errno> {
+    let target = i64::try_from(add_offset(offset, count)?).map_err(|_| Errno(libc::EOVERFLOW))?;
     real.lseek(fd, target, libc::SEEK_SET).map(|_| ())
 }
 
-fn advanced(offset: u64, count: usize) -> Result<u64, Errno> {
+fn add_offset(offset: u64, count: usize) -> Result<u64, Errno> {
     let count = u64::try_from(count).map_err(|_| Errno(libc::EOVERFLOW))?;
     offset.checked_add(count).ok_or(Errno(libc::EFBIG))
 }

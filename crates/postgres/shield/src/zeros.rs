@@ -51,7 +51,7 @@ impl Zeros {
 ///
 /// # Errors
 /// [`Fault::Damaged`] where a file has none.
-pub(crate) fn restore(zeros: Zeros, stored: &[u8], plain: &mut [u8]) -> Result<(), Fault> {
+pub(crate) fn restore_zeros(zeros: Zeros, stored: &[u8], plain: &mut [u8]) -> Result<(), Fault> {
     if zeros != Zeros::BySector && !may_hold_zero_unit(stored) {
         return Ok(());
     }
@@ -104,7 +104,7 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     let (lines, rest) = bytes.as_chunks::<LINE>();
     let first = lines.first().is_none_or(|line| *line == [0; LINE]);
     first
-        && lines.chunks(STRETCH).all(|stretch| {
+        && lines.chunks(LINES_AT_ONCE).all(|stretch| {
             // An array of bytes, so that the compiler uses vectors.
             let mut any = [0_u8; LINE];
             for line in stretch {
@@ -134,4 +134,4 @@ fn may_hold_zero_unit(bytes: &[u8]) -> bool {
 /// Bytes that are looked at together.
 const LINE: usize = 64;
 /// Lines between two looks at the result.
-const STRETCH: usize = 16;
+const LINES_AT_ONCE: usize = 16;

@@ -26,7 +26,7 @@ use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::real::{Errno, Real, Symbols};
 use strongroom_postgres_shield::rename::{self, RenameStep};
 use strongroom_postgres_shield::resolve::{Resolved, Seal, resolve};
-use strongroom_postgres_shield::restored::{Admitted, InClear, Refusal, admit};
+use strongroom_postgres_shield::restored::{PlainSegments, Refusal, RestoredAs, check_restored};
 use strongroom_postgres_shield::sealed_file::FileCache;
 use strongroom_postgres_shield::{block, open_instances};
 
@@ -163,8 +163,8 @@ fn target() -> Seal {
     seal(&stage().data.join("pg_wal").join(NAME))
 }
 
-fn admitted(path: &Path, to: &Seal) -> Result<Admitted, Refusal> {
-    admit(&Real::linked(), &name(path), to, InClear::Sealed)
+fn admitted(path: &Path, to: &Seal) -> Result<RestoredAs, Refusal> {
+    check_restored(&Real::linked(), &name(path), to, PlainSegments::Sealed)
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_sealed_segment_is_installed_under_its_own_name_only() {
     let path = restored("sealed");
     let refused = Err(Refusal::NotTheSegment);
     sealed(&target(), &segment(), &path);
-    assert_eq!(admitted(&path, &target()), Ok(Admitted::AsItWas));
+    assert_eq!(admitted(&path, &target()), Ok(RestoredAs::Unchanged));
     let of_other_name = seal(&data.join("pg_wal/0000000100000002000000A4"));
     assert_eq!(admitted(&path, &of_other_name), refused);
     let of_other_timeline = seal(&data.join("pg_wal/0000000200000002000000A3"));
@@ -203,7 +203,7 @@ fn a_sealed_segment_is_installed_under_its_own_name_only() {
     put(&path, &[0; 8192]);
     assert_eq!(
         admitted(&path, &target()),
-        Ok(Admitted::AsItWas),
+        Ok(RestoredAs::Unchanged),
         "PostgreSQL sees for itself that these are zeros"
     );
 }
@@ -212,14 +212,14 @@ fn a_sealed_segment_is_installed_under_its_own_name_only() {
 fn a_segment_in_clear_is_sealed() {
     let path = restored("clear");
     put(&path, &segment());
-    assert_eq!(admitted(&path, &target()), Ok(Admitted::WasInClear));
+    assert_eq!(admitted(&path, &target()), Ok(RestoredAs::SealedNow));
     assert!(opened(&target(), &path) == segment(), "it reads as it was");
     let stored = fs::read(&path).unwrap();
     for (number, (stored, clear)) in stored.chunks(16).zip(segment().chunks(16)).enumerate() {
         let is_zero = clear.iter().all(|byte| *byte == 0);
         assert!(is_zero || stored != clear, "unit {number} is in clear");
     }
-    assert_eq!(admitted(&path, &target()), Ok(Admitted::AsItWas));
+    assert_eq!(admitted(&path, &target()), Ok(RestoredAs::Unchanged));
 }
 
 #[test]
@@ -248,13 +248,27 @@ fn what_is_not_a_segment_of_this_instance_is_refused_and_left_as_it_is() {
     refused(&of_other_system, &target(), Refusal::AnotherInstance);
 
     put(&path, &segment());
-    let strictly = admit(&Real::linked(), &name(&path), &target(), InClear::Refused);
-    assert_eq!(strictly, Err(Refusal::InClear));
+    let strictly = check_restored(
+        &Real::linked(),
+        &name(&path),
+        &target(),
+        PlainSegments::Refused,
+    );
+    assert_eq!(strictly, Err(Refusal::PlainSegments));
     assert!(fs::read(&path).unwrap() == segment());
-    assert_eq!(Refusal::InClear.errno(), Errno(libc::EIO));
+    assert_eq!(Refusal::PlainSegments.errno(), Errno(libc::EIO));
     sealed(&target(), &segment(), &path);
-    let strictly = admit(&Real::linked(), &name(&path), &target(), InClear::Refused);
-    assert_eq!(strictly, Ok(Admitted::AsItWas), "sealed ones stay welcome");
+    let strictly = check_restored(
+        &Real::linked(),
+        &name(&path),
+        &target(),
+        PlainSegments::Refused,
+    );
+    assert_eq!(
+        strictly,
+        Ok(RestoredAs::Unchanged),
+        "sealed ones stay welcome"
+    );
 }
 
 #[test]
@@ -296,8 +310,8 @@ fn what_is_left_when_sealing_stops_halfway_is_no_segment() {
     for writes in 0.. {
         put(&path, &segment());
         LEFT.store(writes, Ordering::Relaxed);
-        let outcome = admit(&failing(), &name(&path), &target(), InClear::Sealed);
-        if outcome == Ok(Admitted::WasInClear) {
+        let outcome = check_restored(&failing(), &name(&path), &target(), PlainSegments::Sealed);
+        if outcome == Ok(RestoredAs::SealedNow) {
             assert!(writes > 3, "in several writes: {writes}");
             assert!(opened(&target(), &path) == segment());
             return;

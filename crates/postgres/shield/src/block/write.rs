@@ -12,7 +12,7 @@
 
 use std::os::fd::RawFd;
 
-use super::{BLOCK, BLOCK_U64, EINVAL, EIO, UNIT, copy, key, tail_keystream, tweak};
+use super::{BLOCK, BLOCK_U64, EINVAL, EIO, UNIT, apply_tail_keystream, copy, key, tweak};
 use crate::damage;
 use crate::fault::Fault;
 use crate::real::{Errno, Real};
@@ -132,7 +132,7 @@ impl Write<'_> {
         let number = u32::try_from(in_block.checked_div(UNIT).ok_or(EINVAL)?);
         if count < UNIT {
             let tail = stored.get_mut(..count).ok_or(EIO)?;
-            tail_keystream(self.file, tweak, number.map_err(|_| EINVAL)?, tail)?;
+            apply_tail_keystream(self.file, tweak, number.map_err(|_| EINVAL)?, tail)?;
             *unit = [0; UNIT];
             unit.get_mut(..count).ok_or(EIO)?.copy_from_slice(tail);
             return Ok(count);

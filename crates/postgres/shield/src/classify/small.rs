@@ -10,7 +10,7 @@
 )]
 
 use super::{Class, Classified, Identity};
-use crate::scan::{Scan, split};
+use crate::name_parser::{NameParser, split_first_component};
 
 pub(super) fn in_wal(name: &[u8]) -> Option<Classified> {
     match name {
@@ -20,41 +20,41 @@ pub(super) fn in_wal(name: &[u8]) -> Option<Classified> {
         b"summaries/temp.summary" => return Some(Classified::of(Class::WalSummary)),
         _ => {}
     }
-    let mut scan = Scan::new(name);
-    if scan.optional(b"xlogtemp.") {
-        scan.decimal()?;
-        scan.end()?;
+    let mut parser = NameParser::new(name);
+    if parser.optional(b"xlogtemp.") {
+        parser.decimal()?;
+        parser.end()?;
         return Some(Classified::of(Class::WalTemp));
     }
-    if scan.optional(b"archive_status/") {
-        let done = scan.rest().ends_with(b".ready") || scan.rest().ends_with(b".done");
-        let plain = !scan.rest().contains(&b'/');
+    if parser.optional(b"archive_status/") {
+        let done = parser.rest().ends_with(b".ready") || parser.rest().ends_with(b".done");
+        let plain = !parser.rest().contains(&b'/');
         return (done && plain).then_some(Classified::of(Class::ArchiveStatus));
     }
-    if scan.optional(b"summaries/") {
+    if parser.optional(b"summaries/") {
         for _ in 0..5 {
-            scan.hex(8, 8)?;
+            parser.hex(8, 8)?;
         }
-        scan.text(b".summary")?;
-        scan.end()?;
+        parser.expect(b".summary")?;
+        parser.end()?;
         return Some(Classified::of(Class::WalSummary));
     }
-    let timeline = u32::try_from(scan.hex(8, 8)?).ok()?;
+    let timeline = u32::try_from(parser.hex(8, 8)?).ok()?;
     // pg_basebackup writes a history under a name of its own before it renames it.
-    if matches!(scan.rest(), b".history" | b".history.tmp") {
+    if matches!(parser.rest(), b".history" | b".history.tmp") {
         return Some(Classified::of(Class::TimelineHistory));
     }
-    let number = scan.hex(16, 16)?;
-    match scan.rest() {
+    let number = parser.hex(16, 16)?;
+    match parser.rest() {
         b"" | b".partial" => Some(Classified {
             class: Class::Wal,
             identity: Identity::Wal { timeline, number },
         }),
         _ => {
-            scan.text(b".")?;
-            scan.hex(8, 8)?;
-            scan.text(b".backup")?;
-            scan.end()?;
+            parser.expect(b".")?;
+            parser.hex(8, 8)?;
+            parser.expect(b".backup")?;
+            parser.end()?;
             Some(Classified::of(Class::BackupHistory))
         }
     }
@@ -62,9 +62,9 @@ pub(super) fn in_wal(name: &[u8]) -> Option<Classified> {
 
 /// `%04X` of up to 24 bits, or 15 digits (`pg_notify` and `pg_serial` from 17 on).
 pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Classified> {
-    let mut scan = Scan::new(name);
-    let segment = scan.hex(4, 15)?;
-    scan.end()?;
+    let mut parser = NameParser::new(name);
+    let segment = parser.hex(4, 15)?;
+    parser.end()?;
     matches!(name.len(), 4..=6 | 15).then_some(Classified {
         class: Class::Slru,
         identity: Identity::Slru { directory, segment },
@@ -72,26 +72,26 @@ pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Classified> {
 }
 
 pub(super) fn in_slots(path: &[u8]) -> Option<Classified> {
-    let (_, Some(name)) = split(path) else {
+    let (_, Some(name)) = split_first_component(path) else {
         return Some(Classified::DIRECTORY);
     };
     if matches!(name, b"state" | b"state.tmp") {
         return Some(Classified::of(Class::SlotState));
     }
-    let mut scan = Scan::new(name);
-    scan.text(b"xid-")?;
-    scan.decimal()?;
-    scan.text(b"-lsn-")?;
-    scan.hex(1, 8)?;
-    scan.text(b"-")?;
-    scan.hex(1, 8)?;
-    scan.text(b".spill")?;
-    scan.end()?;
+    let mut parser = NameParser::new(name);
+    parser.expect(b"xid-")?;
+    parser.decimal()?;
+    parser.expect(b"-lsn-")?;
+    parser.hex(1, 8)?;
+    parser.expect(b"-")?;
+    parser.hex(1, 8)?;
+    parser.expect(b".spill")?;
+    parser.end()?;
     Some(Classified::of(Class::Spill))
 }
 
 pub(super) fn in_logical(path: &[u8]) -> Option<Classified> {
-    match split(path) {
+    match split_first_component(path) {
         (b"replorigin_checkpoint" | b"replorigin_checkpoint.tmp", None) => {
             Some(Classified::of(Class::Origins))
         }
@@ -104,30 +104,30 @@ pub(super) fn in_logical(path: &[u8]) -> Option<Classified> {
 
 /// `%X-%X.snap`, and `%X-%X.snap.<pid>.tmp`
 fn snapbuild(name: &[u8]) -> Option<Classified> {
-    let mut scan = Scan::new(name);
-    scan.hex(1, 8)?;
-    scan.text(b"-")?;
-    scan.hex(1, 8)?;
-    scan.text(b".snap")?;
-    if scan.end().is_none() {
-        scan.text(b".")?;
-        scan.decimal()?;
-        scan.text(b".tmp")?;
-        scan.end()?;
+    let mut parser = NameParser::new(name);
+    parser.hex(1, 8)?;
+    parser.expect(b"-")?;
+    parser.hex(1, 8)?;
+    parser.expect(b".snap")?;
+    if parser.end().is_none() {
+        parser.expect(b".")?;
+        parser.decimal()?;
+        parser.expect(b".tmp")?;
+        parser.end()?;
     }
     Some(Classified::of(Class::Snapbuild))
 }
 
 /// `map-%x-%x-%X_%X-%x-%x`
 fn rewrite_mapping(name: &[u8]) -> Option<Classified> {
-    let mut scan = Scan::new(name);
-    scan.text(b"map-")?;
+    let mut parser = NameParser::new(name);
+    parser.expect(b"map-")?;
     for separator in [&b"-"[..], b"-", b"_", b"-", b"-"] {
-        scan.any_hex()?;
-        scan.text(separator)?;
+        parser.skip_hex()?;
+        parser.expect(separator)?;
     }
-    scan.any_hex()?;
-    scan.end()?;
+    parser.skip_hex()?;
+    parser.end()?;
     Some(Classified::of(Class::RewriteMapping))
 }
 
@@ -136,9 +136,9 @@ fn rewrite_mapping(name: &[u8]) -> Option<Classified> {
 /// (`RecreateTwoPhaseFile` in src/backend/access/transam/twophase.c).
 pub(super) fn two_phase(name: &[u8]) -> Option<Classified> {
     let digits = name.strip_suffix(b".tmp").unwrap_or(name);
-    let mut scan = Scan::new(digits);
-    scan.hex(8, 16)?;
-    scan.end()?;
+    let mut parser = NameParser::new(digits);
+    parser.hex(8, 16)?;
+    parser.end()?;
     matches!(digits.len(), 8 | 16).then_some(Classified::of(Class::TwoPhase))
 }
 
@@ -156,15 +156,15 @@ pub(super) fn statistics(directory: &[u8], name: &[u8]) -> Option<Classified> {
 
 /// `%08X-%08X-%d`, and the same with `.tmp`
 pub(super) fn exported_snapshot(name: &[u8]) -> Option<Classified> {
-    let mut scan = Scan::new(name);
-    scan.hex(8, 8)?;
-    scan.text(b"-")?;
-    scan.hex(8, 8)?;
-    scan.text(b"-")?;
-    scan.decimal()?;
-    if scan.end().is_none() {
-        scan.text(b".tmp")?;
-        scan.end()?;
+    let mut parser = NameParser::new(name);
+    parser.hex(8, 8)?;
+    parser.expect(b"-")?;
+    parser.hex(8, 8)?;
+    parser.expect(b"-")?;
+    parser.decimal()?;
+    if parser.end().is_none() {
+        parser.expect(b".tmp")?;
+        parser.end()?;
     }
     Some(Classified::of(Class::ExportedSnapshot))
 }

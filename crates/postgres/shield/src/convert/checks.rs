@@ -52,7 +52,7 @@ impl Owner {
 ///
 /// # Errors
 /// SR-7011 when it is not there or not one that is supported.
-pub(super) fn major(directory: &Path) -> Result<u32, Error> {
+pub(super) fn read_major(directory: &Path) -> Result<u32, Error> {
     let path = directory.join("PG_VERSION");
     let refused = |detail: String| Error::new(&code::PG_NOT_INSTANCE, detail);
     let text = read_text(&path, SMALL_MAX)
@@ -67,7 +67,7 @@ pub(super) fn major(directory: &Path) -> Result<u32, Error> {
 ///
 /// # Errors
 /// SR-7008.
-pub(super) fn no_server(directory: &Path) -> Result<(), Error> {
+pub(super) fn check_no_server(directory: &Path) -> Result<(), Error> {
     let path = directory.join("postmaster.pid");
     let text = match read_text(&path, SMALL_MAX) {
         Ok(text) => text,

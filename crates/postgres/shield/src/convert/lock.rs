@@ -15,7 +15,7 @@ use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, HEADER_FILE};
 use strongroom_keyring::{Error, Locked};
 
-use super::checks::{Owner, major, no_server};
+use super::checks::{Owner, check_no_server, read_major};
 
 /// A data directory, locked against other conversions.
 pub(super) struct ConversionLock {
@@ -32,7 +32,7 @@ impl ConversionLock {
     /// SR-7011, SR-7008, SR-7003 when another process is converting it, SR-5001.
     pub(super) fn new(directory: &Path) -> Result<Self, Error> {
         let lock = Self::while_server_may_run(directory)?;
-        no_server(&lock.directory)?;
+        check_no_server(&lock.directory)?;
         Ok(lock)
     }
 
@@ -41,7 +41,7 @@ impl ConversionLock {
     /// # Errors
     /// As [`ConversionLock::new`].
     pub(super) fn while_server_may_run(directory: &Path) -> Result<Self, Error> {
-        let major = major(directory)?;
+        let major = read_major(directory)?;
         let io = |error| Error::io(directory.display().to_string(), error);
         let directory = directory.canonicalize().map_err(io)?;
         let handle = File::open(&directory).map_err(io)?;

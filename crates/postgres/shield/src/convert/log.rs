@@ -17,7 +17,7 @@ use strongroom_format::postgres::CONVERT_FILE;
 use strongroom_format::postgres::convert::{Action, Done, State, done_line, title_line};
 use strongroom_keyring::{Error, Link, durable, open_regular};
 
-use super::checks::no_server;
+use super::checks::check_no_server;
 use super::lock::{ConversionLock, remove};
 
 /// The state of a conversion, open for appending.
@@ -80,7 +80,7 @@ impl<'a> Log<'a> {
             }
         }
         // A server that began while the files were looked through has its lock file by now, or will see this state.
-        if let Err(error) = no_server(lock.directory()) {
+        if let Err(error) = check_no_server(lock.directory()) {
             if known.is_none() {
                 remove(&path)?;
                 lock.sync()?;
@@ -144,7 +144,10 @@ impl<'a> Log<'a> {
 ///
 /// # Errors
 /// SR-7003 when another was begun; those of [`Log::read`].
-pub(super) fn of_action(lock: &ConversionLock, action: Action) -> Result<Option<State>, Error> {
+pub(super) fn state_of_action(
+    lock: &ConversionLock,
+    action: Action,
+) -> Result<Option<State>, Error> {
     match Log::read(lock.directory())? {
         Some(state) if state.action != action => {
             Err(Error::new(&code::PG_CONVERTING, state.action.name()))
@@ -154,7 +157,7 @@ pub(super) fn of_action(lock: &ConversionLock, action: Action) -> Result<Option<
 }
 
 /// Whether the file at this path has been converted: whether it is the one of its last line.
-pub(super) fn is_done(directory: &Path, state: &State, relative: &[u8]) -> bool {
+pub(super) fn is_converted(directory: &Path, state: &State, relative: &[u8]) -> bool {
     let line = state.done.iter().rfind(|done| done.path == relative);
     let path = directory.join(std::ffi::OsStr::from_bytes(relative));
     match (line, fs::symlink_metadata(path)) {

@@ -39,7 +39,7 @@ impl<'a> LogicalFile<'a> {
                 Side::Plain => None,
                 Side::Sealed(instance) => Some((instance, *seal)),
             },
-            // The last word: what is wrong with a file is told by the caller's error, not on standard error.
+            // The last word: what is wrong with a file is file_error by the caller's error, not on standard error.
             cache: [0, 0, 0, 1].map(AtomicU64::new),
         }
     }
@@ -60,7 +60,7 @@ impl<'a> LogicalFile<'a> {
         };
         let mut filled = 0_usize;
         while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match file_io::read_at(&self.real, fd, &file, rest, further(offset, filled))? {
+            match file_io::read_at(&self.real, fd, &file, rest, offset_after(offset, filled))? {
                 0 => break,
                 count => filled = filled.saturating_add(count),
             }
@@ -76,7 +76,7 @@ impl<'a> LogicalFile<'a> {
         };
         let mut written = 0_usize;
         while let Some(rest) = from.get(written..).filter(|rest| !rest.is_empty()) {
-            match file_io::write_at(&self.real, fd, &file, rest, further(offset, written))? {
+            match file_io::write_at(&self.real, fd, &file, rest, offset_after(offset, written))? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 count => written = written.saturating_add(count),
             }
@@ -105,6 +105,6 @@ impl<'a> LogicalFile<'a> {
     }
 }
 
-fn further(offset: u64, by: usize) -> u64 {
+fn offset_after(offset: u64, by: usize) -> u64 {
     offset.saturating_add(u64::try_from(by).unwrap_or(u64::MAX))
 }

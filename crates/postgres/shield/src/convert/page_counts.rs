@@ -17,7 +17,7 @@ pub(super) struct PageCounts {
 }
 
 impl PageCounts {
-    pub(super) fn look_at(&mut self, piece: &[u8]) {
+    pub(super) fn count(&mut self, piece: &[u8]) {
         for page in piece.chunks_exact(BLOCK) {
             if page.get(PAGE_VERSION) == Some(&PAGE_VERSION_VALUE) {
                 self.sound = self.sound.saturating_add(1);
@@ -33,7 +33,7 @@ impl PageCounts {
     }
 
     /// Some pages may be odd; under a wrong key nearly all are.
-    pub(super) const fn are_noise(&self) -> bool {
+    pub(super) const fn is_noise(&self) -> bool {
         self.odd > self.sound
     }
 }
@@ -48,10 +48,10 @@ mod tests {
         page[..8].fill(7);
         page[PAGE_VERSION].copy_from_slice(&PAGE_VERSION_VALUE);
         let mut pages = PageCounts::default();
-        pages.look_at(&[page.clone(), vec![0; BLOCK], vec![0x55; BLOCK], page].concat());
-        assert!(!pages.are_noise());
-        pages.look_at(&[0xaa; 2 * BLOCK]);
-        assert!(pages.are_noise());
-        assert!(!PageCounts::default().are_noise());
+        pages.count(&[page.clone(), vec![0; BLOCK], vec![0x55; BLOCK], page].concat());
+        assert!(!pages.is_noise());
+        pages.count(&[0xaa; 2 * BLOCK]);
+        assert!(pages.is_noise());
+        assert!(!PageCounts::default().is_noise());
     }
 }

@@ -5,20 +5,22 @@ use std::sync::{Mutex, PoisonError};
 
 use strongroom_keyring::Error;
 
-use super::plan::{BATCH_BYTES, Item};
+use super::plan::{BATCH_BYTES, PlannedFile};
 
 /// Most files of one batch.
 const BATCH_FILES: usize = 128;
 
 /// Puts items together for the threads: large ones first, small ones in batches.
-pub(super) fn batches<'item>(items: impl Iterator<Item = &'item Item>) -> Vec<Vec<&'item Item>> {
-    let mut items: Vec<&Item> = items.collect();
+pub(super) fn batches<'item>(
+    items: impl Iterator<Item = &'item PlannedFile>,
+) -> Vec<Vec<&'item PlannedFile>> {
+    let mut items: Vec<&PlannedFile> = items.collect();
     items.sort_by(|a, b| {
         b.size
             .cmp(&a.size)
             .then_with(|| a.relative.cmp(&b.relative))
     });
-    let mut batches: Vec<Vec<&Item>> = Vec::new();
+    let mut batches: Vec<Vec<&PlannedFile>> = Vec::new();
     let mut bytes = u64::MAX;
     for item in items {
         let total = bytes.saturating_add(item.size);
@@ -42,8 +44,8 @@ pub(super) fn batches<'item>(items: impl Iterator<Item = &'item Item>) -> Vec<Ve
 /// The first failure.
 pub(super) fn in_parallel(
     threads: usize,
-    batches: &[Vec<&Item>],
-    work: impl Fn(&[&Item]) -> Result<(), Error> + Sync,
+    batches: &[Vec<&PlannedFile>],
+    work: impl Fn(&[&PlannedFile]) -> Result<(), Error> + Sync,
 ) -> Result<(), Error> {
     let failed = AtomicBool::new(false);
     let failure = Mutex::new(None);

@@ -38,15 +38,15 @@ const NAME_MAX: usize = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAction {
     /// It is of no use to a sealed instance: PostgreSQL would remove it, or it is of another one's seal.
-    Removed,
+    Remove,
     /// It stays in clear.
-    InClear,
+    KeepPlain,
     /// It is sealed in this way.
-    Sealed(Seal),
+    Seal(Seal),
 }
 
 /// A file to be converted, or that has been.
-pub(super) struct Item {
+pub(super) struct PlannedFile {
     /// Path relative to the data directory.
     pub(super) relative: Vec<u8>,
     /// The same, absolute.
@@ -67,9 +67,9 @@ pub(super) struct Item {
 #[derive(Default)]
 pub(super) struct Plan {
     /// Files with a treatment, the control file not among them.
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<PlannedFile>,
     /// The control file.
-    pub(super) control: Option<Item>,
+    pub(super) control: Option<PlannedFile>,
     /// Files that PostgreSQL would remove at its next start, and what an interrupted conversion left.
     pub(super) remove: Vec<PathBuf>,
     /// Directories of shared temporary files, which are then empty.
@@ -110,7 +110,7 @@ impl Plan {
     }
 
     /// All items, the control file among them.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Item> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &PlannedFile> {
         self.items.iter().chain(&self.control)
     }
 }
@@ -238,7 +238,7 @@ impl Walk<'_> {
             self.plan.other_names.push(path.clone());
         }
         let is_control = relative == CONTROL;
-        let item = Item {
+        let item = PlannedFile {
             relative,
             path,
             seal,
@@ -286,13 +286,13 @@ pub(super) fn file_action(relative: &[u8]) -> Result<FileAction, Error> {
     let classified = classify(relative);
     let treatment = treatment(classified.class);
     if treatment == Treatment::Hidden || is_removed(classified.class, treatment, relative) {
-        return Ok(FileAction::Removed);
+        return Ok(FileAction::Remove);
     }
     if treatment == Treatment::Plain {
-        return Ok(FileAction::InClear);
+        return Ok(FileAction::KeepPlain);
     }
     let seal = seal(0, classified, treatment, relative);
-    seal.map(FileAction::Sealed).ok_or_else(|| {
+    seal.map(FileAction::Seal).ok_or_else(|| {
         let path = String::from_utf8_lossy(relative);
         Error::new(&code::PG_REFUSED, format!("{path}: it has no address"))
     })
@@ -309,7 +309,7 @@ fn is_tablespace_link(relative: &[u8]) -> bool {
 ///
 /// # Errors
 /// SR-7014, SR-5001.
-pub(super) fn room(plan: &Plan, threads: usize, growing: bool) -> Result<(), Error> {
+pub(super) fn check_free_space(plan: &Plan, threads: usize, growing: bool) -> Result<(), Error> {
     let mut devices: BTreeMap<u64, (Vec<u64>, u64, &Path)> = BTreeMap::new();
     for item in plan.all().filter(|item| !item.done) {
         let (sizes, growth, _) =
@@ -357,9 +357,9 @@ pub(super) fn room(plan: &Plan, threads: usize, growing: bool) -> Result<(), Err
 mod tests {
     use super::*;
 
-    fn item(size: u64) -> Item {
+    fn item(size: u64) -> PlannedFile {
         let classified = classify(b"base/5/16384");
-        Item {
+        PlannedFile {
             relative: b"base/5/16384".to_vec(),
             path: PathBuf::from("/"),
             seal: seal(0, classified, treatment(classified.class), b"base/5/16384").unwrap(),
@@ -371,13 +371,13 @@ mod tests {
     }
 
     fn refused(sizes: &[u64], done: bool, threads: usize) -> Option<u16> {
-        let mut items: Vec<Item> = sizes.iter().map(|&size| item(size)).collect();
+        let mut items: Vec<PlannedFile> = sizes.iter().map(|&size| item(size)).collect();
         items.iter_mut().for_each(|item| item.done = done);
         let plan = Plan {
             items,
             ..Plan::default()
         };
-        room(&plan, threads, true)
+        check_free_space(&plan, threads, true)
             .err()
             .map(|error| error.code().number)
     }

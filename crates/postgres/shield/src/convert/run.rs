@@ -17,12 +17,12 @@ use strongroom_keyring::Error;
 
 use super::control::{Control, USED};
 use super::lock::{ConversionLock, remove};
-use super::log::{Log, is_done};
+use super::log::{Log, is_converted};
 use super::logical_file::{LogicalFile, Side};
 use super::parallel::{batches, in_parallel};
-use super::plan::{CONTROL, Item, Plan, room};
+use super::plan::{CONTROL, Plan, PlannedFile, check_free_space};
 use super::report::{Options, Phase, Report};
-use super::worker::{Contents, Meter, Worker, open};
+use super::worker::{ContentDigest, ProgressMeter, Worker, open_for_reading};
 use crate::classify::Class;
 use crate::layout::{BlockKey, FileLayout};
 use crate::resolve::Seal;
@@ -40,7 +40,7 @@ struct Run<'a> {
     conversion: &'a Conversion<'a>,
     plan: &'a Plan,
     log: &'a Log<'a>,
-    contents: Mutex<BTreeMap<Vec<u8>, Contents>>,
+    contents: Mutex<BTreeMap<Vec<u8>, ContentDigest>>,
     threads: usize,
 }
 
@@ -55,7 +55,7 @@ impl Conversion<'_> {
         let version_directory = format!("PG_{}_{}", self.lock.major(), control.catalog_version);
         let plan = Plan::new(self.lock.directory(), version_directory, state)?;
         let growing = matches!(self.from, Side::Plain);
-        room(&plan, self.threads(), growing)?;
+        check_free_space(&plan, self.threads(), growing)?;
         Ok(plan)
     }
 
@@ -110,11 +110,11 @@ impl Conversion<'_> {
     /// The control file, of whichever side it is on.
     fn control(&self, state: Option<&State>) -> Result<Control, Error> {
         let path = self.lock.directory().join("global/pg_control");
-        let done = state.is_some_and(|state| is_done(self.lock.directory(), state, CONTROL));
+        let done = state.is_some_and(|state| is_converted(self.lock.directory(), state, CONTROL));
         let side = if done { self.to } else { self.from };
         let mut used = [0_u8; USED];
         let mut read = || {
-            let file = open(&path)?;
+            let file = open_for_reading(&path)?;
             LogicalFile::new(&file, side, &control_seal()).read(&mut used, 0)
         };
         read().map_err(|error| Error::io(path.display().to_string(), error))?;
@@ -158,13 +158,13 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn verify<'item>(&self, items: impl Iterator<Item = &'item Item>) -> Result<(), Error> {
-        let items: Vec<&Item> = items.collect();
+    fn verify<'item>(&self, items: impl Iterator<Item = &'item PlannedFile>) -> Result<(), Error> {
+        let items: Vec<&PlannedFile> = items.collect();
         let worker = self.worker(Phase::Verifying, items.iter().map(|item| item.size).sum());
         in_parallel(self.threads, &batches(items.into_iter()), |batch| {
             worker.verify(batch)
         })?;
-        worker.verdict()
+        worker.check_page_counts()
     }
 
     fn sync_directories(&self) -> Result<(), Error> {
@@ -182,7 +182,7 @@ impl<'a> Run<'a> {
             from: self.conversion.from,
             to: self.conversion.to,
             log: self.log,
-            meter: Meter::new(self.conversion.options.progress, phase, total),
+            meter: ProgressMeter::new(self.conversion.options.progress, phase, total),
             contents: &self.contents,
             pages: Mutex::default(),
         }

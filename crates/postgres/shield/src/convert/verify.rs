@@ -13,8 +13,8 @@ use strongroom_keyring::Error;
 
 use super::logical_file::LogicalFile;
 use super::page_counts::PageCounts;
-use super::plan::Item;
-use super::worker::{Contents, Worker, open, told};
+use super::plan::PlannedFile;
+use super::worker::{ContentDigest, Worker, file_error, open_for_reading};
 use crate::classify::Class;
 use crate::scratch::LEN;
 
@@ -23,14 +23,14 @@ impl Worker<'_> {
     ///
     /// # Errors
     /// SR-7001 naming the file that is not what was converted, SR-5001.
-    pub(super) fn verify(&self, batch: &[&Item]) -> Result<(), Error> {
+    pub(super) fn verify(&self, batch: &[&PlannedFile]) -> Result<(), Error> {
         for item in batch {
             self.verify_one(item)?;
         }
         Ok(())
     }
 
-    fn verify_one(&self, item: &Item) -> Result<(), Error> {
+    fn verify_one(&self, item: &PlannedFile) -> Result<(), Error> {
         let differs = |why: &str| {
             let detail = format!(
                 "{}, read back after its conversion: {why}",
@@ -38,22 +38,22 @@ impl Worker<'_> {
             );
             Error::new(&code::PG_FILE, detail)
         };
-        let file = open(&item.path).map_err(|error| told(item, error))?;
+        let file = open_for_reading(&item.path).map_err(|error| file_error(item, error))?;
         let source = LogicalFile::new(&file, self.to, &item.seal);
-        let size = source.size().map_err(|error| told(item, error))?;
-        let mut contents = Contents::EMPTY;
+        let size = source.size().map_err(|error| file_error(item, error))?;
+        let mut contents = ContentDigest::EMPTY;
         let mut pages = PageCounts::default();
         let mut buffer = vec![0_u8; LEN];
         loop {
             let count = source
                 .read(&mut buffer, contents.len)
-                .map_err(|error| told(item, error))?;
+                .map_err(|error| file_error(item, error))?;
             let piece = buffer.get(..count).unwrap_or_default();
             if piece.is_empty() {
                 break;
             }
             contents.add(piece);
-            pages.look_at(piece);
+            pages.count(piece);
             self.meter.add(count);
         }
         if contents.len != size {
@@ -77,12 +77,12 @@ impl Worker<'_> {
     ///
     /// # Errors
     /// SR-7001 when relations that an earlier run converted lock noise.
-    pub(super) fn verdict(&self) -> Result<(), Error> {
+    pub(super) fn check_page_counts(&self) -> Result<(), Error> {
         if self
             .pages
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .are_noise()
+            .is_noise()
         {
             let detail = "most pages of the relations that an interrupted run converted are none";
             return Err(Error::new(&code::PG_FILE, detail));

@@ -25,7 +25,7 @@ use super::lock::remove;
 use super::log::Log;
 use super::logical_file::{LogicalFile, Side};
 use super::page_counts::PageCounts;
-use super::plan::Item;
+use super::plan::PlannedFile;
 use super::report::{Phase, Progress};
 use crate::classify::{CONVERT_SUFFIX, Class};
 use crate::layout::{BlockKey, FileLayout};
@@ -36,12 +36,12 @@ const BLOCK: usize = 8192;
 
 /// What a file held when it was converted: a digest of digests over pieces of [`LEN`] bytes, and the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Contents {
+pub(super) struct ContentDigest {
     digest: [u8; 32],
     pub(super) len: u64,
 }
 
-impl Contents {
+impl ContentDigest {
     pub(super) const EMPTY: Self = Self {
         digest: [0; 32],
         len: 0,
@@ -56,14 +56,14 @@ impl Contents {
 }
 
 /// Work that has a phase and a total, and reports how far it is.
-pub(super) struct Meter<'a> {
+pub(super) struct ProgressMeter<'a> {
     progress: &'a (dyn Fn(Progress) + Sync),
     phase: Phase,
     bytes: AtomicU64,
     total: u64,
 }
 
-impl<'a> Meter<'a> {
+impl<'a> ProgressMeter<'a> {
     pub(super) fn new(progress: &'a (dyn Fn(Progress) + Sync), phase: Phase, total: u64) -> Self {
         Self {
             progress,
@@ -89,9 +89,9 @@ pub(super) struct Worker<'a> {
     pub(super) from: Side<'a>,
     pub(super) to: Side<'a>,
     pub(super) log: &'a Log<'a>,
-    pub(super) meter: Meter<'a>,
+    pub(super) meter: ProgressMeter<'a>,
     /// What was read from the originals, by path.
-    pub(super) contents: &'a Mutex<BTreeMap<Vec<u8>, Contents>>,
+    pub(super) contents: &'a Mutex<BTreeMap<Vec<u8>, ContentDigest>>,
     /// Pages of relations that an earlier run converted.
     pub(super) pages: Mutex<PageCounts>,
 }
@@ -101,7 +101,7 @@ impl Worker<'_> {
     ///
     /// # Errors
     /// SR-5001. What had been renamed stays; the copies that had not are removed.
-    pub(super) fn convert(&self, batch: &[&Item]) -> Result<(), Error> {
+    pub(super) fn convert(&self, batch: &[&PlannedFile]) -> Result<(), Error> {
         let mut copies = Copies(Vec::new());
         let mut lines = Vec::new();
         let mut known = Vec::new();
@@ -110,7 +110,7 @@ impl Worker<'_> {
             remove(&temp)?;
             copies.0.push(temp.clone());
             let copied = self.copy(item, &temp);
-            let (inode, contents) = copied.map_err(|error| told(item, error))?;
+            let (inode, contents) = copied.map_err(|error| file_error(item, error))?;
             lines.push(Done {
                 inode,
                 path: item.relative.clone(),
@@ -129,8 +129,8 @@ impl Worker<'_> {
     }
 
     /// Writes the converted file beside the original, durably. Gives its inode, and what was read.
-    fn copy(&self, item: &Item, temp: &Path) -> io::Result<(u64, Contents)> {
-        let original = open(&item.path)?;
+    fn copy(&self, item: &PlannedFile, temp: &Path) -> io::Result<(u64, ContentDigest)> {
+        let original = open_for_reading(&item.path)?;
         let about = original.metadata()?;
         let made = OpenOptions::new()
             .read(true)
@@ -156,7 +156,12 @@ impl Worker<'_> {
         Ok((mine.ino(), contents))
     }
 
-    fn transfer(&self, item: &Item, original: &File, made: &File) -> io::Result<Contents> {
+    fn transfer(
+        &self,
+        item: &PlannedFile,
+        original: &File,
+        made: &File,
+    ) -> io::Result<ContentDigest> {
         let source = LogicalFile::new(original, self.from, &item.seal);
         let target = LogicalFile::new(made, self.to, &item.seal);
         let size = source.size()?;
@@ -166,7 +171,7 @@ impl Worker<'_> {
             && item.seal.layout == FileLayout::Block
             && item.seal.class != Class::Wal
             && item.seal.key != BlockKey::Slru;
-        let mut contents = Contents::EMPTY;
+        let mut contents = ContentDigest::EMPTY;
         let mut buffer = vec![0_u8; LEN];
         loop {
             let count = source.read(&mut buffer, contents.len)?;
@@ -206,7 +211,7 @@ fn write_sparsely(target: &LogicalFile<'_>, piece: &[u8], offset: u64) -> io::Re
 }
 
 /// A treatment's failure: EIO is how it tells that a file is not what was written.
-pub(super) fn told(item: &Item, error: io::Error) -> Error {
+pub(super) fn file_error(item: &PlannedFile, error: io::Error) -> Error {
     let path = item.path.display().to_string();
     let has_header = matches!(item.seal.layout, FileLayout::Container | FileLayout::Stream);
     match error.raw_os_error() {
@@ -219,7 +224,7 @@ pub(super) fn told(item: &Item, error: io::Error) -> Error {
 }
 
 /// Opens a regular file that is to be read; never through a link.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open_for_reading(path: &Path) -> io::Result<File> {
     let (file, _) = open_regular(path, Link::Refused)?;
     let _refused = fadvise(&file, 0, None, Advice::Sequential);
     Ok(file)

@@ -10,9 +10,9 @@
 
 /// What is left of a name.
 #[derive(Clone, Copy)]
-pub(crate) struct Scan<'name>(&'name [u8]);
+pub(crate) struct NameParser<'name>(&'name [u8]);
 
-impl<'name> Scan<'name> {
+impl<'name> NameParser<'name> {
     pub(crate) fn new(name: &'name [u8]) -> Self {
         Self(name)
     }
@@ -28,14 +28,14 @@ impl<'name> Scan<'name> {
     }
 
     /// Reads `text`.
-    pub(crate) fn text(&mut self, text: &[u8]) -> Option<()> {
+    pub(crate) fn expect(&mut self, text: &[u8]) -> Option<()> {
         self.0 = self.0.strip_prefix(text)?;
         Some(())
     }
 
     /// Reads `text` when it is next; says whether it was.
     pub(crate) fn optional(&mut self, text: &[u8]) -> bool {
-        self.text(text).is_some()
+        self.expect(text).is_some()
     }
 
     /// A number as `%u` prints it.
@@ -55,7 +55,7 @@ impl<'name> Scan<'name> {
     }
 
     /// A number of any length in decimal digits, whose value does not matter.
-    pub(crate) fn digits(&mut self) -> Option<()> {
+    pub(crate) fn skip_digits(&mut self) -> Option<()> {
         let count = self.0.iter().take_while(|byte| byte.is_ascii_digit());
         self.skip(count.count())
     }
@@ -81,7 +81,7 @@ impl<'name> Scan<'name> {
     }
 
     /// Hexadecimal digits of either case, at least one, whose value does not matter.
-    pub(crate) fn any_hex(&mut self) -> Option<()> {
+    pub(crate) fn skip_hex(&mut self) -> Option<()> {
         let count = self.0.iter().take_while(|byte| byte.is_ascii_hexdigit());
         self.skip(count.count())
     }
@@ -93,7 +93,7 @@ impl<'name> Scan<'name> {
 }
 
 /// The first component of a path and what follows its `/`, if there is one.
-pub(crate) fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+pub(crate) fn split_first_component(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     match path.iter().position(|&byte| byte == b'/') {
         Some(at) => (
             path.get(..at).unwrap_or_default(),
