@@ -1,9 +1,9 @@
-//! Second names of functions that other modules interpose, and functions of the C library that open or
-//! write files internally.
+//! Second names of functions that other modules interpose, and functions of the C library that open
+//! or write files internally.
 //!
 //! The C library exports `__write` and similar names for programs that must not be given another
-//! `write`. `dprintf` writes without calling a function that could be interposed, and the file actions
-//! of `posix_spawn` open files in the child, before it executes another program.
+//! `write`. `dprintf` writes without calling a function that could be interposed, and the file
+//! actions of `posix_spawn` open files in the child, before it executes another program.
 //!
 //! Must not: change anything for files that are not sealed.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -117,8 +117,8 @@ fn is_refused(fd: c_int) -> bool {
 
 #[cfg(target_arch = "x86_64")]
 mod variadic {
-    //! Functions with a variable number of arguments, which Rust cannot define. The arguments stay in
-    //! their registers and on the stack while the descriptor is checked.
+    //! Functions with a variable number of arguments, which Rust cannot define. The arguments stay
+    //! in their registers and on the stack while the descriptor is checked.
 
     use std::arch::naked_asm;
     use std::ffi::{c_int, c_void};
@@ -146,12 +146,12 @@ mod variadic {
         }
     }
 
-    /// Saves every register that can hold an argument (System V ABI, AMD64 supplement, section 3.2.3),
-    /// calls `$which`, and jumps to the function that it returns, or returns -1.
+    /// Saves every register that can hold an argument (System V ABI, AMD64 supplement, section
+    /// 3.2.3), calls `$which`, and jumps to the function that it returns, or returns -1.
     macro_rules! forward_variadic {
         ($name:ident, $which:ident) => {
-            // SAFETY: the symbol interposes the C library's; registers and stack are as they were when it
-            // jumps to that.
+            // SAFETY: the symbol interposes the C library's; registers and stack are as they were
+            // when it jumps to that.
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {

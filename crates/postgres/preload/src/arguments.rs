@@ -67,8 +67,8 @@ pub(crate) unsafe fn resolve_path_at(base: c_int, path: *const c_char) -> Result
     }
 }
 
-/// Resolves a path that is, as it is spelled, outside of every instance: a symbolic link in it may lead
-/// into one (N1). Asks the kernel; the server rarely uses such paths.
+/// Resolves a path that is, as it is spelled, outside of every instance: a symbolic link in it may
+/// lead into one (N1). Asks the kernel; the server rarely uses such paths.
 fn resolve_by_kernel(base: c_int, path: &[u8]) -> Result<Resolved, Errno> {
     if path.is_empty() {
         return Ok(Resolved::Outside);
@@ -100,8 +100,8 @@ fn resolve_by_kernel(base: c_int, path: &[u8]) -> Result<Resolved, Errno> {
 /// Most symbolic links that the kernel follows in one path (`MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
 
-/// Resolves a file that does not exist, by its name in the directory `there`. The name may be that of a
-/// symbolic link whose target does not exist: the file is then created at the target.
+/// Resolves a file that does not exist, by its name in the directory `there`. The name may be that
+/// of a symbolic link whose target does not exist: the file is then created at the target.
 fn resolve_new_file(there: &[u8], name: &[u8], links: u32) -> Result<Resolved, Errno> {
     let mut path = [0_u8; PATH_MAX];
     let joined = [there, b"/", name].concat();
@@ -185,9 +185,9 @@ pub(crate) unsafe fn buffer_mut<'a>(
 
 /// The caller's bytes, to be written.
 ///
-/// PostgreSQL changes hint bits in a buffer while it is being written. The core reads each byte once, by
-/// copying it to its own memory, and uses the copy only (P1); PostgreSQL may write either value of a byte
-/// that is changing.
+/// PostgreSQL changes hint bits in a buffer while it is being written. The core reads each byte
+/// once, by copying it to its own memory, and uses the copy only (P1); PostgreSQL may write either
+/// value of a byte that is changing.
 ///
 /// # Safety
 /// `from` is valid for reading `count` bytes.

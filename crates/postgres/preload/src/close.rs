@@ -1,7 +1,7 @@
 //! close, dup and fcntl.
 //!
-//! Invariants: D1, the entry of a descriptor is removed before the descriptor is closed; D5, `F_GETFL`
-//! returns the flags that the program opened the file with.
+//! Invariants: D1, the entry of a descriptor is removed before the descriptor is closed; D5,
+//! `F_GETFL` returns the flags that the program opened the file with.
 //!
 //! Must not: touch the file.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -49,8 +49,8 @@ symbols! {
 
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
 
-/// Whether a sealed file would become a standard stream. The C library's stdin, stdout and stderr, and
-/// those of a program that is executed next, would read and write the stored bytes.
+/// Whether a sealed file would become a standard stream. The C library's stdin, stdout and stderr,
+/// and those of a program that is executed next, would read and write the stored bytes.
 fn is_redirection(fd: c_int, copy: c_int) -> bool {
     (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&copy)
         && fd != copy
@@ -65,8 +65,8 @@ fn refuse_redirection() -> c_int {
     fail(libc::EACCES)
 }
 
-/// Copies the entry of `fd` to `copy`, the result of a dup. Closes `copy` when its number does not fit
-/// the table.
+/// Copies the entry of `fd` to `copy`, the result of a dup. Closes `copy` when its number does not
+/// fit the table.
 fn enter_copy(fd: c_int, copy: c_int) -> c_int {
     if copy < 0 || descriptors::duplicate(fd, copy) {
         return copy;

@@ -1,7 +1,7 @@
 //! `copy_file_range`, as a read and a write of logical bytes.
 //!
-//! PostgreSQL 18 with `file_copy_method = clone` has no fallback when this call fails, so it does not
-//! fail because a file is sealed.
+//! PostgreSQL 18 with `file_copy_method = clone` has no fallback when this call fails, so it does
+//! not fail because a file is sealed.
 //!
 //! Must not: copy sealed bytes as they are.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -30,7 +30,8 @@ symbols! {
     }
 }
 
-/// One end of a copy: its descriptor, the sealed file behind it if there is one, and the program's offset.
+/// One end of a copy: its descriptor, the sealed file behind it if there is one, and the program's
+/// offset.
 type CopyEnd = (c_int, Option<OpenFile>, *mut off_t);
 
 /// # Safety

@@ -1,7 +1,7 @@
 //! readdir: leaves Strongroom's own files out.
 //!
-//! Invariants: N2. The name is checked first, so that a listing is not slower; the path is resolved only
-//! for names that match.
+//! Invariants: N2. The name is checked first, so that a listing is not slower; the path is resolved
+//! only for names that match.
 //!
 //! Must not: hide a file of such a name outside of an instance.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -63,8 +63,9 @@ unsafe fn is_hidden(directory: *mut DIR, entry: *const dirent) -> bool {
     if open_instances::is_empty() {
         return false;
     }
-    // SAFETY: the C library's entry, valid until the next call; its name is terminated. The entry may be
-    // shorter than the fixed length of the field, so no reference to the whole field is made.
+    // SAFETY: the C library's entry, valid until the next call; its name is terminated. The entry
+    // may be shorter than the fixed length of the field, so no reference to the whole field is
+    // made.
     let name = unsafe { CStr::from_ptr((&raw const (*entry).d_name).cast()) };
     let name = name.to_bytes();
     if !name.windows(OWN_MARK.len()).any(|part| part == OWN_MARK) {

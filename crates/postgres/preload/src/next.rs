@@ -1,9 +1,11 @@
-//! The functions behind the interposed ones, found with `dlsym` and `RTLD_NEXT`, and how a symbol is declared.
+//! The C library's functions that this library interposes, found with `dlsym(RTLD_NEXT)`, and the
+//! macro that declares an exported function.
 //!
-//! Invariants: a function is looked up once; one that the C library does not have fails with ENOSYS. [`real`] is
-//! complete before `main`, see [`crate::start`]. Errno is the kernel's: nothing here changes it on success.
+//! Invariants: a function is looked up once; one that the C library does not have fails with
+//! ENOSYS. [`real`] is complete before `main` (see [`crate::start`]). Nothing here changes errno on
+//! success.
 //!
-//! Must not: decide anything.
+//! Must not: know what a sealed file is.
 #![expect(unsafe_code, reason = "dlsym, and calls through what it finds")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -56,7 +58,7 @@ pub(crate) struct CookieFunctions {
 type Nothing = ();
 const NOTHING: Nothing = ();
 
-/// Declares how the C library's functions are called: name, arguments, result, and the result of a failure.
+/// Declares functions of the C library: name, arguments, result, and the result of a failure.
 macro_rules! next {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $failure:expr;)*) => {
         #[expect(non_upper_case_globals, reason = "named as the functions are")]
@@ -91,14 +93,14 @@ macro_rules! next {
     };
 }
 
-/// Defines exported symbols. Each is a C function of the C library's name whose body is the given expression; `unsafe`
-/// operations in it rely on the C library's own rules for these arguments: pointers are valid for what that function
-/// does with them.
+/// Defines exported C functions. Each has the name of a function of the C library and the given
+/// body. `unsafe` operations in the body rely on the C library's rules for the arguments: pointers
+/// are valid for what that function does with them.
 macro_rules! symbols {
     ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
         $(
             $(#[$meta])*
-            // SAFETY: the symbol is meant to stand before the C library's, and behaves as that does.
+            // SAFETY: the symbol interposes the C library's, and behaves as that does.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> $result {
                 // SAFETY: the program's arguments, for which it keeps the C function's rules.
@@ -180,13 +182,13 @@ next! {
     fchdir(fd: c_int) -> c_int, -1;
 }
 
-/// Functions that a C library may lack: then the program cannot call them either.
+/// Functions that a C library may not have: a program cannot call them then.
 const NEWER: &[&CStr] = &[
     c"close_range",
     c"closefrom",
     c"copy_file_range",
     c"renameat2",
-    // Before 2.33 these have the names after them, later no longer.
+    // The first four exist since glibc 2.33, and replaced the last four.
     c"stat",
     c"lstat",
     c"fstat",
@@ -197,7 +199,7 @@ const NEWER: &[&CStr] = &[
     c"__fxstatat",
 ];
 
-/// Finds every function now; the name of one that is missing.
+/// Looks up every function. Fails with the name of one that is missing.
 pub(crate) fn find_all() -> Result<(), &'static str> {
     let missing = ALL
         .iter()
@@ -208,7 +210,7 @@ pub(crate) fn find_all() -> Result<(), &'static str> {
     }
 }
 
-/// fstat(2); the kernel's own where the C library has it under another name (glibc before 2.33).
+/// fstat(2), as a system call where the C library has no function of that name (glibc before 2.33).
 ///
 /// # Safety
 /// `about` is one `struct stat`.
@@ -217,7 +219,8 @@ unsafe fn any_fstat(fd: c_int, about: *mut libc::stat) -> c_int {
         // SAFETY: by this function's contract.
         return unsafe { fstat(fd, about) };
     }
-    // SAFETY: by this function's contract; on 64-bit Linux the kernel's structure is the C library's.
+    // SAFETY: by this function's contract; on 64-bit Linux the kernel's structure is the C
+    // library's.
     let done = unsafe { libc::syscall(libc::SYS_fstat, fd, about) };
     c_int::try_from(done).unwrap_or(-1)
 }
@@ -306,7 +309,7 @@ pub(crate) fn count(outcome: Result<usize, Errno>) -> ssize_t {
     }
 }
 
-/// The C result of what succeeds with 0: -1 and errno when it did not.
+/// The C result of a call without a value: 0, or -1 and errno.
 pub(crate) fn status(outcome: Result<(), Errno>) -> c_int {
     match outcome {
         Ok(()) => 0,
@@ -317,7 +320,7 @@ pub(crate) fn status(outcome: Result<(), Errno>) -> c_int {
     }
 }
 
-/// Writes to standard error; what cannot be written is lost.
+/// Writes to standard error; errors are ignored.
 pub(crate) fn write_all_stderr(bytes: &[u8]) {
     // SAFETY: the buffer is readable for its length.
     let _written = unsafe { write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };

@@ -1,7 +1,7 @@
 //! open and its aliases.
 //!
-//! Invariants: D1, D3, D5, D6. A sealed file is opened for reading too and without `O_APPEND`, and is
-//! entered into the table of descriptors before the program gets the descriptor.
+//! Invariants: D1, D3, D5, D6. A sealed file is opened for reading too and without `O_APPEND`, and
+//! is entered into the table of descriptors before the program gets the descriptor.
 //!
 //! Must not: read or write the file.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -115,8 +115,8 @@ unsafe fn enter_temporary(template: *mut c_char, fd: c_int, flags: c_int) -> c_i
     made
 }
 
-/// Opens a file in the way that its path was resolved to. `call` calls the C library's function with the
-/// flags that it is given.
+/// Opens a file in the way that its path was resolved to. `call` calls the C library's function
+/// with the flags that it is given.
 ///
 /// # Safety
 /// `path` is null or a terminated string.
@@ -167,9 +167,9 @@ pub(crate) unsafe fn open_resolved(
 /// Flags with which a server makes its lock file.
 const NEW: c_int = libc::O_CREAT | libc::O_EXCL;
 
-/// Refuses a server that has just made `postmaster.pid` while a conversion of the instance is under way.
-/// A conversion makes its own file first and then looks for `postmaster.pid`, so at least one of the two
-/// sees the other.
+/// Refuses a server that has just made `postmaster.pid` while a conversion of the instance is under
+/// way. A conversion makes its own file first and then looks for `postmaster.pid`, so at least one
+/// of the two sees the other.
 ///
 /// # Safety
 /// `path` is a terminated string.

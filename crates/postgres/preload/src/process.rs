@@ -1,8 +1,8 @@
 //! fork and the working directory.
 //!
 //! Invariants: a forked child locks the memory that holds keys again, because memory locks are not
-//! inherited, and has its own table of descriptors, whichever fork function made it (D2); the working
-//! directory is known without a system call.
+//! inherited, and has its own table of descriptors, whichever fork function made it (D2); the
+//! working directory is known without a system call.
 //!
 //! Must not: allocate or lock in a child of fork.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -20,9 +20,9 @@ symbols! {
     fn fork() -> pid_t {
         fork_and_relock()
     }
-    // A child of the real vfork shares the memory of its parent. A descriptor that it closes before it
-    // executes another program would be removed from the parent's table of descriptors, and the parent
-    // would then write that file in clear.
+    // A child of the real vfork shares the memory of its parent. A descriptor that it closes before
+    // it executes another program would be removed from the parent's table of descriptors, and the
+    // parent would then write that file in clear.
     fn vfork() -> pid_t {
         fork_and_relock()
     }
@@ -65,8 +65,8 @@ pub(crate) fn working_directory() -> &'static [u8] {
     unsafe { &*known }
 }
 
-/// Asks the kernel for the working directory. The former path is never freed, because another thread may
-/// be reading it; a program changes its directory a few times at most.
+/// Asks the kernel for the working directory. The former path is never freed, because another
+/// thread may be reading it; a program changes its directory a few times at most.
 pub(crate) fn update_working_directory() {
     let errno = shield::real::Errno::last();
     let path = std::env::current_dir().map(|path| path.into_os_string().into_vec());

@@ -1,9 +1,9 @@
 //! Calls that would move the bytes of a sealed file without the shield: they fail (R5).
 //!
-//! They are mmap, transfers within the kernel (sendfile, splice), asynchronous I/O of the C library,
-//! clones of extents, and `io_uring`, whose requests are not calls of C functions. On files that are
-//! not sealed all of them work as without the shield, except `io_uring`, which is refused as a whole:
-//! PostgreSQL 18 uses it only to read relations.
+//! They are mmap, transfers within the kernel (sendfile, splice), asynchronous I/O of the C
+//! library, clones of extents, and `io_uring`, whose requests are not calls of C functions. On
+//! files that are not sealed all of them work as without the shield, except `io_uring`, which is
+//! refused as a whole: PostgreSQL 18 uses it only to read relations.
 //!
 //! Must not: let one of these calls reach a sealed file.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -108,7 +108,8 @@ unsafe fn mmap_any(
     unsafe { next::mmap(address, len, protection, flags, fd, at) }
 }
 
-/// `FICLONE` takes the source's descriptor, `FICLONERANGE` a structure that begins with it as 64 bits.
+/// `FICLONE` takes the source's descriptor, `FICLONERANGE` a structure that begins with it as 64
+/// bits.
 const FICLONE: c_ulong = 0x4004_9409;
 const FICLONERANGE: c_ulong = 0x4020_940d;
 

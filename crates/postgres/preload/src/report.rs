@@ -1,7 +1,7 @@
 //! Messages on standard error.
 //!
-//! Invariants: nothing is allocated or locked; a line is written with one call, so that lines of several
-//! processes do not mix.
+//! Invariants: nothing is allocated or locked; a line is written with one call, so that lines of
+//! several processes do not mix.
 //!
 //! Must not: print a secret, or contents of a file.
 

@@ -1,8 +1,8 @@
 //! The stat family: reports the logical size of sealed files.
 //!
 //! Invariants: the logical size of a stream or a container is computed from the physical one, so no
-//! file is opened or read for it; all other fields are the C library's. N2: Strongroom's own files are
-//! not found.
+//! file is opened or read for it; all other fields are the C library's. N2: Strongroom's own files
+//! are not found.
 //!
 //! Must not: ask the kernel for more than the program asked for.
 #![expect(unsafe_code, reason = "interposed C functions")]

@@ -1,10 +1,10 @@
 //! fopen and its relatives: C streams of sealed files.
 //!
-//! The streams of the C library call read and write internally, where no symbol can be interposed. A
-//! sealed file therefore gets a stream made by fopencookie, whose read, write, seek and close are
-//! functions of this module; buffering, fprintf and fscanf remain the C library's. Such a stream has no
-//! descriptor in the C library, so `fileno` is interposed too: PostgreSQL calls fstat, fsync and
-//! ftruncate with its result.
+//! The streams of the C library call read and write internally, where no symbol can be interposed.
+//! A sealed file therefore gets a stream made by fopencookie, whose read, write, seek and close are
+//! functions of this module; buffering, fprintf and fscanf remain the C library's. Such a stream
+//! has no descriptor in the C library, so `fileno` is interposed too: PostgreSQL calls fstat, fsync
+//! and ftruncate with its result.
 //!
 //! Invariants: D1 holds for the descriptor of a stream; the position of the stream is that of the
 //! descriptor (D4), so that lseek and fseek agree.
@@ -79,9 +79,10 @@ struct Mode {
 }
 
 impl Mode {
-    /// Parses a mode string as fopen(3) does: unknown letters are ignored, and a comma ends it. Update
-    /// mode (`+`) is refused (R5): a stream made by fopencookie of glibc 2.36 can lose its position when
-    /// it is read, then written, then asked for its position. PostgreSQL opens no stream for update.
+    /// Parses a mode string as fopen(3) does: unknown letters are ignored, and a comma ends it.
+    /// Update mode (`+`) is refused (R5): a stream made by fopencookie of glibc 2.36 can lose its
+    /// position when it is read, then written, then asked for its position. PostgreSQL opens no
+    /// stream for update.
     fn of(text: &[u8]) -> Result<Self, Errno> {
         let (first, rest) = text.split_first().ok_or(Errno(libc::EINVAL))?;
         let rest = rest.split(|&byte| byte == b',').next().unwrap_or_default();
@@ -157,8 +158,8 @@ fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
 
 /// A stream over an open sealed file.
 fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
-    // As the C library does: ftell returns the size of a file that is opened for appending, before it
-    // is written.
+    // As the C library does: ftell returns the size of a file that is opened for appending, before
+    // it is written.
     let appends = libc::O_WRONLY | libc::O_APPEND;
     if let (true, Ok(Some(open))) = (mode.flags & appends == appends, descriptors::find(fd)) {
         // The C library ignores the result too.
@@ -189,8 +190,8 @@ unsafe fn reopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) ->
         // SAFETY: the program's arguments.
         return unsafe { remove_entry_of(next::freopen(path, mode, stream)) };
     }
-    // R5. A stream of the C library cannot become one of fopencookie, or the reverse. It is closed, as
-    // after any failure of this function.
+    // R5. A stream of the C library cannot become one of fopencookie, or the reverse. It is closed,
+    // as after any failure of this function.
     // SAFETY: the program's stream.
     let _closed = unsafe { next::fclose(stream) };
     no_stream(libc::EOPNOTSUPP)
@@ -273,8 +274,8 @@ unsafe extern "C" fn cookie_read(cookie: *mut c_void, into: *mut c_char, len: si
     }))
 }
 
-/// Writes all bytes, as the C library's own streams do, or returns how many were written. The C library
-/// takes a short count for an error; this function must not return -1.
+/// Writes all bytes, as the C library's own streams do, or returns how many were written. The C
+/// library takes a short count for an error; this function must not return -1.
 unsafe extern "C" fn cookie_write(
     cookie: *mut c_void,
     from: *const c_char,

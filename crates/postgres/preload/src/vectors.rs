@@ -1,7 +1,8 @@
 //! readv, writev and their positioned forms.
 //!
-//! A vectored transfer of a sealed file goes through a buffer in pieces: one system call for each piece,
-//! not one for each part of the vector, and the count is the one that the kernel would return.
+//! A vectored transfer of a sealed file goes through a buffer in pieces: one system call for each
+//! piece, not one for each part of the vector, and the count is the one that the kernel would
+//! return.
 //!
 //! Invariants: R4. A short count means that the file ended or that the kernel wrote less.
 //!
@@ -281,8 +282,8 @@ impl<'a> Cursor<'a> {
             .saturating_sub(self.used)
     }
 
-    /// The next piece within one part, of at most `limit` bytes. `None` when `limit` is 0 or no bytes are
-    /// left.
+    /// The next piece within one part, of at most `limit` bytes. `None` when `limit` is 0 or no
+    /// bytes are left.
     fn next(&mut self, limit: usize) -> Option<iovec> {
         while let Some((first, others)) = self.parts.split_first() {
             let ahead = first.iov_len.saturating_sub(self.used);

@@ -1,15 +1,17 @@
-//! Treatments B, W and T: AES-XTS in data units of 8192 bytes from the start of the file, read and written at any byte.
+//! Treatments B, W and T: AES-XTS in data units of 8192 bytes from the start of the file, read and
+//! written at any byte.
 //!
-//! A file is a row of 16-byte units. A transfer is widened to whole units; what of the edge units lies outside it is
-//! read first and written back as it was, within the same units (P5), or within the same sector
-//! where that holds stored zeros (`zeros.rs`). A file whose length is no multiple of 16 ends in a
-//! *tail*, which is combined with a keystream of its own (docs/spec/postgres.md, "Short tails").
+//! A file is a sequence of 16-byte units. A transfer is widened to whole units: the bytes of the
+//! first and last unit that are outside of it are read first and written back unchanged (P5). Where
+//! a sector holds stored zeros, the whole sector is written (`zeros.rs`). A file whose length is
+//! not a multiple of 16 ends in a *tail*, which is combined with a keystream of its own
+//! (docs/spec/postgres.md, "Short tails").
 //!
-//! Invariants: P1 to P6. Keys and tweaks are those of the open file; nothing is remembered between calls, but how far a
-//! temporary file is known to reach (P7).
+//! Invariants: P1 to P6. No state is kept between calls, except the known length of a temporary
+//! file (P7).
 //!
-//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in, but
-//! zeros of the same sector.
+//! Must not: allocate, lock, or write a byte outside of the units that the caller's bytes are in,
+//! other than zeros of the same sector.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -34,11 +36,11 @@ use crate::sealed_file::SealedFile;
 use crate::zeros::{self, SECTOR, SECTOR_U64, Zeros, is_zero};
 use write::{Span, Write};
 
-/// Bytes of an XTS data unit, which is a block of PostgreSQL.
+/// Length in bytes of an XTS data unit, which is a block of PostgreSQL.
 const BLOCK: usize = 8192;
 /// The same, for offsets in a file.
 const BLOCK_U64: u64 = 8192;
-/// Bytes of the smallest part that is sealed by itself.
+/// Length in bytes of the smallest part that is sealed by itself.
 const UNIT: usize = 16;
 /// The same, for offsets in a file.
 const UNIT_U64: u64 = 16;
@@ -66,7 +68,8 @@ pub fn read_at(
         let len = span.len.checked_next_multiple_of(file.zeros().part());
         let len = len.ok_or(EINVAL)?;
         let stored = cipher.get_mut(..len).ok_or(EINVAL)?;
-        // In full: less than this would be the file's end, and in a unit's middle its tail.
+        // In full: a short read is taken for the file's end, and in the middle of a unit for its
+        // tail.
         let count = real.pread_full(fd, stored, span.base)?;
         let stored = stored.get(..count).ok_or(EIO)?;
         if span.skip == 0 && len == into.len() {
@@ -84,8 +87,9 @@ pub fn read_at(
     .map_err(|_| Errno(libc::ENOMEM))?
 }
 
-/// How far what was read goes: `count` bytes came, `end` were asked for, both from the first block's start. Where the
-/// file may not end within a unit, what comes short of `end` counts in whole units (P6).
+/// Where the bytes that a read may return end, from the first block's start: `count` bytes were
+/// read, the caller asked for bytes up to `end`. A short read counts in whole units, unless the
+/// file may end within a unit (P6).
 fn readable_len(file: &SealedFile<'_>, count: usize, end: usize) -> usize {
     if count >= end || may_end_anywhere(file) {
         return count.min(end);
@@ -132,8 +136,8 @@ pub fn write_at(
     Ok(count)
 }
 
-/// Whether a temporary file was seen to be this long, so that a write there leaves no hole (P7): the kernel is not asked
-/// for each of a spill's writes.
+/// Whether a temporary file is known to be at least `offset` bytes long, so that a write there
+/// leaves no hole (P7) and the kernel need not be asked for its length.
 fn is_within_known_length(file: &SealedFile<'_>, offset: u64) -> bool {
     let [reach, ..] = file.cache;
     file.layout == FileLayout::Temporary && offset <= reach.load(Ordering::Relaxed)
@@ -143,7 +147,7 @@ fn note_known_length(file: &SealedFile<'_>, offset: u64, count: usize) {
     if file.layout == FileLayout::Temporary {
         let [reach, ..] = file.cache;
         let end = offset.saturating_add(u64::try_from(count).unwrap_or(0));
-        // One that another thread of this process takes back to less is only asked for again.
+        // If another thread stores a smaller value, the length is only asked for once more.
         if end > reach.load(Ordering::Relaxed) {
             reach.store(end, Ordering::Relaxed);
         }
@@ -200,13 +204,13 @@ pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Res
     write_all(real, fd, file, tail, unit_start(size))
 }
 
-/// Where the unit begins that the byte at `offset` of a file belongs to.
+/// Offset of the unit that contains the byte at `offset`.
 pub(crate) fn unit_start(offset: u64) -> u64 {
     offset.saturating_sub(offset.checked_rem(UNIT_U64).unwrap_or(0))
 }
 
-/// Before a file grows to `size`: writes sealed zeros up to the end of the sector in which the file
-/// ends now, because zeros can be stored for whole sectors only.
+/// Before a file is extended to `size`: writes sealed zeros to the end of its last sector, because
+/// zeros can be stored for whole sectors only.
 fn seal_rest_of_sector(
     real: &Real,
     fd: RawFd,
@@ -228,8 +232,8 @@ fn seal_rest_of_sector(
     write_all(real, fd, file, zeros.get(..len).ok_or(EINVAL)?, from)
 }
 
-/// Before a write that begins beyond the file's end: makes the tail a whole unit, and seals zeros
-/// to the end of its sector. The hole after that is stored as zeros.
+/// Before a write beyond the file's end: completes the tail to a whole unit, and seals zeros to the
+/// end of its sector. The hole after that is stored as zeros.
 fn complete_tail_before(
     real: &Real,
     fd: RawFd,
@@ -259,7 +263,7 @@ fn read_unit(
     read_at(real, fd, file, unit, at)
 }
 
-/// Writes all of `from` at `offset`, in as many writes as the kernel wants.
+/// Writes all of `from` at `offset`, with as many writes as necessary.
 ///
 /// # Errors
 /// The kernel's; ENOSPC when it takes nothing and does not say why.
@@ -281,7 +285,7 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Decrypts what was read from the start of block `first_block` on.
+/// Decrypts bytes that were read from the start of block `first_block`.
 fn decrypt_blocks(
     file: &SealedFile<'_>,
     first_block: u32,
@@ -312,7 +316,7 @@ fn decrypt_blocks(
     Ok(())
 }
 
-/// Decrypts units of one block, from its first on (P4).
+/// Decrypts units of one block, from its first unit (P4).
 fn decrypt_units(
     file: &SealedFile<'_>,
     tweak: &[u8; 16],
@@ -330,8 +334,8 @@ fn decrypt_units(
     zeros::restore_zeros(file.zeros(), from, to)
 }
 
-/// Encrypts `plain[range]` into `cipher[range]`; `range` begins at a unit and ends at a unit or at the file's end. What
-/// stands before it in its first block does not matter.
+/// Encrypts `plain[range]` into `cipher[range]`; `range` begins at a unit and ends at a unit or at
+/// the file's end. The bytes before it in its first block do not matter.
 fn encrypt_blocks(
     file: &SealedFile<'_>,
     first_block: u32,
@@ -368,7 +372,7 @@ fn encrypt_blocks(
     Ok(())
 }
 
-/// Encrypts units of one block, from its first on; those before `start` are not of interest (P4).
+/// Encrypts units of one block, from its first unit; those before `start` are not used (P4).
 fn encrypt_units(
     file: &SealedFile<'_>,
     tweak: &[u8; 16],
@@ -395,7 +399,7 @@ fn encrypt_units(
     Ok(())
 }
 
-/// Combines a tail with its keystream, either way. `unit` is its number in the block.
+/// Encrypts or decrypts a tail with its keystream. `unit` is its number in the block.
 fn apply_tail_keystream(
     file: &SealedFile<'_>,
     tweak: [u8; 16],
@@ -420,7 +424,7 @@ fn key<'a>(file: &SealedFile<'a>) -> &'a XtsKey {
     file.instance.keys.block(file.key)
 }
 
-/// The tweak of the block that is `further` after block `first` of this file.
+/// The tweak of block `first + further` of this file.
 fn tweak(file: &SealedFile<'_>, first: u32, further: usize) -> Result<[u8; 16], Errno> {
     let [rest @ .., a, b, c, d] = file.tweak;
     let further = u32::try_from(further).map_err(|_| EINVAL)?;

@@ -1,16 +1,20 @@
-//! What a path of a PostgreSQL instance is: its class, and the identity that its tweak is made of.
+//! Classifies the paths of a PostgreSQL instance: the class of a file, and the identity that its
+//! tweak is made from.
 //!
-//! Covers PostgreSQL 15 to 18. Every rule is anchored at the whole path relative to the data directory; what no rule
-//! matches is [`Class::Unknown`], which is sealed.
+//! Covers PostgreSQL 15 to 18. Every rule is anchored at the whole path relative to the data
+//! directory; a path that no
+//! rule matches is [`Class::Unknown`], which is sealed.
 //!
 //! Invariants:
-//! 1. The class depends on the path alone: classifying reads no file, allocates nothing, never panics.
-//! 2. The identity of a block depends on what PostgreSQL keeps over copy, move and upgrade (database, relation, fork,
-//!    segment), never on the tablespace or on the version directory.
-//! 3. A file that PostgreSQL renames into place has the same treatment, and the same identity, under both names. The
-//!    one exception is [`Class::WalTemp`], whose contents are converted at the rename.
+//! 1. The class depends on the path alone: classifying reads no file, allocates nothing, never
+//!   panics.
+//! 2. The identity of a block depends on what PostgreSQL preserves in a copy, a move and an upgrade
+//!   (database, relation, fork, segment), never on the tablespace or on the version directory.
+//! 3. A file that PostgreSQL renames into place has the same treatment, and the same identity,
+//!   under both names. The one exception is [`Class::WalTemp`], whose contents are converted at the
+//!   rename.
 //!
-//! Must not: say what is done with a class; that is [`crate::table`].
+//! Must not: determine how a class is sealed; that is [`crate::table`].
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -42,9 +46,9 @@ pub enum Class {
     TimelineHistory,
     /// A backup's label, kept beside the log.
     BackupHistory,
-    /// Empty files whose names tell what has been archived.
+    /// Empty files whose names record what was archived.
     ArchiveStatus,
-    /// Which blocks a stretch of the log touched (17 and later).
+    /// Which blocks a part of the log changed (17 and later).
     WalSummary,
     /// A segment of a transaction-status log and the like.
     Slru,
@@ -138,10 +142,10 @@ impl Class {
     ];
 }
 
-/// What a tweak is made of, beside the place in the file.
+/// The identity of a file, from which a tweak is made together with the offset in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The class has none: nothing is tweaked, or the file carries its own.
+    /// The class has none: no tweak is used, or the file has its own header.
     None,
     /// A relation's segment.
     Relation {
@@ -151,7 +155,8 @@ pub enum Identity {
         relation: u32,
         /// 0 main, 1 free space map, 2 visibility map, 3 init.
         fork: u8,
-        /// 0 when the relation is not temporary, else the owner's backend number plus one; below 2^24.
+        /// 0 when the relation is not temporary, else the owner's backend number plus one; below
+        /// 2^24.
         backend: u32,
         /// Segment of `SEGMENT_BLOCKS` blocks, from 0. Its last block number fits 32 bits.
         segment: u32,
@@ -160,7 +165,8 @@ pub enum Identity {
     Wal {
         /// Timeline.
         timeline: u32,
-        /// The last 16 digits of the name as one number. It names the segment whatever the segment size is.
+        /// The last 16 digits of the name as one number. It names the segment whatever the segment
+        /// size is.
         number: u64,
     },
     /// A segment of an SLRU.
@@ -172,8 +178,8 @@ pub enum Identity {
     },
     /// A file of which each database has one.
     Database(u32),
-    /// A file that other processes open by the same name: a hash of the name from `pgsql_tmp` on, which is unique in
-    /// the instance.
+    /// A file that other processes open by the same name: a hash of the name from `pgsql_tmp` on,
+    /// which is unique in the instance.
     Name(u128),
 }
 
@@ -218,7 +224,8 @@ pub const OWN_PREFIX: &[u8] = b"strongroom.";
 pub const CONVERT_SUFFIX: &[u8] = b".strongroom-tmp";
 
 /// Classifies a path relative to a data directory, or from a tablespace's version directory on (see
-/// [`crate::path::tablespace`]). It must be normalised: no `//`, `.`, `..`, and no `/` at either end.
+/// [`crate::path::tablespace`]). It must be normalised: no `//`, `.`, `..`, and no `/` at either
+/// end.
 #[must_use]
 pub fn classify(relative: &[u8]) -> Classified {
     if relative.ends_with(CONVERT_SUFFIX) {
@@ -343,8 +350,8 @@ fn is_configuration(name: &[u8]) -> bool {
         || matches!(name, b".pgpass" | b"pgpass")
 }
 
-/// A directory that the grammar does not know: an administrator's, an extension's, a tablespace inside the data
-/// directory.
+/// A directory that the grammar does not know: an administrator's, an extension's, a tablespace
+/// inside the data directory.
 fn in_unknown_directory(relative: &[u8]) -> Classified {
     tablespace(relative)
         .and_then(|at| relative.get(at..))
@@ -402,7 +409,8 @@ fn in_tablespace_link(path: &[u8]) -> Option<Classified> {
 
 fn in_database(database: u32, name: &[u8]) -> Option<Classified> {
     match name {
-        // pgBackRest restores it under the second name and renames it; pg_upgrade disables an instance by the third.
+        // pgBackRest restores it under the second name and renames it; pg_upgrade disables an
+        // instance by the third.
         b"pg_control" | b"pg_control.pgbackrest.tmp" | b"pg_control.old" if database == 0 => {
             return Some(Classified::of(Class::Control));
         }
@@ -452,7 +460,8 @@ fn relation(database: u32, mut parser: NameParser<'_>) -> Option<Classified> {
         false => 0,
     };
     parser.end()?;
-    // What the tweak has no room for cannot be sealed as a relation, and PostgreSQL makes no such file.
+    // What the tweak has no room for cannot be sealed as a relation, and PostgreSQL makes no such
+    // file.
     let fits = relation > 0 && backend < 1 << 24 && segment < u32::MAX / SEGMENT_BLOCKS;
     fits.then_some(Classified {
         class,
@@ -497,8 +506,8 @@ fn in_upgrade_output(path: &[u8]) -> Classified {
     }
 }
 
-/// FNV-1a with 128 bits. Two names that collide would share a tweak under a key that dies with the server; nothing
-/// is found by this hash.
+/// FNV-1a with 128 bits. Two names that collide would share a tweak under a key that dies with the
+/// server; nothing is found by this hash.
 fn hash(name: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

@@ -1,30 +1,35 @@
-//! Treatment F: a small file in authenticated chunks behind a header that names it.
+//! Treatment F: a small file as a header with a random file id, followed by authenticated chunks.
 //!
-//! Each chunk is sealed with AES-256-GCM under a fresh random nonce; its associated data are the file's random id and
-//! the chunk's number. The last chunk is the one that is shorter than the others, so a file that is cut after a whole
-//! chunk has none. An empty file has no header: the zero-byte files that PostgreSQL makes stay zero bytes long.
+//! Each chunk is sealed with AES-256-GCM under a fresh random nonce; its associated data are the
+//! file's random id and the chunk's number. The last chunk is the one that is shorter than the
+//! others, so a file that is cut after a whole chunk has no last chunk. An empty file has no
+//! header: the zero-byte files that PostgreSQL makes stay zero bytes long.
 //!
 //! Invariants, beside P1, P2 and D6:
-//! - **F1** No byte is handed out that was not authenticated at its place in this file. A read that comes to the end has
-//!   opened the last chunk, whatever it returns.
-//! - **F2** A call writes all that it changes with one pwrite: the header of a new file, the chunks it touches, the last
-//!   chunk. Chunks that an append does not touch are not written. After a write that the kernel cut short (no room) the
-//!   file is made whole again at the length that was reached.
-//! - **F3** Writers exclude one another by a lock on the open file description, far behind any byte. Readers take it
-//!   only after a chunk did not open, to tell a write under way from damage.
-//! - **F4** Emptying a file takes its identity away; the next write draws a new one.
+//! - **F1** No byte is returned that was not authenticated for its position in this file. A read
+//!   that reaches the end has opened the last chunk, even if it returns no byte of it.
+//! - **F2** A call writes all its changes with one pwrite: the header of a new file, the chunks it
+//!   touches, the last chunk. Chunks that an append does not touch are not written. After a write
+//!   that the kernel cut short (no space) the file is made consistent again at the length that was
+//!   reached.
+//! - **F3** Writers exclude one another by a lock on the open file description, at an offset that
+//!   no file reaches. Readers take it only after a chunk did not open, to distinguish a write in
+//!   progress from damage.
+//! - **F4** Truncating a file to zero removes its file id; the next write draws a new one.
 //! - **F5** Where the instance's header says that names are bound, every chunk is sealed for the
-//!   name of its file ([`crate::container_name`]); in an instance without that bit, no chunk is. A container
-//!   whose own header says otherwise than the instance's is damage.
+//!   name of its file ([`crate::container_name`]); in an instance without that bit, no chunk is. A
+//!   container whose own header disagrees with the instance's is damaged.
 //!
-//! What a power cut can do: the chunks of an unsynced write may be lost or torn, and with them the older bytes of the
-//! one chunk that an append shares with what was there. Such a chunk does not open: reading it is EIO, as it is a
-//! corrupt file to a PostgreSQL without the shield. Every container of PostgreSQL's own is written whole under another
-//! name, synced, and renamed, or is made again from the log.
+//! What a power cut can do: the chunks of an unsynced write may be lost or torn, and with them the
+//! older bytes of the one chunk that an append shares with what was there. Such a chunk does not
+//! open, and reading it fails with EIO; without the shield the file would be corrupt too.
+//! PostgreSQL writes each of its containers whole under another name, syncs and renames it, or
+//! makes it again from the log.
 //!
 //! A key seals at most 2^32 chunks (NIST SP 800-38D, 8.3): 16 TiB written to containers.
 //!
-//! Must not: allocate, or trust the physical size of a file for more than the number of a chunk.
+//! Must not: allocate, or use the physical size of a file for anything but the numbers of its
+//! chunks.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -74,15 +79,16 @@ pub fn read_at(
     offset: u64,
 ) -> Result<usize, Errno> {
     let target = Target { real, fd, file };
-    // A header that is not the file's any more opens no chunk.
+    // An outdated header opens no chunk.
     let bound = file.instance.keys.names_are_bound();
     let known = header_cache::load(file.cache).map(|file_id| ContainerHeader { file_id, bound });
     let first_try = target.read(into, offset, known);
     if !matches!(first_try, Err(Fault::Damaged)) {
         return damage::into_errno(real, fd, file, first_try);
     }
-    // F3: somebody may be writing, or the file has a new identity since it was remembered.
-    // Where nothing can be locked, a second look has to do.
+    // F3: a write may be in progress, or the cached file id is outdated. Where the file system
+    // has no
+    // locks, a second read has to suffice.
     let _lock = WriterLock::acquire(real, fd, LockKind::Shared).ok();
     let mut outcome = target.read(into, offset, None);
     if outcome == Err(Fault::Damaged) && real.file_size(fd)? == 0 {
@@ -111,7 +117,8 @@ pub fn write_at(
     damage::into_errno(real, fd, file, target.write(from, Some(offset))).map(|(_, count)| count)
 }
 
-/// Writes `from` at the end, as one step for other writers of the file. Returns where it landed, and how much of it.
+/// Writes `from` at the end, as one step for other writers of the file. Returns the offset, and the
+/// number of bytes written.
 ///
 /// # Errors
 /// As [`write_at`].
@@ -126,7 +133,7 @@ pub fn append(
     damage::into_errno(real, fd, file, target.write(from, None))
 }
 
-/// The logical size. Of a file that was cut: of what is left; reading that is an error.
+/// The logical size. Of a file that was cut: that of the rest; reading the rest is an error.
 ///
 /// # Errors
 /// The kernel's.
@@ -156,8 +163,8 @@ pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Res
 }
 
 /// Seals the container behind `fd`, which is bound to the name of `from`, for the name of `to`, in
-/// place and chunk by chunk. When it is interrupted the file opens under neither name: only for a
-/// file that whoever made it makes again.
+/// place and chunk by chunk. If it is interrupted, the file opens under neither name: only for a
+/// file that its writer can make again.
 ///
 /// # Errors
 /// The kernel's; EIO when a chunk does not open under the name of `from`.
@@ -367,7 +374,8 @@ impl Target<'_> {
         })?
     }
 
-    /// Puts the new bytes of the image's chunks together in `new`, sealed. `old` holds old chunks meanwhile.
+    /// Puts the new bytes of the image's chunks together in `new`, sealed. `old` holds old chunks
+    /// meanwhile.
     #[expect(clippy::too_many_arguments, reason = "the two buffers are one pair")]
     fn compose(
         &self,
@@ -390,8 +398,8 @@ impl Target<'_> {
             let holds = unit.len().saturating_sub(CONTAINER_OVERHEAD);
             let (within, taken) =
                 overlap(begins, holds, offset, to_usize(end.saturating_sub(offset))?)?;
-            // The old bytes are needed where the chunk is replaced in part; the last chunk is opened in any case, so
-            // that a file that was cut does not get a new end from us.
+            // The old bytes are needed where the chunk is replaced in part; the last chunk is
+            // opened in any case, so that a file that was cut does not get a new end from us.
             let partly = within.len() < holds && begins < state.logical;
             if state.header.is_some() && (partly || index == old_last) {
                 let kept = self.load(&image.header, index, state.logical, old)?;
@@ -424,7 +432,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// F2: of an image only the first `count` bytes were written. Makes the last chunk that fits the file's end.
+    /// F2: of an image only the first `count` bytes were written. Makes the last chunk that fits
+    /// the file's end.
     fn mend(
         &self,
         state: &mut State,
@@ -434,7 +443,8 @@ impl Target<'_> {
     ) -> Result<(), Fault> {
         let available = image.start.saturating_add(to_u64(count));
         if available < state.physical {
-            // Bytes that the file had already could not be written over: the device fails, or copies on write.
+            // Bytes that the file had already could not be written over: the device fails, or
+            // copies on write.
             return Err(Fault::Damaged);
         }
         let fits = container_fits(available).min(image.logical);
@@ -460,8 +470,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Reads chunk `index` of a file of `logical` bytes to the front of `unit` and opens it there. Returns where its
-    /// data stand.
+    /// Reads chunk `index` of a file of `logical` bytes to the front of `unit` and opens it there.
+    /// Returns where its data stand.
     fn load(
         &self,
         header: &ContainerHeader,
@@ -529,7 +539,8 @@ impl Target<'_> {
         Ok(data)
     }
 
-    /// Seals a chunk whose data stand in place. The nonce is drawn here: no chunk is ever sealed twice under one.
+    /// Seals a chunk whose data stand in place. The nonce is drawn here: no chunk is ever sealed
+    /// twice under one.
     fn seal(&self, header: &ContainerHeader, index: u64, unit: &mut [u8]) -> Result<(), Fault> {
         let (nonce, data, tag) = parts(unit)?;
         *nonce = nonce12().map_err(|_| Fault::Os(Errno(libc::EIO)))?;

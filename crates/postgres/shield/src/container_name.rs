@@ -1,15 +1,15 @@
 //! The name that a container is bound to (docs/spec/postgres.md, "Names of containers").
 //!
-//! A container that is not bound to its name can be put in the place of another one: the state of
-//! one replication slot for that of another. PostgreSQL writes small files under a temporary name
-//! and renames them, so the name that counts is the one the file ends up with: both paths of such a
-//! rename have the same name here. What no rule names is not told apart from other such files.
+//! Without such a name an attacker could replace one container by another: the state of a
+//! replication slot by that of another slot. PostgreSQL writes small files under a temporary name
+//! and renames them, so the name that counts is the final one: both paths of such a rename have the
+//! same name here. Files that no rule names all have the same, empty name.
 //!
 //! Invariants: N5; the name follows from the path relative to the data directory alone. Nothing
 //! allocates. A file that PostgreSQL renames into place has one name under both paths, except
-//! `temp.summary`, which is sealed anew before the rename ([`crate::rename`]).
+//! `temp.summary`, which is sealed again before the rename ([`crate::rename`]).
 //!
-//! Must not: look at a file, or be asked for the paths of blocks and streams.
+//! Must not: read a file, or be used for block files and streams.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -23,10 +23,10 @@ use crate::classify::Class;
 use crate::name_parser::split_first_component;
 use crate::path::file_name;
 
-/// What stands for a name in the associated data: the first bytes of its SHA-256 digest.
+/// The digest of a name, as it is in the associated data: the first bytes of its SHA-256.
 pub type NameDigest = [u8; CONTAINER_NAME];
 
-/// The parts that a name is put together from, one after the other.
+/// The parts of a name, to be concatenated.
 type NameParts<'path> = [&'path [u8]; 4];
 
 /// The directory of replication slots, with the `/` at its end.
@@ -39,13 +39,14 @@ const TEMPORARY: &[u8] = b".tmp";
 /// empties it before it writes one, and reads none.
 pub const TEMPORARY_SUMMARY: &[u8] = b"pg_wal/summaries/temp.summary";
 
-/// What stands for the name of the container at `relative`, which has this class.
+/// The digest of the name of the container at `relative`, which has this class.
 #[must_use]
 pub fn name_digest(class: Class, relative: &[u8]) -> NameDigest {
     hash_parts(&parts(class, relative))
 }
 
-/// Whether a file of this class and name is the WAL summarizer's temporary file ([`TEMPORARY_SUMMARY`]).
+/// Whether a file of this class and name is the WAL summarizer's temporary file
+/// ([`TEMPORARY_SUMMARY`]).
 #[must_use]
 pub fn is_temporary_summary(class: Class, name: &NameDigest) -> bool {
     class == Class::WalSummary && *name == name_digest(class, TEMPORARY_SUMMARY)
@@ -80,7 +81,7 @@ fn parts(class: Class, relative: &[u8]) -> NameParts<'_> {
         Class::Snapbuild => whole(up_to(relative, b".snap")),
         Class::RelcacheInit => in_database(relative, b"pg_internal.init"),
         Class::Incremental => in_database(relative, file_name(relative)),
-        // Nothing is known of how files of these classes get their names.
+        // It is not known how files of these classes get their names.
         _ => whole(b""),
     }
 }
@@ -93,20 +94,20 @@ fn state_of(slot: &[u8]) -> NameParts<'_> {
     [SLOTS, final_path(slot), b"/state", b""]
 }
 
-/// Without the end of a temporary name.
+/// The path without the end of a temporary name.
 fn final_path(path: &[u8]) -> &[u8] {
     path.strip_suffix(TEMPORARY).unwrap_or(path)
 }
 
-/// `path` up to and with the first `mark`.
+/// `path` to the end of the first `mark`.
 fn up_to<'path>(path: &'path [u8], mark: &[u8]) -> &'path [u8] {
     let at = path.windows(mark.len()).position(|part| part == mark);
     at.and_then(|at| path.get(..at.checked_add(mark.len())?))
         .unwrap_or(path)
 }
 
-/// `name` in the directory of a database, wherever that lies: copies of a database and `pg_upgrade`
-/// put it into another tablespace, under another version directory, or aside.
+/// The name of a file in the directory of a database, wherever that directory is: copies of a
+/// database and `pg_upgrade` move it to another tablespace or version directory.
 fn in_database<'path>(relative: &'path [u8], name: &'path [u8]) -> NameParts<'path> {
     if relative.starts_with(b"global/") {
         return [b"global/", name, b"", b""];

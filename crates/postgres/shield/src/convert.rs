@@ -1,19 +1,21 @@
-//! The conversion of a stopped instance in place: to seal it, to open it for good, to change its data key.
+//! Converts a stopped instance in place: seals it, decrypts it, or changes its data key.
 //!
-//! Each file is written anew beside the old one, through the same treatments as in the server, noted in
-//! `strongroom.convert`, and renamed over it. docs/spec/postgres.md, "Conversion", has the bytes and the order.
+//! Each file is written beside the old one, by the same code as in the server, recorded in
+//! `strongroom.convert`, and renamed over the old one. docs/spec/postgres.md, "Conversion",
+//! specifies bytes and order.
 //!
 //! Invariants:
-//! - **V1** Nothing is written before everything that can be checked has been: no server, a clean shutdown, the usual
-//!   geometry, the key, enough room, no file that cannot be converted.
-//! - **V2** A process that is killed anywhere leaves an instance that the same command completes. What has been converted
-//!   is known from the inode at a path, never from what a file looks like.
-//! - **V3** A server without the shield starts on a wholly plain instance only: `global/pg_control` is sealed first and
-//!   opened last. A server with it does not start while the state is there.
-//! - **V4** Keys and state go last: the header of a decrypted instance, and the old key of a rotated one, when every file
-//!   has been converted and read back from the disk.
+//! - **V1** Nothing is written before everything that can be checked has been: no server, a clean
+//!   shutdown, the usual geometry, the key, enough room, no file that cannot be converted.
+//! - **V2** If the process is killed at any point, the same command completes the conversion.
+//!   Whether a file was converted is determined by the inode at its path, never by its contents.
+//! - **V3** A server without the shield starts on a wholly plain instance only: `global/pg_control`
+//!   is sealed first and opened last. A server with it does not start while `strongroom.convert`
+//!   exists.
+//! - **V4** Keys and state are removed last: the header of a decrypted instance, and the old key of
+//!   a rotated one, when every file has been converted and read back from the disk.
 //!
-//! Must not: know a byte layout. What a sealed file looks like is the treatments' business.
+//! Must not: know a byte layout of sealed files.
 
 mod checks;
 mod control;
@@ -46,7 +48,8 @@ use run::Conversion;
 pub use plan::FileAction;
 pub use report::{Options, Phase, Progress, Report};
 
-/// A new instance whose files are sealed as they are written, and not in place: its keys.
+/// Makes the header and keys of a new instance whose files are sealed as they are written, not in
+/// place.
 ///
 /// # Errors
 /// Those of [`Object::create`].
@@ -56,7 +59,7 @@ pub fn new_instance(cipher: Cipher, opener: &Opener) -> Result<(Vec<u8>, Instanc
     Ok((object.initial_bytes().to_vec(), instance))
 }
 
-/// What becomes of the file at `relative`, a path in the data directory, in such an instance.
+/// What is done with the file at `relative`, a path in the data directory, in such an instance.
 ///
 /// # Errors
 /// SR-7002 for one that cannot be sealed.
@@ -64,8 +67,8 @@ pub fn file_action(relative: &[u8]) -> Result<FileAction, Error> {
     plan::file_action(relative)
 }
 
-/// Whether the instance with this control file, in clear, can be sealed. It need not have been shut down: its files are not looked
-/// at beside those of a server.
+/// Whether the instance with this control file, in clear, can be sealed. The instance need not have
+/// been shut down: a backup of a running server is checked with this.
 ///
 /// # Errors
 /// SR-7011, SR-7010.
@@ -100,12 +103,13 @@ pub fn unfinished(directory: &Path) -> Result<Option<Action>, Error> {
     Ok(Log::read(directory)?.map(|state| state.action))
 }
 
-/// Seals a plain instance under a new data key of its own, or completes that. The header's slot is for `opener`.
+/// Seals a plain instance under a new data key of its own, or completes that. The header's slot is
+/// for `opener`.
 ///
 /// # Errors
-/// SR-7003 when another conversion is unfinished; SR-7008 to SR-7012; SR-7014; SR-7002 for a file that cannot be sealed;
-/// SR-7013; SR-2002 when `opener` does not open a header that an interrupted run has made; SR-5001. After an error from a
-/// file system the same call completes the conversion.
+/// SR-7003 when another conversion is unfinished; SR-7008 to SR-7012; SR-7014; SR-7002 for a file
+/// that cannot be sealed; SR-7013; SR-2002 when `opener` does not open a header that an interrupted
+/// run has made; SR-5001. After an error from a file system the same call completes the conversion.
 pub fn encrypt(
     directory: &Path,
     cipher: Cipher,
@@ -152,7 +156,8 @@ pub fn encrypt(
     Ok(report)
 }
 
-/// Opens a sealed instance for good, or completes that. Its header and `strongroom.conf` are removed at the end.
+/// Decrypts a sealed instance, or completes that. Its header and `strongroom.conf` are removed at
+/// the end.
 ///
 /// # Errors
 /// SR-7004 when it is not sealed; those of [`Object::open`]; otherwise as [`encrypt`].
@@ -208,9 +213,9 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
     Ok(report)
 }
 
-/// Gives a sealed instance a new data key, or completes that. The new header has slots for `new_openers`, or, when
-/// there are none, the one slot it had. A run that completes an interrupted one needs a key that opens the new header:
-/// `opener` or any of `new_openers`.
+/// Gives a sealed instance a new data key, or completes that. The new header has slots for
+/// `new_openers`, or, when there are none, the one slot it had. A run that completes an interrupted
+/// one needs a key that opens the new header: `opener` or any of `new_openers`.
 ///
 /// # Errors
 /// As [`decrypt`]; those of [`Object::rekey_begun`].
@@ -276,11 +281,12 @@ pub fn rotate(
     Ok(report)
 }
 
-/// Makes `new_openers` the ones who may open the instance; its data key and its files stay as they are. The server may
-/// be running: it has its keys.
+/// Replaces the key slots of the instance: from then on `new_openers` open it. Its data key and its
+/// files do not change. The server may be running: it has its keys.
 ///
 /// # Errors
-/// SR-7003 while a conversion is unfinished; SR-7004; those of [`Object::open`] and [`Object::rewrapped`]; SR-5001.
+/// SR-7003 while a conversion is unfinished; SR-7004; those of [`Object::open`] and
+/// [`Object::rewrapped`]; SR-5001.
 pub fn rewrap(directory: &Path, opener: &Opener, new_openers: &[&Opener]) -> Result<(), Error> {
     let lock = ConversionLock::while_server_may_run(directory)?;
     if let Some(state) = Log::read(lock.directory())? {
@@ -306,8 +312,8 @@ fn open_header(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
     Err(failure.unwrap_or_else(|| Error::new(&code::NO_KEY, "")))
 }
 
-/// As [`open_header`], of an instance that must have a header. Other keys than the first are tried when a conversion is
-/// being resumed only: it may have given the header other slots.
+/// As [`open_header`], of an instance that must have a header. Other keys than the first are tried
+/// when a conversion is being resumed only: it may have given the header other slots.
 fn open_existing_header(
     lock: &ConversionLock,
     resuming: bool,

@@ -23,7 +23,8 @@ use crate::layout::FileLayout;
 use crate::real::{Errno, Real};
 use crate::sealed_file::SealedFile;
 
-/// What the program gets: damage becomes EIO, and is reported once.
+/// The errno that the program gets for a fault. Damage is EIO, and is reported once for each
+/// descriptor.
 pub(crate) fn into_errno<T>(
     real: &Real,
     fd: RawFd,
@@ -42,7 +43,7 @@ pub(crate) fn into_errno<T>(
     })
 }
 
-/// One line on standard error with the code and the path.
+/// Writes one line with the code and the path to standard error.
 fn report_damage(real: &Real, fd: RawFd, file: &SealedFile<'_>) {
     let mut path = [0_u8; 512];
     let path = real.path_of(fd, &mut path).unwrap_or(b"(unknown path)");
@@ -53,7 +54,7 @@ fn report_damage(real: &Real, fd: RawFd, file: &SealedFile<'_>) {
         _ if has_no_header(real, fd) => code::PG_PLAIN_FILE,
         _ => code::PG_FILE,
     };
-    // What does not fit is cut off.
+    // Text that does not fit is cut off.
     let _cut = writeln!(
         rest,
         "strongroom: SR-{:04}: {}: {}; {}",
@@ -67,7 +68,7 @@ fn report_damage(real: &Real, fd: RawFd, file: &SealedFile<'_>) {
     real.write_stderr(line.get(..used).unwrap_or_default());
 }
 
-/// Whether the file has no header of ours at all: somebody put it there as it is. Cut or damaged headers do not count.
+/// Whether the file was not sealed at all: it does not begin with a header, not even a damaged one.
 fn has_no_header(real: &Real, fd: RawFd) -> bool {
     let mut start = [0; CONTAINER_MAGIC.len()];
     match real.pread_full(fd, &mut start, 0) {
@@ -79,7 +80,7 @@ fn has_no_header(real: &Real, fd: RawFd) -> bool {
                     .filter(|(one, other)| **one == *other);
                 equal.count() < start.len() / 2
             };
-            // Zeros are what a power cut leaves.
+            // A power cut may leave zeros.
             differs(&CONTAINER_MAGIC)
                 && differs(&STREAM_MAGIC)
                 && start.iter().any(|byte| *byte != 0)

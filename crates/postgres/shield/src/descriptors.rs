@@ -1,8 +1,8 @@
 //! The table of descriptors: which open files are sealed, and how.
 //!
-//! Invariants D1 to D4 and D7 (docs/internals/shield.md): an entry is set before the descriptor is handed to the program and
-//! cleared before it is closed; looking one up takes no lock and allocates nothing; entry and descriptor are copied by
-//! fork alike.
+//! Invariants D1 to D4 and D7 (docs/internals/shield.md): an entry is set before the program gets
+//! the descriptor, and cleared before the descriptor is closed; a lookup takes no lock and
+//! allocates nothing; fork copies entries and descriptors alike.
 //!
 //! Must not: make a system call.
 #![deny(
@@ -19,7 +19,7 @@ use crate::open_instances;
 use crate::real::Errno;
 use crate::sealed_file::{FileCache, SealedFile};
 
-/// Descriptors that can be sealed files: 0 to this, exclusive.
+/// Number of entries: only descriptors below it can be sealed files.
 pub const DESCRIPTORS: usize = 65_536;
 
 /// A sealed file that is open in this process.
@@ -33,8 +33,8 @@ pub struct OpenFile {
     pub write_only: bool,
 }
 
-/// One entry, on a cache line of its own. `state` is 0 when the descriptor is not a sealed file; it is written last and
-/// read first.
+/// One entry, on a cache line of its own. `state` is 0 when the descriptor is not a sealed file; it
+/// is written last and read first.
 #[repr(align(64))]
 struct Entry {
     /// FileLayout (byte 0), key (1), flags (2), root (3).
@@ -63,16 +63,16 @@ fn entry(fd: RawFd) -> Option<&'static Entry> {
     TABLE.get(usize::try_from(fd).ok()?)
 }
 
-/// Whether a file with this descriptor can be entered (D3).
+/// Whether the table has an entry for this descriptor (D3).
 #[must_use]
 pub fn fits(fd: RawFd) -> bool {
     entry(fd).is_some()
 }
 
-/// The sealed file behind `fd`, or `None` when there is none behind it.
+/// The sealed file that is open as `fd`. `None` when it is not a sealed file.
 ///
 /// # Errors
-/// EIO when the entry tells nothing that can be true: the file is sealed, and nobody knows how (D7).
+/// EIO when the entry is invalid: the file is sealed, but how is not known (D7).
 #[inline]
 pub fn find(fd: RawFd) -> Result<Option<OpenFile>, Errno> {
     let Some(entry) = entry(fd) else {
@@ -85,7 +85,7 @@ pub fn find(fd: RawFd) -> Result<Option<OpenFile>, Errno> {
     entry.opened(state).map(Some).ok_or(Errno(libc::EIO))
 }
 
-/// Whether `fd` is a sealed file, known or not.
+/// Whether `fd` is a sealed file, even if its entry is invalid.
 #[must_use]
 #[inline]
 pub fn is_sealed(fd: RawFd) -> bool {
@@ -112,7 +112,7 @@ impl Entry {
     }
 }
 
-/// What is entered for a file that has just been opened.
+/// The entry of a file that has just been opened.
 #[derive(Clone, Copy)]
 pub struct NewEntry {
     /// Its instance's number among the roots.
@@ -129,7 +129,7 @@ pub struct NewEntry {
     pub write_only: bool,
 }
 
-/// Enters an open sealed file. False when the descriptor does not fit (D3).
+/// Enters an open sealed file. False when the descriptor does not fit the table (D3).
 #[must_use]
 pub fn insert(fd: RawFd, new: &NewEntry) -> bool {
     let Some(entry) = entry(fd) else {
@@ -158,18 +158,18 @@ impl Entry {
     }
 }
 
-/// Forgets a descriptor that is about to be closed, or that now is something else.
+/// Removes the entry of a descriptor that is about to be closed, or that is now another file.
 #[inline]
 pub fn remove(fd: RawFd) {
     if let Some(entry) = entry(fd) {
-        // Most descriptors are no sealed files: do not dirty their cache lines.
+        // Most descriptors are not sealed files: their cache lines stay clean.
         if entry.state.load(Ordering::Relaxed) != 0 {
             entry.state.store(0, Ordering::Release);
         }
     }
 }
 
-/// Forgets all descriptors from `first` to `last`, both inclusive.
+/// Removes the entries of descriptors from `first` to `last`, both inclusive.
 pub fn remove_range(first: u32, last: u32) {
     let limit = u32::try_from(DESCRIPTORS).unwrap_or(u32::MAX);
     for fd in first..=last.min(limit) {
@@ -179,7 +179,7 @@ pub fn remove_range(first: u32, last: u32) {
     }
 }
 
-/// Enters `copy` as what `original` is, after dup. False when it does not fit.
+/// Copies the entry of `original` to `copy`, after dup. False when `copy` does not fit the table.
 #[must_use]
 pub fn duplicate(original: RawFd, copy: RawFd) -> bool {
     if original == copy {
@@ -208,7 +208,7 @@ pub fn duplicate(original: RawFd, copy: RawFd) -> bool {
     true
 }
 
-/// Changes whether writes go to the end (`fcntl` with `F_SETFL`).
+/// Sets or clears append mode (`fcntl` with `F_SETFL`).
 pub fn set_append(fd: RawFd, append: bool) {
     let Some(entry) = entry(fd) else {
         return;

@@ -1,10 +1,13 @@
-//! Which directories a program may work on: found in its arguments, its environment and where it stands.
+//! Finds the data directories that a program may work on: in its arguments, its environment, and
+//! its working directory.
 //!
-//! Every PostgreSQL program names its data directory in one of a few ways. All of them are tried, for every program
-//! alike: a directory counts only if it holds an instance's header. A server may also be given a directory of
-//! configuration, as on Debian: its `postgresql.conf` names the data directory then.
+//! A PostgreSQL program names its data directory in one of a few ways. All of them are tried for
+//! every program: a directory counts only if it holds an instance's header. A server may also be
+//! given a directory of configuration, as on Debian, whose `postgresql.conf` names the data
+//! directory.
 //!
-//! Invariants: no instance is opened here; the order is that of the sources, each spelling once.
+//! Invariants: no instance is opened here; directories are in the order of their sources, each
+//! spelling once.
 //!
 //! Must not: know a key.
 #![deny(
@@ -24,18 +27,19 @@ use crate::path::{PATH_MAX, normalise};
 /// The variable that lists data directories, separated by `:`.
 pub const ROOTS_VARIABLE: &str = "STRONGROOM_PG_ROOTS";
 
-/// How far from what a program names its data directory may be.
+/// Where the data directory may be, relative to the paths that a program is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchScope {
     /// A server: the directory itself, or what the configuration in it names.
     Configured,
-    /// Programs that are given a file or a part of the data directory: three directories above count too.
+    /// Programs that are given a file or a part of the data directory: three directories above
+    /// count too.
     Parents,
     /// Both: `pg_ctl` and `pg_upgrade`.
     ConfiguredAndParents,
 }
 
-/// Every directory that the program may mean, normalised.
+/// Every directory that may be a data directory of the program, normalised.
 #[must_use]
 pub fn candidate_directories(
     arguments: &[Vec<u8>],
@@ -84,7 +88,7 @@ struct CandidateList<'a> {
 }
 
 impl CandidateList<'_> {
-    /// Adds a directory, and as many of those above it.
+    /// Adds a directory, and so many of its parents.
     fn add(&mut self, spelled: &[u8], parents: usize) {
         let mut buffer = [0_u8; PATH_MAX];
         let Some(mut path) = normalise(self.working_directory, spelled, &mut buffer) else {
@@ -108,8 +112,9 @@ const CONFIGURATION: &str = "postgresql.conf";
 /// Longest configuration that is read.
 const CONFIGURATION_MAX: u64 = 1 << 20;
 
-/// The `data_directory` that a configuration names: that in a directory, or the file itself (`config_file`). What it
-/// includes is not read: PostgreSQL then finds the control file sealed, and stops.
+/// The `data_directory` that a configuration names: that in a directory, or the file itself
+/// (`config_file`). What it includes is not read: PostgreSQL then finds the control file sealed,
+/// and stops.
 #[must_use]
 pub fn configured_data_directory(named: &Path) -> Option<Vec<u8>> {
     let file = if named.is_dir() {
@@ -149,8 +154,8 @@ fn parse_data_directory(line: &[u8]) -> Option<Vec<u8>> {
     (!value.is_empty()).then_some(value)
 }
 
-/// What stands before the closing quote: a quote is doubled or follows a backslash, which also takes what else C
-/// knows, as far as a path may hold it.
+/// The text before the closing quote. A quote in it is doubled or follows a backslash. Other
+/// escapes of C are refused.
 fn unquote(text: &[u8]) -> Option<Vec<u8>> {
     let mut value = Vec::new();
     let mut rest = text;
@@ -177,7 +182,8 @@ pub fn split_roots(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|path| !path.is_empty())
 }
 
-/// The paths that an argument may hold: itself, what follows `=`, what follows a letter's option.
+/// The paths that an argument may contain: itself, the part after `=`, the part after a one-letter
+/// option.
 fn possible_paths(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
     let value = argument.iter().position(|&byte| byte == b'=');
     let value = value.and_then(|at| argument.get(at.saturating_add(1)..));

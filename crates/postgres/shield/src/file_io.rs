@@ -65,8 +65,8 @@ pub fn write_at(
 
 /// Writes `from` at the end (`O_APPEND`) and gives the offset at which it landed, and the count.
 ///
-/// Two processes that append at the same time must not overwrite each other: streams and containers lock; block
-/// files, which PostgreSQL never appends to in this way, do not.
+/// Two processes that append at the same time must not overwrite each other: streams and containers
+/// lock; block files, which PostgreSQL never appends to in this way, do not.
 ///
 /// # Errors
 /// The kernel's.
@@ -113,7 +113,8 @@ pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Res
     }
 }
 
-/// The logical size of a file that is not open here, from its physical one: what stat by path answers.
+/// The logical size of a file that is not open here, from its physical one: what stat by path
+/// answers.
 #[must_use]
 pub fn size_of_closed(layout: FileLayout, physical: u64) -> u64 {
     match layout {

@@ -1,9 +1,10 @@
-//! What an open file remembers of its header: 16 bytes, in the words that its descriptor has for it.
+//! Caches 16 bytes of the header of an open file (its nonce or file id) in the words of its
+//! descriptor.
 //!
-//! Invariants: what is recalled was once remembered as a whole, whichever threads store at the same time; nothing is
-//! recalled when that cannot be told. No lock is taken and nobody waits.
+//! Invariants: a value that is loaded was stored as a whole, whichever threads store at the same
+//! time; nothing is loaded when that is not certain. No lock is taken and no thread waits.
 //!
-//! Must not: be the only copy of anything.
+//! Must not: be the only copy of a value.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -14,9 +15,9 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::sealed_file::FileCache;
 
-// The third word counts changes: 0 before the first, odd while one is under way. 2 + 2n has been remembered n + 1 times.
+// The third word counts changes: 0 before the first, odd while one is under way (a sequence lock).
 
-/// The bytes, if some are remembered.
+/// The cached bytes, if there are any.
 pub(crate) fn load(cache: &FileCache) -> Option<[u8; 16]> {
     let [low, high, changes, _] = cache;
     let before = changes.load(Ordering::Acquire);
@@ -30,7 +31,8 @@ pub(crate) fn load(cache: &FileCache) -> Option<[u8; 16]> {
     (unchanged && bytes != 0).then(|| bytes.to_le_bytes())
 }
 
-/// Remembers `bytes`; all zero means nothing. Another thread that does so at the same time may win.
+/// Caches `bytes`; all zero means none. If another thread stores at the same time, its value may
+/// stay instead.
 pub(crate) fn store(cache: &FileCache, bytes: &[u8; 16]) {
     let [low, high, changes, _] = cache;
     let before = changes.load(Ordering::Relaxed);
@@ -50,7 +52,7 @@ pub(crate) fn store(cache: &FileCache, bytes: &[u8; 16]) {
     changes.store(begun.wrapping_add(1), Ordering::Release);
 }
 
-/// Remembers nothing any more.
+/// Empties the cache.
 pub(crate) fn clear(cache: &FileCache) {
     if load(cache).is_some() {
         store(cache, &[0; 16]);

@@ -15,20 +15,20 @@
 pub enum FileLayout {
     /// XTS in blocks of 8 KiB, physical offsets are logical ones.
     Block,
-    /// XTS under this boot's key; as `Block`, otherwise.
+    /// As `Block`, under a key that is drawn when the server starts.
     Temporary,
-    /// XTS of a log file that has no name yet: each zero unit stays zero.
+    /// As `Block`, of a log file that has no name yet: each unit of zeros is stored as zeros.
     NewLog,
-    /// CTR behind a header of 4096 bytes, persistent key.
+    /// A header of 4096 bytes, then CTR under the instance's key.
     Stream,
-    /// CTR behind a header of 4096 bytes, this boot's key.
+    /// As `Stream`, under a key that is drawn when the server starts.
     TemporaryStream,
-    /// AEAD in chunks behind a header.
+    /// A header, then chunks under an AEAD.
     Container,
 }
 
 impl FileLayout {
-    /// The layout with this number.
+    /// The layout with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
@@ -75,7 +75,7 @@ pub enum BlockKey {
     Control,
     /// Relation maps.
     Map,
-    /// Temporary files, this boot.
+    /// Temporary files; drawn when the server starts.
     Temporary,
 }
 
@@ -108,7 +108,7 @@ impl BlockKey {
         }
     }
 
-    /// Whether files of this key may keep a length that is no multiple of 16 bytes for good.
+    /// Whether files of this key may have a lasting length that is not a multiple of 16 bytes.
     #[must_use]
     pub const fn has_tails(self) -> bool {
         matches!(self, Self::Map | Self::Temporary)

@@ -1,10 +1,11 @@
-//! Sealed PostgreSQL: a PostgreSQL instance sealed file by file, under an unmodified PostgreSQL.
+//! Sealed PostgreSQL: seals the files of a PostgreSQL instance below an unmodified PostgreSQL.
 //!
-//! [`classify`] says what a path of an instance is, [`table`] what is done with each class and why. The bytes are
-//! specified in docs/spec/postgres.md, the invariants in docs/internals/shield.md.
+//! [`classify`](mod@classify) determines the class of a file from its path, [`table`] states how
+//! each class is sealed and why. docs/spec/postgres.md specifies the stored bytes,
+//! docs/internals/shield.md lists the invariants.
 //!
-//! Must not: export a C symbol. The preload library that interposes the C library's functions is a crate of its own;
-//! this one is linked by the command too.
+//! Must not: export a C symbol. The preload library, which interposes the C library's functions, is
+//! a crate of its own; the command links this crate too.
 
 pub mod block;
 pub mod classify;

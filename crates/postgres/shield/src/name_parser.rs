@@ -1,14 +1,16 @@
-//! A reader of file names, byte by byte: decimal and hexadecimal numbers in exactly the form PostgreSQL prints them.
+//! Parses file names: decimal and hexadecimal numbers in exactly the form in which PostgreSQL
+//! prints them.
 //!
-//! Invariants: nothing allocates, nothing panics on any bytes. A number that is too large, has a leading zero where
-//! `%u` prints none, or lower-case digits where `%X` prints upper-case ones does not match.
+//! Invariants: nothing allocates, nothing panics on any bytes. A number that is too large, has a
+//! leading zero where `%u` prints none, or lower-case digits where `%X` prints upper-case ones does
+//! not match.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::expect_used
 )]
 
-/// What is left of a name.
+/// The part of a name that was not parsed yet.
 #[derive(Clone, Copy)]
 pub(crate) struct NameParser<'name>(&'name [u8]);
 
@@ -17,23 +19,23 @@ impl<'name> NameParser<'name> {
         Self(name)
     }
 
-    /// What was not read yet.
+    /// The part that was not parsed yet.
     pub(crate) fn rest(&self) -> &'name [u8] {
         self.0
     }
 
-    /// `Some` when everything was read.
+    /// `Some` when the whole name was parsed.
     pub(crate) fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
     }
 
-    /// Reads `text`.
+    /// Parses exactly `text`.
     pub(crate) fn expect(&mut self, text: &[u8]) -> Option<()> {
         self.0 = self.0.strip_prefix(text)?;
         Some(())
     }
 
-    /// Reads `text` when it is next; says whether it was.
+    /// Skips `text` if it is next. Whether it was.
     pub(crate) fn optional(&mut self, text: &[u8]) -> bool {
         self.expect(text).is_some()
     }

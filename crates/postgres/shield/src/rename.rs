@@ -1,15 +1,15 @@
-//! What has to happen before a file gets another name.
+//! Prepares renames and links: some files must be converted first, and some renames are refused.
 //!
-//! A sealed block belongs to its address, and the address comes from the name. Log segments keep
-//! their bytes when they are recycled: PostgreSQL takes what it cannot read there for the end of
-//! the log. `xlogtemp.<pid>` is the one block file whose contents must follow its name: it becomes
-//! a segment, or a timeline's history, which is stored in clear.
+//! A sealed block is bound to its address, which follows from the file's name. Log segments keep
+//! their bytes when they are recycled: PostgreSQL takes bytes that it cannot read for the end of
+//! the log. `xlogtemp.<pid>` is the only block file whose contents must be converted: it becomes a
+//! segment, or a timeline's history, which is stored in clear.
 //!
-//! Where the instance binds containers to their names, a container belongs to its name too. The
-//! renames of PostgreSQL leave the name that counts as it is ([`crate::container_name`]), with one exception:
-//! `temp.summary` is sealed for its new name before it is renamed. Every other rename that would
-//! change a container's name is refused. It could not be done by making a copy under the new name
-//! either: a process that has the old file open would go on writing to a file without a name.
+//! Where the instance binds containers to their names, a container is bound to its name too.
+//! Renames by PostgreSQL do not change the name that counts ([`crate::container_name`]), with one
+//! exception: `temp.summary` is sealed for its new name before it is renamed. Every other rename
+//! that would change a container's name is refused. A copy under the new name is no alternative: a
+//! process that has the old file open would then write to a file that has no name.
 //!
 //! Invariants: a conversion is on the disk before the rename begins; one that is interrupted leaves
 //! an `xlogtemp` file, which PostgreSQL removes when it starts, or a `temp.summary`, which it
@@ -37,16 +37,16 @@ use crate::scratch::{self, LEN};
 use crate::sealed_file::FileCache;
 use crate::{block, container, container_name, new_log};
 
-/// What a rename needs first.
+/// What is necessary before a rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameStep {
     /// Nothing.
     Nothing,
     /// It cannot be done.
     Refuse(Errno),
-    /// A new log file has to be sealed for its segment, or opened when there is no second seal.
+    /// A new log file has to be sealed for its segment, or decrypted when there is no second seal.
     Convert(Seal, Option<Seal>),
-    /// What came back from the archive must be the segment whose name it gets ([`crate::restored`]).
+    /// A file from the archive must be the segment whose name it gets ([`crate::restored`]).
     CheckRestored(Seal),
     /// A container has to be sealed for its new name.
     Rebind(Seal, Seal),
@@ -57,7 +57,7 @@ pub enum RenameStep {
     SameTreatmentOnly,
 }
 
-/// What renaming or linking a file of the first resolved to a name of the second needs.
+/// What is necessary before `from` is renamed or linked to `to`.
 #[must_use]
 pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
     match (from, to) {
@@ -65,8 +65,8 @@ pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
         (_, Resolved::Hidden) | (Resolved::Refused(_), _) | (_, Resolved::Refused(_)) => {
             RenameStep::Refuse(Errno(libc::EACCES))
         }
-        // A directory takes along what is sealed in it. pg_upgrade first tries links on PG_VERSION: so it stops there,
-        // before it has changed anything.
+        // A directory is renamed with the sealed files in it. pg_upgrade first tries to link
+        // PG_VERSION, and so stops before it has changed anything.
         _ if keys_differ(from, to) => RenameStep::Refuse(Errno(libc::EXDEV)),
         // The database is part of each relation's address.
         (Resolved::Plain(from), Resolved::Plain(to))
@@ -99,7 +99,7 @@ pub fn rename_step(from: &Resolved, to: &Resolved) -> RenameStep {
     }
 }
 
-/// Whether the two lie in instances that have not the same keys.
+/// Whether the two are in instances that do not have the same keys.
 fn keys_differ(from: &Resolved, to: &Resolved) -> bool {
     let root = |resolved: &Resolved| match resolved {
         Resolved::Plain(clear) => Some(clear.root),
@@ -112,7 +112,7 @@ fn keys_differ(from: &Resolved, to: &Resolved) -> bool {
     }
 }
 
-/// Within one instance, or between two that have the same keys.
+/// The step for two sealed files of one instance, or of two that have the same keys.
 fn step_within_instance(from: &Seal, to: &Seal) -> RenameStep {
     match (from.layout, to.layout) {
         (FileLayout::NewLog, FileLayout::NewLog) => RenameStep::Refuse(Errno(libc::EXDEV)),
@@ -150,13 +150,14 @@ fn step_within_instance(from: &Seal, to: &Seal) -> RenameStep {
     }
 }
 
-/// Seals the contents of a new log file for its segment, or opens them, in place; then syncs the file.
+/// Seals the contents of a new log file for its segment, or decrypts them when there is no `to`, in
+/// place; then syncs the file.
 ///
 /// # Errors
 /// The kernel's.
 pub fn convert(real: &Real, path: &CStr, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
-    // The usual case: a segment that was just filled with zeros by this process, of which nothing is to be changed.
-    // Zeros are stored as zeros under either address.
+    // The usual case: this process has just filled the segment with zeros, which are stored as
+    // zeros under either address.
     if to.is_some() && is_made_by_this_process(path) && !new_log::was_written() {
         return Ok(());
     }
@@ -182,7 +183,7 @@ pub fn rebind(real: &Real, path: &CStr, from: &Seal, to: &Seal) -> Result<(), Er
     })
 }
 
-/// Whether this process made the file: its number is in the name.
+/// Whether this process made the file: its process id is in the name.
 fn is_made_by_this_process(path: &CStr) -> bool {
     let digits = path.to_bytes().rsplit(|&byte| byte == b'.').next();
     let named = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
@@ -216,14 +217,14 @@ fn convert_open_file(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> 
     .map_err(|_| Errno(libc::ENOMEM))?
 }
 
-/// EXDEV, as between file systems, unless the file has no contents that a name could belong to. A directory with
-/// anything in it has: what is sealed in it would be taken for plain by its new name, or the other way round.
+/// Fails with EXDEV, as between file systems, unless the file or directory is empty. Sealed files
+/// in a directory would be taken for plain ones under its new name, or the reverse.
 ///
 /// # Errors
 /// EXDEV.
 pub fn refuse_contents(real: &Real, path: &CStr) -> Result<(), Errno> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    // What cannot be opened: rename says why.
+    // If it cannot be opened, rename itself reports why.
     let Ok(fd) = real.open(path, flags, 0) else {
         return Ok(());
     };
@@ -241,7 +242,7 @@ pub fn refuse_contents(real: &Real, path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Whether there is anything in a directory; true where that cannot be told.
+/// Whether a directory has entries; true when that is not known.
 fn is_not_empty(directory: &CStr) -> bool {
     let directory = Path::new(OsStr::from_bytes(directory.to_bytes()));
     std::fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_some())

@@ -1,7 +1,8 @@
-//! Where a path belongs: which instance, which class, and what is done with it.
+//! Resolves a path: to which instance it belongs, its class, and how it is sealed.
 //!
-//! Invariants N1 to N3 (docs/internals/shield.md): what lies below an instance's directory under any of its spellings is
-//! classified; what cannot be resolved is an error, never "not ours". Nothing is allocated.
+//! Invariants N1 to N3 (docs/internals/shield.md): every path below an instance's directory, under
+//! any of its spellings, is resolved to that instance; a path that cannot be resolved is an error,
+//! never [`Resolved::Outside`]. Nothing is allocated.
 //!
 //! Must not: open a file.
 #![deny(
@@ -25,18 +26,18 @@ use crate::real::Errno;
 use crate::sealed_file::{FileCache, SealedFile};
 use crate::table::{Treatment, treatment};
 
-/// What a path is to the shield.
+/// What a path is, and what is done with its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// None of its business.
+    /// In no instance.
     Outside,
-    /// Of an instance, stored in clear.
+    /// In an instance, stored in clear.
     Plain(PlainPath),
-    /// Of an instance, and sealed.
+    /// In an instance, sealed.
     Sealed(Seal),
-    /// Does not exist, as far as the program is concerned.
+    /// Strongroom's own; the program must not see it.
     Hidden,
-    /// May not be used.
+    /// In an instance; it may not be used.
     Refused(Class),
 }
 
@@ -47,13 +48,14 @@ pub struct PlainPath {
     pub root: u8,
     /// What the file is.
     pub class: Class,
-    /// The database whose relations lie in this directory.
+    /// The database whose relations are in this directory.
     pub database: Option<u32>,
-    /// The digest of the name of the slot's state in this directory ([`container_name::slot_directory_digest`]).
+    /// The digest of the name of the slot's state in this directory
+    /// ([`container_name::slot_directory_digest`]).
     pub slot: Option<container_name::NameDigest>,
 }
 
-/// How a file is sealed: what an entry of the table of descriptors is made of.
+/// How a file is sealed: the data from which its entry in the table of descriptors is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     /// The instance's number.
@@ -70,10 +72,10 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// The file as the treatments see it. EBADF when its instance is not open.
+    /// The file as [`crate::file_io`] takes it.
     ///
     /// # Errors
-    /// EBADF.
+    /// EBADF when the instance is not open.
     pub fn file<'a>(&self, cache: &'a FileCache) -> Result<SealedFile<'a>, Errno> {
         Ok(SealedFile {
             instance: open_instances::get(usize::from(self.root)).ok_or(Errno(libc::EBADF))?,
@@ -85,10 +87,10 @@ impl Seal {
     }
 }
 
-/// Longest path that is looked at, with the terminator.
+/// Longest path in bytes, with its terminator.
 const PATH_BUFFER: usize = 4096;
 
-/// Rules on `path` as given to a system call, relative to `base` unless it is absolute.
+/// Resolves `path` as given to a system call, relative to `base` unless it is absolute.
 ///
 /// # Errors
 /// ENAMETOOLONG, or ENOENT when `base` is needed and is not absolute.
@@ -104,9 +106,9 @@ pub fn resolve(base: &[u8], path: &[u8]) -> Result<Resolved, Errno> {
     }
 }
 
-/// Rules on `name` in `base`, a path that the kernel has followed to its end: only what lies in a directory that is known
-/// to be an instance's counts. The data directory of an instance that is not open here has links to its tablespaces,
-/// too, and those must not be taken for ours.
+/// Resolves `name` in `base`, a path in which the kernel has followed all links. Only directories
+/// that are known to belong to an open instance count: the data directory of another instance has
+/// links to tablespaces too, and those must not be taken for one of ours.
 ///
 /// # Errors
 /// As [`rule`].
@@ -127,7 +129,7 @@ fn normalised<'out>(
     }))
 }
 
-/// What is done with a normal path below one of the directories that are known.
+/// Resolves a normalised path that is below one of the known directories.
 fn resolve_below_prefixes(normal: &[u8]) -> Result<Resolved, Errno> {
     for (number, instance) in open_instances::all() {
         for prefix in &instance.prefixes {
@@ -151,7 +153,7 @@ fn resolve_below_prefixes(normal: &[u8]) -> Result<Resolved, Errno> {
     Ok(Resolved::Outside)
 }
 
-/// What is done with a path relative to an instance's directory.
+/// Resolves a path relative to an instance's directory.
 fn resolved_path(root: u8, relative: &[u8]) -> Resolved {
     let classified = classify(relative);
     match treatment(classified.class) {
@@ -165,13 +167,13 @@ fn resolved_path(root: u8, relative: &[u8]) -> Resolved {
         Treatment::Refuse => Resolved::Refused(classified.class),
         sealed => match seal(root, classified, sealed, relative) {
             Some(seal) => Resolved::Sealed(seal),
-            // An address that no tweak can be made of: not a file of PostgreSQL's.
+            // No tweak can be made from the address: not a file of PostgreSQL.
             None => Resolved::Refused(classified.class),
         },
     }
 }
 
-/// Whose relations would lie in a directory: asked for a name that a relation could have there.
+/// The database whose relations are in a directory: that of a relation's name in it.
 fn database_of_directory(class: Class, relative: &[u8]) -> Option<u32> {
     if class != Class::Directory {
         return None;
@@ -183,7 +185,7 @@ fn database_of_directory(class: Class, relative: &[u8]) -> Option<u32> {
     }
 }
 
-/// The slot whose state lies in this directory: asked for the name that the state has there.
+/// The digest of the name of the slot state in this directory, if it is the directory of a slot.
 fn slot_of_directory(class: Class, relative: &[u8]) -> Option<container_name::NameDigest> {
     match class {
         Class::Directory => container_name::slot_directory_digest(relative),
@@ -191,9 +193,8 @@ fn slot_of_directory(class: Class, relative: &[u8]) -> Option<container_name::Na
     }
 }
 
-/// What is done with the file of this class and identity at `relative`, a path relative to the data
-/// directory: for work on whole instances. `None` when the class is not sealed, or no tweak can be
-/// made of its address.
+/// How the file of this class and identity at `relative`, a path relative to the data directory, is
+/// sealed. `None` when the class is not sealed, or no tweak can be made from the address.
 #[must_use]
 pub fn seal(
     root: u8,
@@ -287,8 +288,8 @@ fn block_address(classified: Classified, relative: &[u8]) -> Option<(BlockKey, [
     })
 }
 
-/// A tablespace reached by its real directory: `pg_upgrade` and `pg_basebackup` do that. One that lies within some data
-/// directory belongs to that, and it was not one of ours.
+/// Resolves a path in the real directory of a tablespace, as `pg_upgrade` and `pg_basebackup` use
+/// it. A tablespace within a data directory belongs to that instance, which is not one of ours.
 fn resolve_tablespace(normal: &[u8]) -> Option<Resolved> {
     let at = tablespace(normal)?;
     let (location, relative) = normal.split_at_checked(at)?;
@@ -300,14 +301,14 @@ fn resolve_tablespace(normal: &[u8]) -> Option<Resolved> {
     let mut fitting = open_instances::all().filter(|(_, instance)| fits(instance));
     let (number, _) = fitting.next()?;
     if fitting.next().is_some() {
-        // Two instances of one version: which of them cannot be told from the path.
+        // Two instances of one version: the path does not say which of them.
         return Some(Resolved::Refused(Class::Unknown));
     }
     Some(resolved_path(number, relative))
 }
 
-/// Whether a path in a tablespace's location goes below the version directory of this instance. Another version's is
-/// another instance's, as while `pg_upgrade` runs; whatever else lies there is none of PostgreSQL's.
+/// Whether a path in a tablespace's location is below the version directory of this instance. The
+/// directory of another version belongs to another instance, as while `pg_upgrade` runs.
 fn is_own_version(instance: &Instance, relative: &[u8]) -> bool {
     tablespace(relative) == Some(0)
         && major_of(relative).is_some_and(|major| instance.major.is_none_or(|own| own == major))

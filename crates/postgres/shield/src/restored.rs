@@ -1,16 +1,18 @@
-//! What the restore command brought back, before it gets the name of a segment.
+//! Checks a segment that the restore command has fetched, before it gets the name of a segment.
 //!
-//! An archive holds segments as the archive command saw them: sealed under this instance's key when a program outside of
-//! the shield copied them, in clear when one under the shield did, or one that received the log over a connection. Sealed
-//! ones are left as they are. Those in clear are sealed here, in place, unless that is refused.
+//! An archive holds segments as the archive command read them: sealed under this instance's key if
+//! a program without the shield copied them; in clear if a program with the shield did, or if they
+//! were received over a connection. Sealed segments stay as they are. Segments in clear are sealed
+//! here, in place, unless that is refused.
 //!
-//! Invariants: what gets the name of a segment is that segment, under this instance's key, and durable; a file of any
-//! other kind is an error, because PostgreSQL would take it for the end of the log and lose what was committed later. A
-//! file that was being sealed when the process ended begins with neither a plain nor a sealed head. (PostgreSQL fetches
-//! such a file anew in any case.) A file that has another name too is not written: it may be the archive's own.
+//! Invariants: a file that gets the name of a segment is that segment, sealed under this instance's
+//! key, and durable. Any other file is an error, because PostgreSQL would take it for the end of
+//! the log and lose later commits. A file that was being sealed when the process ended begins with
+//! neither a plain nor a sealed header (PostgreSQL fetches it again in any case). A file with a
+//! second link is not written: it may be the archive's own.
 //!
-//! Must not: rename anything; take a file in clear for authentic. That its address and the instance's number are right
-//! tells mistakes from segments, not friends from enemies.
+//! Must not: rename anything; take a file in clear for authentic. Checking its address and system
+//! identifier detects mistakes, not attacks.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -28,7 +30,7 @@ use crate::resolve::{Resolved, Seal, resolve};
 use crate::scratch;
 use crate::sealed_file::{FileCache, SealedFile};
 
-/// Whether a segment in clear may become one of a sealed instance.
+/// Whether a segment in clear may become a segment of a sealed instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainSegments {
     /// It is sealed first.
@@ -37,7 +39,7 @@ pub enum PlainSegments {
     Refused,
 }
 
-/// What [`check_restored`] found.
+/// The result of [`check_restored`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoredAs {
     /// The segment under this instance's key, or zeros, which PostgreSQL knows to be no log.
@@ -57,7 +59,8 @@ pub enum Refusal {
     AnotherInstance,
     /// In clear, and that is refused.
     PlainSegments,
-    /// In clear, and a link to a file that may be the archive's: sealing it would change the archive.
+    /// In clear, and a link to a file that may be the archive's: sealing it would change the
+    /// archive.
     Linked,
 }
 
@@ -94,12 +97,13 @@ impl Refusal {
     }
 }
 
-/// Bytes at the start of a segment that tell where it belongs: three units of its first page's header.
+/// Length in bytes of the part of the first page's header that is checked: three units.
 const HEADER_LEN: usize = 48;
 type HeaderBytes = [u8; HEADER_LEN];
 
-/// Looks at a file that was restored from an archive, and seals it when it is in clear: under another key it would be
-/// noise, which PostgreSQL would take for the end of the log. Recovery would stop there without an error.
+/// Checks a file that was restored from an archive, and seals it when it is in clear. A segment
+/// under another key would decrypt to noise, which PostgreSQL takes for the end of the log:
+/// recovery would stop there without an error.
 ///
 /// # Errors
 /// See [`Refusal`].
@@ -113,7 +117,7 @@ pub fn check_restored(
     let file = to.file(&cache)?;
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let (opened, raw) = real.with_open(path, flags, |fd| read_page_header(real, fd, &file))?;
-    // Zeros say for themselves that they are none.
+    // PostgreSQL recognises zeros as no segment.
     if opened == [0; HEADER_LEN] || begins_segment(&opened, &to.tweak) {
         return Ok(RestoredAs::Unchanged);
     }
@@ -133,7 +137,7 @@ pub fn check_restored(
     }
 }
 
-/// The first bytes as they are under the key, and as they lie there.
+/// The first bytes of the file, decrypted, and as they are stored.
 fn read_page_header(
     real: &Real,
     fd: RawFd,
@@ -148,7 +152,7 @@ fn read_page_header(
     Ok((opened, raw))
 }
 
-/// Seals a segment in clear whose first bytes are `head`; then syncs it.
+/// Seals a segment in clear whose first bytes are `head`, in place; then syncs it.
 fn seal_in_place(
     real: &Real,
     fd: RawFd,
@@ -187,7 +191,8 @@ fn seal_in_place(
     Ok(real.fsync(fd)?)
 }
 
-/// The header of a segment's first page (`XLogLongPageHeaderData` in PostgreSQL's `access/xlog_internal.h`).
+/// The header of a segment's first page (`XLogLongPageHeaderData` in PostgreSQL's
+/// `access/xlog_internal.h`).
 struct Header {
     magic: u16,
     info: u16,
@@ -210,13 +215,13 @@ impl Header {
     }
 }
 
-/// The `N` bytes at `from`; zeros when there are none.
+/// The `N` bytes at `from`; zeros when the header is too short.
 fn at<const N: usize>(head: &HeaderBytes, from: usize) -> [u8; N] {
     let bytes = head.get(from..).and_then(<[u8]>::first_chunk);
     bytes.copied().unwrap_or([0; N])
 }
 
-/// Whether this is the head of the segment that the tweak belongs to.
+/// Whether this is the header of the segment that the tweak belongs to.
 fn begins_segment(head: &HeaderBytes, tweak: &[u8; 16]) -> bool {
     /// `XLP_LONG_HEADER` of `xlp_info`.
     const LONG_HEADER: u16 = 2;
@@ -231,14 +236,14 @@ fn begins_segment(head: &HeaderBytes, tweak: &[u8; 16]) -> bool {
     header.info & LONG_HEADER != 0 && header.block == BLOCK && begins == Some(header.address)
 }
 
-/// Whether a head in clear is of this instance and its version of PostgreSQL.
+/// Whether a header in clear is of this instance and its version of PostgreSQL.
 fn is_of_instance(real: &Real, root: u8, head: &HeaderBytes) -> Result<bool, Errno> {
     let instance = open_instances::get(usize::from(root)).ok_or(Errno(libc::EBADF))?;
     let header = Header::of(head);
     let [_, kind] = header.magic.to_le_bytes();
     let version = match instance.major.and_then(page_magic) {
         Some(own) => header.magic == own,
-        // A directory without PG_VERSION: all of them begin in this way.
+        // Without PG_VERSION: the second byte is the same in all versions.
         None => kind == 0xd1,
     };
     Ok(version && header.system == system_identifier(real, root)?)
@@ -255,7 +260,7 @@ const fn page_magic(major: u32) -> Option<u16> {
     }
 }
 
-/// The number that `initdb` gave to the instance: the first field of its control file.
+/// The system identifier of the instance: the first field of its control file.
 fn system_identifier(real: &Real, root: u8) -> Result<[u8; 8], Errno> {
     let instance = open_instances::get(usize::from(root)).ok_or(Errno(libc::EBADF))?;
     let directory = instance.prefixes.first().ok_or(Errno(libc::ENOENT))?;

@@ -7,8 +7,8 @@
 //! backup may read the file then. A writer therefore fills the gap between the file's end and its
 //! own first byte with sealed zeros.
 //!
-//! Invariants: P4. Whoever makes such a file longer holds the lock of its writers from before it
-//! asks for the length until its bytes are written. A write within the file needs no lock, because
+//! Invariants: P4. A writer that extends such a file holds the writers' lock from before it asks
+//! for the length until its bytes are written (P8). A write within the file needs no lock, because
 //! files only become longer while a server runs, so that no gap is filled where it writes.
 //!
 //! Must not: be used for other block files, in which a hole reads as zeros.

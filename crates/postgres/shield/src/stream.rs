@@ -1,23 +1,28 @@
-//! Treatment S: a header of 4096 bytes that holds a random nonce, then the file's bytes under AES-256 in counter mode.
+//! Treatment S: a header of 4096 bytes that holds a random nonce, then the file's bytes under
+//! AES-256 in counter mode.
 //!
-//! For files that are appended to at any byte, or written by several processes at once: a byte depends on the nonce and
-//! its own offset alone, so nothing is read before it is written and two writers never meet.
+//! For files that are appended to at any byte, or written by several processes at once: a stored
+//! byte depends on the nonce and its own offset only, so a write reads nothing, and two writers do
+//! not interfere.
 //!
 //! Invariants, beside P1, P2 and D6:
-//! - **S1** The header is made by the first writer that finds the file empty, under a lock; nobody writes before it is
-//!   there. It is not written again until the file is emptied, which takes the header too and so draws a new nonce.
-//! - **S2** An open file remembers the nonce, until it finds the file empty or at its end. So a file that is emptied
-//!   while it is open elsewhere, and then written by others, is noise there; whoever empties such a file sees to it that
-//!   nobody has it open, or reads it again (PostgreSQL does).
-//! - **S3** No offset is written twice with different bytes under one nonce. That is the callers' doing: PostgreSQL
-//!   appends to these files, or empties them first; the redo of a mapping writes the same bytes again.
+//! - **S1** The first writer that finds the file empty writes the header, under a lock; no other
+//!   byte is written before. It is not written again until the file is truncated to zero, which
+//!   removes the header; the next one has a new nonce.
+//! - **S2** A descriptor caches the nonce until it finds the file empty or reaches its end. So a
+//!   file that is truncated and written again while another process has it open decrypts to noise
+//!   there. PostgreSQL does so only when no process has the file open, or opens it again.
+//! - **S3** No offset is written twice with different bytes under one nonce. The callers guarantee
+//!   this: PostgreSQL appends to these files, or truncates them first; the redo of a mapping writes
+//!   the same bytes again.
 //!
-//! Holes: what a write beyond the end leaves out reads as arbitrary bytes, not as zeros, until it is written. Filling it
-//! would overwrite what another process, which reserved that room, is about to write there. `pg_stat_statements` makes
-//! such holes for a moment and reads no text that was not written; the other files of this treatment are appended to.
-//! Growth by ftruncate is filled with zeros.
+//! Holes: a gap before a write beyond the end reads as arbitrary bytes, not as zeros, until it is
+//! written. Filling it would overwrite bytes that another process, which reserved that range, is
+//! about to write. `pg_stat_statements` makes such holes for a moment and reads no text that was
+//! not written; other files of this treatment are only appended to. Growth by ftruncate is filled
+//! with zeros.
 //!
-//! Must not: allocate, or be used for what has to be authentic.
+//! Must not: allocate, or be used for data that must be authenticated.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -76,11 +81,12 @@ pub fn write_at(
     damage::into_errno(real, fd, file, outcome)
 }
 
-/// Writes `from` at the end. Returns where it landed, and how much of it.
+/// Writes `from` at the end. Returns the offset, and the number of bytes
+/// written.
 ///
-/// One step for other appending writers, except under this boot's key: what is appended to there, the spilled changes of
-/// a replication slot, has one writer, the slot's owner, and he writes each change by itself. The lock would be a sixth of
-/// what spilling costs.
+/// Appends by several writers do not overlap, except under the temporary key: the spilled changes
+/// of a replication slot have one writer, the slot's owner. The lock would be a sixth of the cost
+/// of spilling.
 ///
 /// # Errors
 /// As [`write_at`].
@@ -198,7 +204,7 @@ impl Target<'_> {
         if count == 0 {
             return Ok(None);
         }
-        // What is shorter than a header has no data to get wrong, but it is not a file that was made here.
+        // A file shorter than a header was not written by the shield.
         let read = bytes.get(..count).unwrap_or_default();
         let header = StreamHeader::parse(read).ok_or(Fault::Damaged)?;
         header_cache::store(self.file.cache, &header.nonce);
@@ -213,7 +219,7 @@ impl Target<'_> {
         self.header_or_create()
     }
 
-    /// S1: the header; made if there is none. The caller holds the lock.
+    /// The header; written if there is none (S1). The caller holds the lock.
     fn header_or_create(&self) -> Result<StreamHeader, Fault> {
         if let Some(header) = self.header()? {
             return Ok(header);
@@ -227,7 +233,8 @@ impl Target<'_> {
             let prefix = bytes.get_mut(..STREAM_PREFIX).ok_or(Fault::Damaged)?;
             prefix.copy_from_slice(&header.prefix());
             if let Err(errno) = self.real.pwrite_full(self.fd, bytes, 0) {
-                // Best effort: an empty file, not one with half a header. The failure reported is the first.
+                // Best effort: leave an empty file, not half a header. The first
+                // failure is reported.
                 let _left = self.real.ftruncate(self.fd, 0);
                 return Err(Fault::Os(errno));
             }

@@ -1,7 +1,9 @@
-//! Transfers of any length, in pieces that fit the buffers, and those that begin at the file's own position.
+//! Reads and writes of any length, in pieces that fit the buffers, at an offset or at the file
+//! position.
 //!
-//! Invariants: D4, the kernel's offset is the logical one and moves by what was transferred; P6, what is reported is
-//! what was done; an error after some bytes is reported as those bytes, as the kernel does.
+//! Invariants: D4, the kernel's offset is the logical one, and advances by the bytes transferred;
+//! P6, the returned count is what was transferred; an error after some bytes is returned as a short
+//! count, as the kernel does.
 //!
 //! Must not: allocate.
 #![deny(
@@ -67,7 +69,7 @@ pub fn write_at(
     write_from(real, fd, open, from, offset).map(|(count, _)| count)
 }
 
-/// Writes at `offset`, or at the end; how many bytes, and where the last of them ends.
+/// Writes at `offset`, or at the end in append mode. Returns the number of bytes, and their end.
 fn write_from(
     real: &Real,
     fd: RawFd,
@@ -114,7 +116,8 @@ pub fn read(real: &Real, fd: RawFd, open: &OpenFile, into: &mut [u8]) -> Result<
 /// # Errors
 /// As [`write_at`].
 pub fn write(real: &Real, fd: RawFd, open: &OpenFile, from: &[u8]) -> Result<usize, Errno> {
-    // With O_APPEND the position before the write does not matter, unless there is nothing to write.
+    // With O_APPEND the position before the write does not matter, unless there is nothing to
+    // write.
     let offset = if open.append && !from.is_empty() {
         0
     } else {
@@ -145,7 +148,8 @@ pub fn seek(
         libc::SEEK_END => size_signed
             .checked_add(offset)
             .ok_or(Errno(libc::EOVERFLOW))?,
-        // All of it counts as data: a container has no holes, and those of a stream are not told.
+        // The whole file counts as data: a container has no holes, and those of a stream are not
+        // reported.
         libc::SEEK_DATA | libc::SEEK_HOLE if offset < 0 || offset >= size_signed => {
             return Err(Errno(libc::ENXIO));
         }
@@ -156,8 +160,9 @@ pub fn seek(
     real.lseek(fd, target, libc::SEEK_SET)
 }
 
-/// Whether what is stored of one file would, stored as it is, be the same contents in the other: a block file's address
-/// and keys agree. Headers of streams and containers are not copied in parts, so those do not count.
+/// Whether stored bytes of one file mean the same contents in the other: both are block files with
+/// the same address and keys. Streams and containers have headers, so their bytes cannot be copied
+/// in parts.
 #[must_use]
 pub fn same_bytes(from: &OpenFile, to: &OpenFile) -> bool {
     let (from, to) = (&from.file, &to.file);

@@ -11,11 +11,11 @@ use std::os::fd::RawFd;
 
 use crate::real::{Errno, LockKind, Real};
 
-/// Which byte writers lock: one that no program has, so that locks of the program's own do not meet it.
+/// Offset of the byte that is locked: no file has it, so that no lock of the program covers it.
 const LOCKED_BYTE: i64 = 1 << 62;
 
-/// The lock of a file's writers, until dropped. It belongs to the open file description: processes that opened the file
-/// by themselves exclude one another.
+/// The lock of a file's writers, released when dropped. It belongs to the open file description:
+/// processes that opened the file separately exclude one another.
 pub(crate) struct WriterLock<'a> {
     real: &'a Real,
     fd: RawFd,
@@ -30,7 +30,7 @@ impl<'a> WriterLock<'a> {
 
 impl Drop for WriterLock<'_> {
     fn drop(&mut self) {
-        // Giving back a lock that is held cannot fail.
+        // Releasing a lock that is held cannot fail.
         let _given_back = self.real.lock(self.fd, LockKind::None, LOCKED_BYTE, 1);
     }
 }

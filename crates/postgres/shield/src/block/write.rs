@@ -1,9 +1,9 @@
-//! One write of a block file: which units it covers, and what else has to be written with them.
+//! One write to a block file: which units it covers, and which other bytes are written with them.
 //!
 //! Invariants: P1, P3 to P6.
 //!
-//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in, but
-//! zeros of the same sector.
+//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in,
+//! other than zeros of the same sector.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -60,6 +60,7 @@ impl Span {
     }
 }
 
+/// A write of the caller's bytes to a block file.
 pub(super) struct Write<'a> {
     pub(super) real: &'a Real,
     pub(super) fd: RawFd,
@@ -68,8 +69,9 @@ pub(super) struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// Fills what the transfer leaves of its first and last unit with what is stored there. Gives
-    /// the end of what is to be written, from `base`: a unit's end, unless the file ends before it.
+    /// Fills the parts of the first and last unit that the transfer does not cover with the stored
+    /// bytes. Returns the end of the bytes to be written, from `base`: a unit's end, unless the
+    /// file ends before it.
     pub(super) fn fill_edges(
         &self,
         len: usize,
@@ -97,7 +99,8 @@ impl Write<'_> {
         self.finish_last(end, kept, &unit, plain)
     }
 
-    /// `kept`: bytes that the file has of the last unit, decrypted in `unit`.
+    /// Fills the end of the last unit. `kept` is how many bytes of it the file has; `unit` holds
+    /// them decrypted.
     fn finish_last(
         &self,
         end: usize,
@@ -114,8 +117,8 @@ impl Write<'_> {
         Ok(end)
     }
 
-    /// The unit at `within` from `base`: how many bytes of it the file has, decrypted; the others
-    /// are zeros.
+    /// Decrypts the stored unit at `within` from `base` into `unit`, and returns how many bytes of
+    /// it the file has; the others are set to zero.
     fn stored_unit(
         &self,
         within: usize,
@@ -141,8 +144,8 @@ impl Write<'_> {
             *unit = stored;
             return Ok(UNIT);
         }
-        // XTS steps its tweak from the start of the data unit: what stands before does not matter,
-        // its length does.
+        // XTS advances its tweak from the start of the data unit: the length of the bytes before
+        // the unit matters, their values do not.
         let (front, back) = cipher.split_at_mut(BLOCK);
         let through = in_block.checked_add(UNIT).ok_or(EINVAL)?;
         let input = front.get_mut(..through).ok_or(EINVAL)?;
@@ -196,7 +199,7 @@ impl Write<'_> {
             let before = plain.get_mut(start..units.start).ok_or(EINVAL)?;
             before.fill(0);
         }
-        // In a unit's middle the file ends, and nothing comes after it.
+        // An end within a unit is the file's end, and nothing follows.
         if end.checked_rem(SECTOR) != Some(0) && end.checked_rem(UNIT) == Some(0) {
             let sector = self.sector_at(end)?;
             if sector.is_zero() && sector.end > end {
@@ -212,7 +215,7 @@ impl Write<'_> {
         tweak(self.file, self.span.first_block, block)
     }
 
-    /// Hands the units over to the kernel and counts how many of the caller's bytes it took.
+    /// Writes the units, and returns how many of the caller's bytes were written.
     pub(super) fn store(
         &self,
         len: usize,
@@ -223,8 +226,8 @@ impl Write<'_> {
         let count = self
             .real
             .pwrite(self.fd, stored, self.span.at(units.start))?;
-        // A unit of which a part is new is noise, and so are zeros beside it in a sector of which a
-        // part is new. Both are finished, if they can be.
+        // A unit that is written in part decrypts to noise, and so do stored zeros in a sector that
+        // is written in part. Both are completed, if possible.
         let came_to = units.start.saturating_add(count);
         let finished = came_to
             .checked_next_multiple_of(self.file.zeros().part())

@@ -1,8 +1,9 @@
-//! The grammar of everything that is not in a database's directory: log, SLRUs, slots, small files.
+//! Classifies files outside of database directories: log, SLRUs, slots, small files.
 //!
-//! Each function takes what follows the name of its directory and yields `None` for what PostgreSQL does not put there.
+//! Each function takes the path below its directory, and returns `None` for a file that PostgreSQL
+//! does not have there.
 //!
-//! Invariants and what must not be done here: those of [`super`].
+//! Invariants: those of [`super`].
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,

@@ -27,8 +27,9 @@ impl Owner {
         let about = handle
             .metadata()
             .map_err(|error| Error::io(directory.display().to_string(), error))?;
-        // Whoever is not root may own a directory of a group that is not theirs, and cannot give
-        // files to it.
+        // A user other than root may own a directory of a group that they are not in, and
+        // cannot give
+        // files to that group.
         let root = rustix::process::geteuid().is_root();
         Ok(Self {
             given: root.then(|| (about.uid(), about.gid())),
@@ -80,7 +81,7 @@ pub(super) fn check_no_server(directory: &Path) -> Result<(), Error> {
         .next()
         .and_then(|line| line.trim().parse::<i32>().ok());
     let alive = match number.and_then(i32::checked_abs).and_then(Pid::from_raw) {
-        // Not a number: a server is just writing it, or somebody else's file. Either way it is not ours to ignore.
+        // Not a number: a server may just be writing the file.
         None => true,
         Some(process) => test_kill_process(process) != Err(rustix::io::Errno::SRCH),
     };

@@ -1,8 +1,8 @@
-//! An instance that nobody else converts meanwhile.
+//! Locks an instance against other conversions.
 //!
-//! Invariants: the lock is on the data directory itself, so that it leaves nothing behind; it is given back by the
-//! kernel when the process ends, however it ends. It keeps other conversions away, not servers: those are refused by the
-//! state of the conversion (with the shield) and by the sealed control file (without it).
+//! Invariants: the lock is on the data directory itself, so that no file remains; the kernel
+//! releases it when the process ends. It excludes other conversions, not servers: a server with the
+//! shield is refused by the state of the conversion, one without it by the sealed control file.
 //!
 //! Must not: be taken by a server.
 
@@ -89,7 +89,7 @@ impl ConversionLock {
     }
 }
 
-/// Removes a file, which may be gone already.
+/// Removes a file; no error when it does not exist.
 pub(super) fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -1,7 +1,8 @@
-//! `strongroom.convert`: which files have been converted. Its form is `strongroom_format::postgres::convert`.
+//! `strongroom.convert`: which files have been converted. Its form is
+//! `strongroom_format::postgres::convert`.
 //!
-//! Invariants: a line is durable before [`Log::append`] returns, and so before its file is renamed; a last line without
-//! its end is cut off before anything is appended to it.
+//! Invariants: a line is durable before [`Log::append`] returns, and so before its file is renamed;
+//! a last line without its end is cut off before anything is appended to it.
 //!
 //! Must not: be removed before everything else is durable.
 
@@ -51,10 +52,12 @@ impl<'a> Log<'a> {
         State::parse(&bytes).map(Some).ok_or_else(damaged)
     }
 
-    /// Begins a state, or goes on with `known`. Without a header (`sealed`), one without lines is begun anew.
+    /// Begins a state, or goes on with `known`. Without a header (`sealed`), one without lines is
+    /// begun anew.
     ///
     /// # Errors
-    /// SR-7013 when `known` is of another object; SR-7008 when a server has started meanwhile; SR-5001.
+    /// SR-7013 when `known` is of another object; SR-7008 when a server has started meanwhile;
+    /// SR-5001.
     pub(super) fn open(
         lock: &'a ConversionLock,
         action: Action,
@@ -79,7 +82,8 @@ impl<'a> Log<'a> {
                 return Err(Error::new(&code::PG_CONVERT_STATE, detail));
             }
         }
-        // A server that began while the files were looked through has its lock file by now, or will see this state.
+        // A server that began while the files were looked through has its lock file by now, or will
+        // see this state.
         if let Err(error) = check_no_server(lock.directory()) {
             if known.is_none() {
                 remove(&path)?;

@@ -1,6 +1,8 @@
-//! One side of a conversion: the plain file, or the sealed one under one epoch's keys, behind the same four functions.
+//! A file on one side of a conversion, plain or sealed under one epoch's keys, with the same
+//! functions for both.
 //!
-//! Must not: seal anything itself; that is [`crate::layout`]'s, so that what is written here is what the server reads.
+//! Must not: seal anything itself; that is [`crate::layout`]'s, so that what is written here is
+//! what the server reads.
 
 use std::fs::File as OsFile;
 use std::io;
@@ -39,7 +41,8 @@ impl<'a> LogicalFile<'a> {
                 Side::Plain => None,
                 Side::Sealed(instance) => Some((instance, *seal)),
             },
-            // The last word: what is wrong with a file is file_error by the caller's error, not on standard error.
+            // The last word: what is wrong with a file is file_error by the caller's error, not on
+            // standard error.
             cache: [0, 0, 0, 1].map(AtomicU64::new),
         }
     }

@@ -1,7 +1,9 @@
-//! What a conversion will do: every file of the instance, ruled on before the first is touched.
+//! Plans a conversion: determines what is done with every file of the instance, before the first
+//! one is changed.
 //!
-//! Invariants: the walk goes where PostgreSQL goes, by the same links, and gives each file one name, so that an
-//! interrupted conversion finds its lines again. A file that cannot be converted is an error here, not halfway through.
+//! Invariants: the walk follows the same links as PostgreSQL, and gives each file one path, so that
+//! an interrupted conversion finds its records again. A file that cannot be converted is an error
+//! before anything was changed.
 //!
 //! Must not: write.
 
@@ -34,10 +36,11 @@ pub(super) const BATCH_BYTES: u64 = 4 << 20;
 /// Longest file name, in bytes, on every file system that PostgreSQL runs on.
 const NAME_MAX: usize = 255;
 
-/// What becomes of a file of a plain instance when the instance is sealed.
+/// What is done with a file of a plain instance when the instance is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAction {
-    /// It is of no use to a sealed instance: PostgreSQL would remove it, or it is of another one's seal.
+    /// It is removed: PostgreSQL would remove it, or it belongs to the seal of another
+    /// instance.
     Remove,
     /// It stays in clear.
     KeepPlain,
@@ -53,9 +56,9 @@ pub(super) struct PlannedFile {
     pub(super) path: PathBuf,
     /// How it is sealed, on the sealed side.
     pub(super) seal: Seal,
-    /// Bytes of the file as it lies there.
+    /// Length of the stored file in bytes.
     pub(super) size: u64,
-    /// Bytes that it takes; less than `size` when it has holes.
+    /// Bytes that are allocated; less than `size` when it has holes.
     pub(super) allocated: u64,
     /// The file system that it is on.
     pub(super) device: u64,
@@ -63,14 +66,15 @@ pub(super) struct PlannedFile {
     pub(super) done: bool,
 }
 
-/// Everything that is to be done.
+/// All files of an instance, by what is done with them.
 #[derive(Default)]
 pub(super) struct Plan {
     /// Files with a treatment, the control file not among them.
     pub(super) items: Vec<PlannedFile>,
     /// The control file.
     pub(super) control: Option<PlannedFile>,
-    /// Files that PostgreSQL would remove at its next start, and what an interrupted conversion left.
+    /// Files that PostgreSQL would remove at its next start, and remains of an interrupted
+    /// conversion.
     pub(super) remove: Vec<PathBuf>,
     /// Directories of shared temporary files, which are then empty.
     pub(super) remove_directories: Vec<PathBuf>,
@@ -85,7 +89,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Walks through the instance in `root`, whose tablespaces keep their files in `version_directory`.
+    /// Walks through the instance in `root`, whose tablespaces keep their files in
+    /// `version_directory`.
     ///
     /// # Errors
     /// SR-7002 for a file that cannot be sealed; SR-5001.
@@ -136,7 +141,8 @@ impl Walk<'_> {
         for entry in fs::read_dir(&path).map_err(io)? {
             names.push(entry.map_err(io)?.file_name());
         }
-        // Sorted, so that a file with two names gets the same one in each run; tablespaces by their link.
+        // Sorted, so that a file with two names gets the same one in each run; tablespaces by their
+        // link.
         names.sort_by_key(|name| (name != "pg_tblspc", name.clone()));
         if is_tablespace_link(relative) {
             // The same directory may lock the tablespace of another version's instance.
@@ -229,7 +235,7 @@ impl Walk<'_> {
         {
             return Err(refused("its name is too long to be converted"));
         }
-        // What is empty is the same on both sides.
+        // An empty file is the same on both sides.
         if about.size() == 0 {
             return Ok(());
         }
@@ -263,8 +269,8 @@ impl Walk<'_> {
     }
 }
 
-/// What PostgreSQL removes when it starts or writes anew before it reads it, and what Strongroom's
-/// own interrupted writes leave.
+/// Whether a file is removed: PostgreSQL removes it when it starts, or writes it before it reads
+/// it, or an interrupted write of Strongroom left it.
 fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
     let by_class = matches!(
         class,
@@ -278,7 +284,7 @@ fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
         || (treatment == Treatment::Hidden && left)
 }
 
-/// What becomes of the file at `relative` when the instance is sealed.
+/// What is done with the file at `relative` when the instance is sealed.
 ///
 /// # Errors
 /// SR-7002 for one that cannot be.
@@ -304,8 +310,8 @@ fn is_tablespace_link(relative: &[u8]) -> bool {
     below.is_some_and(|oid| !oid.is_empty() && !oid.contains(&b'/'))
 }
 
-/// Refuses when the file systems have no room for the copies of files that are converted at the same time, in addition
-/// to what sealed files are longer than plain ones (`growing`).
+/// Fails when the file systems do not have enough free space for the copies of files that are
+/// converted at the same time, and, with `growing`, for the additional length of sealed files.
 ///
 /// # Errors
 /// SR-7014, SR-5001.

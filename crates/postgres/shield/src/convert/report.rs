@@ -10,27 +10,27 @@ pub struct Options<'a> {
     pub progress: &'a (dyn Fn(Progress) + Sync),
 }
 
-/// What a conversion is at.
+/// The phase of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Files are written anew.
+    /// Files are converted.
     Converting,
     /// Converted files are read back.
     Verifying,
 }
 
-/// How far a conversion has come.
+/// The progress of a conversion.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What is being done.
+    /// The current phase.
     pub phase: Phase,
-    /// Bytes of this phase that have been worked through.
+    /// Bytes of this phase that were processed.
     pub bytes: u64,
-    /// Bytes of this phase in all.
+    /// Total bytes of this phase.
     pub bytes_total: u64,
 }
 
-/// What a conversion did.
+/// The result of a conversion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Whether it completed one that had been interrupted.
@@ -45,7 +45,8 @@ pub struct Report {
     pub in_clear: u64,
     /// Temporary files that were removed, as PostgreSQL would.
     pub removed: u64,
-    /// Files that have other names, by hard links outside of this conversion. Under those names they are as before.
+    /// Files that have other names, by hard links outside of this conversion. Under those names
+    /// they are as before.
     pub other_names: Vec<PathBuf>,
     /// Symbolic links that lead out of what PostgreSQL knows; they were not followed.
     pub not_followed: Vec<PathBuf>,

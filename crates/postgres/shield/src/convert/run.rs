@@ -45,10 +45,12 @@ struct Run<'a> {
 }
 
 impl Conversion<'_> {
-    /// Checks everything that can be checked, and says what there is to do. `state` is that of an interrupted run.
+    /// Checks everything that can be checked, and says what there is to do. `state` is that of an
+    /// interrupted run.
     ///
     /// # Errors
-    /// SR-7001 or SR-7011 when the control file cannot be read, SR-7009, SR-7010, SR-7014, SR-7002, SR-5001.
+    /// SR-7001 or SR-7011 when the control file cannot be read, SR-7009, SR-7010, SR-7014, SR-7002,
+    /// SR-5001.
     pub(super) fn plan(&self, state: Option<&State>) -> Result<Plan, Error> {
         let control = self.control(state)?;
         control.check()?;

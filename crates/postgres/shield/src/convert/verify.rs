@@ -1,10 +1,12 @@
-//! Converted files read back from the disk, through the treatment, and compared with what was converted.
+//! Reads converted files back from the disk, and compares their contents with the originals'.
 //!
-//! What an earlier, interrupted run converted has nothing to be compared with: containers authenticate themselves, every
-//! file must be readable to its end, and the pages of all those relations together must look like pages, most of them:
-//! one relation may have been damaged before, or be of an extension that lays out its pages in its own way.
+//! Files that an earlier, interrupted run converted have nothing to be compared with: containers
+//! are authenticated, every file must be readable to its end, and most pages of all those relations
+//! together must look like pages. A single relation may have been damaged before, or have the pages
+//! of an extension with another layout.
 //!
-//! Must not: compute page checksums; damage that was there before the conversion is no failure of the conversion.
+//! Must not: compute page checksums; damage that was there before the conversion is no failure of
+//! the conversion.
 
 use std::sync::PoisonError;
 

@@ -1,9 +1,10 @@
 //! The conversion of files, several at the same time.
 //!
-//! Invariants: for each file, in this order: the copy is complete and durable; its line is durable; it is renamed over
-//! the original. Small files go through these steps in batches, so that one write to the state serves many.
+//! Invariants: for each file, in this order: the copy is complete and durable; its line is durable;
+//! it is renamed over the original. Small files go through these steps in batches, so that one
+//! write to the state serves many.
 //!
-//! Must not: leave a copy behind after an error, or go on after one.
+//! Must not: leave a copy after an error, or continue after one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,7 +35,8 @@ use crate::scratch::LEN;
 /// PostgreSQL's block, in bytes.
 const BLOCK: usize = 8192;
 
-/// What a file held when it was converted: a digest of digests over pieces of [`LEN`] bytes, and the length.
+/// The contents of a file when it was converted: a chained digest over pieces of [`LEN`] bytes, and
+/// the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ContentDigest {
     digest: [u8; 32],
@@ -55,7 +57,7 @@ impl ContentDigest {
     }
 }
 
-/// Work that has a phase and a total, and reports how far it is.
+/// Counts the bytes of a phase and reports progress.
 pub(super) struct ProgressMeter<'a> {
     progress: &'a (dyn Fn(Progress) + Sync),
     phase: Phase,
@@ -100,7 +102,7 @@ impl Worker<'_> {
     /// Converts a batch.
     ///
     /// # Errors
-    /// SR-5001. What had been renamed stays; the copies that had not are removed.
+    /// SR-5001. Files that were renamed stay; copies that were not are removed.
     pub(super) fn convert(&self, batch: &[&PlannedFile]) -> Result<(), Error> {
         let mut copies = Copies(Vec::new());
         let mut lines = Vec::new();
@@ -144,7 +146,7 @@ impl Worker<'_> {
         if (mine.uid(), mine.gid()) != (about.uid(), about.gid()) {
             fchown(&made, Some(about.uid()), Some(about.gid()))?;
         }
-        // Set-user-ID bits would be those of another program by now.
+        // Set-user-ID bits are not kept.
         made.set_permissions(Permissions::from_mode(about.mode() & 0o777))?;
         let times = FileTimes::new().set_accessed(about.accessed()?);
         made.set_times(times.set_modified(about.modified()?))?;
@@ -165,8 +167,9 @@ impl Worker<'_> {
         let source = LogicalFile::new(original, self.from, &item.seal);
         let target = LogicalFile::new(made, self.to, &item.seal);
         let size = source.size()?;
-        // Holes stay holes. Not in the log: there, room that was taken ahead keeps the server from
-        // running out of it. Nor in transaction status files, whose zeros are sealed.
+        // Holes stay holes, except in the log, where allocated space keeps the server from
+        // running out of
+        // it, and in transaction status files, whose zeros are sealed.
         let sparse = item.allocated < item.size
             && item.seal.layout == FileLayout::Block
             && item.seal.class != Class::Wal
@@ -210,7 +213,7 @@ fn write_sparsely(target: &LogicalFile<'_>, piece: &[u8], offset: u64) -> io::Re
     Ok(())
 }
 
-/// A treatment's failure: EIO is how it tells that a file is not what was written.
+/// The error for a failure of [`crate::file_io`], which returns EIO for a damaged file.
 pub(super) fn file_error(item: &PlannedFile, error: io::Error) -> Error {
     let path = item.path.display().to_string();
     let has_header = matches!(item.seal.layout, FileLayout::Container | FileLayout::Stream);
