@@ -1,13 +1,15 @@
-//! Incremental sets of PostgreSQL clusters: what one can build on, its chain, and a chain put together again by
-//! PostgreSQL's own `pg_combinebackup`.
+//! Incremental sets of PostgreSQL clusters: what one can build on, its chain, and a chain put
+//! together again by PostgreSQL's own `pg_combinebackup`.
 //!
 //! Invariants:
-//! - B12: an incremental set is published while its base is there, and a base is not removed while a set that stays names it.
-//! - B13: no server starts on what a restore of a chain leaves when it is killed: the directories that could be clusters are
-//!   open to everyone, which PostgreSQL refuses, below one that is open to nobody else, until the one that is wanted is whole and
-//!   durable and only needs its name.
+//! - B12: an incremental set is published while its base is there, and a base is not removed while
+//!   a set that stays names it.
+//! - B13: no server starts on what a restore of a chain leaves when it is killed: the directories
+//!   that could be clusters are open to everyone, which PostgreSQL refuses, below one that is open
+//!   to nobody else, until the one that is wanted is whole and durable and only needs its name.
 //!
-//! Must not: combine by itself; believe a listing, which is not authenticated, about what builds on what.
+//! Must not: combine by itself; believe a listing, which is not authenticated, about what builds on
+//! what.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
@@ -20,13 +22,13 @@ use strongroom_crypto::VerifyingKey;
 use strongroom_format::code;
 use strongroom_keyring::{Opener, durable};
 
-use crate::combine::{self, mapped};
+use crate::combine::{self, escape_mapping};
 use crate::directory_lock::lock_directory;
 use crate::files::{Files, sync_all_of};
 use crate::head::PostgresFacts;
 use crate::medium::list;
 use crate::read::{SetReader, open_set};
-use crate::removal::is_there_to_stay;
+use crate::removal::is_kept;
 use crate::restore::{self, Restored};
 use crate::restore_options::RestoreOptions;
 use crate::restore_paths::{self, absolute, beside, parent_of, partial_beside};
@@ -95,7 +97,7 @@ pub fn open_base(
     }
     let set_id = &set.description().set_id;
     // Told before anything is written; looked at again when the set is published.
-    if !is_there_to_stay(store, set_id)? {
+    if !is_kept(store, set_id)? {
         return Err(unfit(format!(
             "set {position}, or one that it builds on, is missing or about to be removed"
         )));
@@ -222,11 +224,13 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Restores a chain as a sealed instance: each set is written over the one before, sealed, so nothing of any of them is in clear, and no
-/// program of PostgreSQL's is needed. `progress` gets the bytes of files so far, of all sets.
+/// Restores a chain as a sealed instance: each set is written over the one before, sealed, so
+/// nothing of any of them is in clear, and no program of PostgreSQL's is needed. `progress` gets
+/// the bytes of files so far, of all sets.
 ///
 /// # Errors
-/// As [`restore::restore`]; SR-7161 when a set has changes of a file that those before it do not have. Nothing is at the target then.
+/// As [`restore::restore`]; SR-7161 when a set has changes of a file that those before it do not
+/// have. Nothing is at the target then.
 pub fn restore_chain_sealed(
     chain: &Chain<'_>,
     options: &RestoreOptions,
@@ -237,15 +241,16 @@ pub fn restore_chain_sealed(
     }
     let mut restored = restore::restore_part(chain.sets(), options, false, progress)?;
     let spaces: Vec<PathBuf> = restored.tablespaces.iter().cloned().collect();
-    (restored.files, restored.bytes) = counted(&absolute(&options.to)?, &spaces)?;
+    (restored.files, restored.bytes) = count_files(&absolute(&options.to)?, &spaces)?;
     Ok(restored)
 }
 
-/// Restores a chain: each set into a directory of its own, which `combine`, the server's `pg_combinebackup`, puts together.
-/// `progress` gets the bytes of files so far, of all sets.
+/// Restores a chain: each set into a directory of its own, which `combine`, the server's
+/// `pg_combinebackup`, puts together. `progress` gets the bytes of files so far, of all sets.
 ///
 /// # Errors
-/// As [`restore::restore`]; SR-7162. Nothing is at the target then, unless its name could not be made durable (SR-5001).
+/// As [`restore::restore`]; SR-7162. Nothing is at the target then, unless its name could not be
+/// made durable (SR-5001).
 pub fn restore_chain(
     chain: &Chain<'_>,
     options: &RestoreOptions,
@@ -273,14 +278,14 @@ pub fn restore_chain(
     // So that it is not taken for what a killed restore has left.
     let held = fs::File::open(&scratch).map_err(|error| failed(&scratch, error))?;
     let _free = lock_directory(&held);
-    let mut work = Work {
+    let mut work = ChainRestore {
         scratch,
         spaces,
         made: Vec::new(),
     };
     let done = work
         .fill(chain, options, combine, progress)
-        .and_then(|()| restore_paths::moved(&work.out(), &to));
+        .and_then(|()| restore_paths::move_into_place(&work.out(), &to));
     // Readable to nobody else, and of no use to anyone.
     drop(fs::remove_dir_all(&work.scratch));
     if let Err(error) = done {
@@ -292,7 +297,7 @@ pub fn restore_chain(
     let description = chain.newest()?.description().clone();
     let facts = description.postgres.as_ref();
     let has_spaces = facts.is_some_and(|facts| !facts.tablespaces.is_empty());
-    let (files, bytes) = counted(&to, &work.made)?;
+    let (files, bytes) = count_files(&to, &work.made)?;
     Ok(Restored {
         description,
         files,
@@ -304,7 +309,7 @@ pub fn restore_chain(
 }
 
 /// The directories of a restore of a chain.
-struct Work {
+struct ChainRestore {
     /// Holds the sets and, until it is whole, what they become.
     scratch: PathBuf,
     /// Where tablespaces go.
@@ -313,7 +318,7 @@ struct Work {
     made: Vec<PathBuf>,
 }
 
-impl Work {
+impl ChainRestore {
     fn out(&self) -> PathBuf {
         self.scratch.join("out")
     }
@@ -359,7 +364,8 @@ impl Work {
         self.settle(&about, options)
     }
 
-    /// Where each tablespace of the last set goes. The directories are made here, so that what is removed after a failure is ours.
+    /// Where each tablespace of the last set goes. The directories are made here, so that what is
+    /// removed after a failure is ours.
     fn mappings(&mut self, last: &Path, facts: &PostgresFacts) -> Result<Vec<OsString>> {
         if facts.tablespaces.is_empty() {
             return Ok(Vec::new());
@@ -384,7 +390,11 @@ impl Work {
             }
             make_private(&place)?;
             self.made.push(place.clone());
-            let mapping = [mapped(&from.join(&number)), vec![b'='], mapped(&place)];
+            let mapping = [
+                escape_mapping(&from.join(&number)),
+                vec![b'='],
+                escape_mapping(&place),
+            ];
             out.push(OsString::from_vec(mapping.concat()));
         }
         Ok(out)
@@ -405,7 +415,8 @@ impl Work {
         command.env_clear().envs(kept).env("LC_ALL", "C");
         command.stdin(Stdio::null()).current_dir(&self.scratch);
         command.args(["--no-sync", "--manifest-checksums=SHA256"]);
-        // The sets are removed afterwards: their files need not be copied. Since 18, and never from one file system to another.
+        // The sets are removed afterwards: their files need not be copied. Since 18, and never from
+        // one file system to another.
         if facts.server_version >= 180_000 && self.is_on_one_device()? {
             command.arg("--link");
         }
@@ -431,7 +442,8 @@ impl Work {
         Ok(true)
     }
 
-    /// Gives what was combined its owner, the settings of a recovery and its mode, and makes it durable.
+    /// Gives what was combined its owner, the settings of a recovery and its mode, and makes it
+    /// durable.
     fn settle(&self, like: &fs::Metadata, options: &RestoreOptions) -> Result<()> {
         let out = self.out();
         let files = Files::new(&out, &self.spaces, true, options.kept)?;
@@ -440,7 +452,7 @@ impl Work {
         }
         if rustix::process::geteuid().is_root() {
             for directory in self.made.iter().chain([&out]) {
-                own_all(directory, like.uid(), like.gid())?;
+                change_owner_below(directory, like.uid(), like.gid())?;
             }
         }
         for directory in &self.made {
@@ -461,7 +473,7 @@ impl Work {
 }
 
 /// Files and their bytes below directories.
-fn counted(root: &Path, spaces: &[PathBuf]) -> Result<(u64, u64)> {
+fn count_files(root: &Path, spaces: &[PathBuf]) -> Result<(u64, u64)> {
     let (mut files, mut bytes) = (0_u64, 0_u64);
     // The first of `spaces` may hold the others.
     let within = |space: &&PathBuf| !spaces.iter().any(|other| space.parent() == Some(other));
@@ -498,7 +510,7 @@ fn walk(directory: &Path, each: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<(
 }
 
 /// Gives everything below a directory, which nobody else can reach, to an owner.
-fn own_all(directory: &Path, owner: u32, group: u32) -> Result<()> {
+fn change_owner_below(directory: &Path, owner: u32, group: u32) -> Result<()> {
     walk(directory, &mut |path, _| {
         std::os::unix::fs::lchown(path, Some(owner), Some(group))
             .map_err(|error| failed(path, error))

@@ -11,18 +11,21 @@ use crate::family::FamilyWriter;
 use crate::head::FamilyEnd;
 use crate::options::CreateOptions;
 use crate::pipeline::write::{self, Settings, Target};
-use crate::set::Guard;
+use crate::set::SetKeys;
 use crate::set_heads::family_name;
 use crate::source::Source;
 use crate::store::Store;
 use crate::stream::writer::StreamWriter;
-use crate::target_medium::{self, Began, Created, Found, Sealing, TargetMedium, remove_families};
+use crate::target_medium::{
+    self, Created, ExaminedMedium, HeadInputs, StartTime, TargetMedium, remove_families,
+};
 use crate::{Error, Result};
 
 /// Backs `source` up to `store`. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is done; SR-7131; of the source; SR-5001. The medium is then as it was, but for orphans.
+/// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is done; SR-7131; of the source; SR-5001.
+/// The medium is then as it was, but for orphans.
 pub fn create(
     store: &dyn Store,
     source: &mut dyn Source,
@@ -34,7 +37,8 @@ pub fn create(
     only.ok_or_else(|| Error::new(&code::BUG, "no medium"))
 }
 
-/// Backs `source` up to the first of `stores`, and the same set to the others, its mirrors. Tells of each in order.
+/// Backs `source` up to the first of `stores`, and the same set to the others, its mirrors. Tells
+/// of each in order.
 ///
 /// # Errors
 /// As [`create`]; SR-7145 when some mediums have the set and others have not.
@@ -47,17 +51,17 @@ pub fn create_on(
     let started_unix_s = now_unix_s();
     let mut found = Vec::new();
     for store in stores {
-        found.push(Found::new(*store, options, started_unix_s)?);
+        found.push(ExaminedMedium::new(*store, options, started_unix_s)?);
     }
-    let stripes = target_medium::wanted_stripes(&found, options)?;
-    target_medium::all_different(&found)?;
+    let stripes = target_medium::choose_stripes(&found, options)?;
+    target_medium::check_all_different(&found)?;
     source.prepare()?;
     let mut media = Vec::new();
     for found in found {
-        media.push(found.taken(options, stripes, started_unix_s)?);
+        media.push(found.into_target(options, stripes, started_unix_s)?);
     }
-    let stripes = target_medium::agreed(&media)?;
-    let began = Began::now();
+    let stripes = target_medium::common_stripes(&media)?;
+    let began = StartTime::now();
     let guard = options.new_set()?;
     let written = write_families(&media, &guard, stripes, options, source, progress);
     let (end, left_out, families) = match written {
@@ -78,13 +82,13 @@ pub fn create_on(
     description.compressed_size_bytes = families.iter().map(|end| end.length_bytes).sum();
     description.families = families;
     source.describe(&mut description);
-    let sealing = Sealing {
+    let sealing = HeadInputs {
         guard: &guard,
         options,
         source,
         began: &began,
     };
-    let mut made = target_medium::published(media, &sealing, &description)?;
+    let mut made = target_medium::publish_to_all(media, &sealing, &description)?;
     for created in &mut made {
         created.left_out.clone_from(&left_out);
     }
@@ -99,7 +103,7 @@ type Written = (
 
 fn write_families(
     media: &[TargetMedium<'_>],
-    guard: &Guard,
+    guard: &SetKeys,
     stripes: u16,
     options: &CreateOptions<'_>,
     source: &mut dyn Source,

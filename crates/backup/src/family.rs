@@ -1,4 +1,5 @@
-//! Families as bytes: framing on the way out and on the way in, with the digest that the head names.
+//! Families as bytes: framing on the way out and on the way in, with the digest that the head
+//! names.
 //!
 //! Must not: seal, open, compress; believe a length before [`SegmentHead::parse`] has bounded it.
 
@@ -142,12 +143,12 @@ pub(crate) struct FamilyReader {
 }
 
 /// The header of a family, before its key is known.
-pub(crate) struct Unkeyed {
+pub(crate) struct FamilyPrefix {
     input: io::BufReader<Box<dyn Read + Send>>,
     pub(crate) header: [u8; family_layout::SIZE],
 }
 
-impl Unkeyed {
+impl FamilyPrefix {
     /// Reads the header of family `family`.
     pub(crate) fn read(input: Box<dyn Read + Send>, family: u16) -> Result<Self> {
         let mut input = io::BufReader::with_capacity(WRITE_BUFFER, input);
@@ -169,8 +170,8 @@ impl Unkeyed {
 }
 
 impl FamilyReader {
-    /// The next segment: its number, head and trailer; its data goes to `data`, which takes no more memory than a
-    /// segment has.
+    /// The next segment: its number, head and trailer; its data goes to `data`, which takes no more
+    /// memory than a segment has.
     pub(crate) fn segment(&mut self, data: &mut Vec<u8>) -> Result<(u32, SegmentHead, Trailer)> {
         let number = self.segments;
         let mut head_bytes = [0; segment_layout::SIZE];
@@ -178,7 +179,8 @@ impl FamilyReader {
         let head =
             SegmentHead::parse(&head_bytes).ok_or_else(|| bad_segment(self.family, number))?;
         let length = usize::try_from(head.length).unwrap_or(usize::MAX);
-        // What is there of an earlier segment is overwritten: only what is longer is filled with zeros first.
+        // What is there of an earlier segment is overwritten: only what is longer is filled with
+        // zeros first.
         data.resize(length, 0);
         exactly(&mut self.input, data, self.family)?;
         let mut trailer_bytes = [0; crate::set::TRAILER_MAX];

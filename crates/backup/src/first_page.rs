@@ -3,14 +3,15 @@
 //! Must not: read records.
 
 use crate::head::PostgresFacts;
-use crate::log_names::{Piece, segment};
+use crate::log_names::{Piece, parse_segment_name};
 
-/// Whether `start`, the beginning of a file in `pg_wal`, is that of the segment `name` and not of an older one whose file was
-/// given a new name to be used again (PostgreSQL: `xlp_pageaddr` of `XLogPageHeaderData`).
+/// Whether `start`, the beginning of a file in `pg_wal`, is that of the segment `name` and not of
+/// an older one whose file was given a new name to be used again (PostgreSQL: `xlp_pageaddr` of
+/// `XLogPageHeaderData`).
 #[must_use]
 pub fn begins_segment(name: &str, start: &[u8]) -> bool {
-    let facts = facts(name, start);
-    let Some((_, number)) = segment(name) else {
+    let facts = segment_facts(name, start);
+    let Some((_, number)) = parse_segment_name(name) else {
         return false;
     };
     let in_file = (number & 0xffff_ffff).checked_mul(facts.segment_size_bytes);
@@ -21,15 +22,16 @@ pub fn begins_segment(name: &str, start: &[u8]) -> bool {
     facts.segment_size_bytes > 0 && address.is_some() && address == begins
 }
 
-/// What a segment's first page says (PostgreSQL: `XLogLongPageHeaderData`, `src/include/access/xlog_internal.h`).
-pub(crate) fn facts(name: &str, content: &[u8]) -> PostgresFacts {
+/// What a segment's first page says (PostgreSQL: `XLogLongPageHeaderData`,
+/// `src/include/access/xlog_internal.h`).
+pub(crate) fn segment_facts(name: &str, content: &[u8]) -> PostgresFacts {
     const LONG_HEADER: u16 = 2;
     let mut facts = PostgresFacts {
         file_name: name.to_owned(),
         ..PostgresFacts::default()
     };
     let first = Piece::of(name).filter(|piece| piece.start == 0);
-    let is_segment = first.is_some() || segment(name).is_some();
+    let is_segment = first.is_some() || parse_segment_name(name).is_some();
     let word = |at: usize| {
         Some(u32::from_le_bytes(
             content.get(at..at + 4)?.try_into().ok()?,

@@ -1,10 +1,13 @@
-//! Backup media, sets and archives: what `strongroom backup` does. The bytes are those of docs/spec/backup.md.
+//! Backup media, sets and archives: what `strongroom backup` does. The bytes are those of
+//! docs/spec/backup.md.
 //!
-//! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are compressed and sealed by
-//! several threads ([`pipeline`]) and become the families of a set; its head is written last ([`medium`], [`head`]).
+//! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are
+//! compressed and sealed by several threads ([`pipeline`]) and become the families of a set; its
+//! head is written last ([`medium`], [`head`]).
 //! Invariants B1 to B27 are in docs/internals/backup.md; each file names those that it keeps.
 //!
-//! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
+//! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is
+//! not an opener.
 #![forbid(unsafe_code)]
 
 mod chain;

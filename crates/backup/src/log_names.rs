@@ -2,8 +2,9 @@
 //!
 //! Must not: read a file.
 
-/// Timeline of a segment, and what its name has after that: 32 bits of which 4 GiB, 32 bits of which segment in it.
-pub(crate) fn segment(name: &str) -> Option<(u64, u64)> {
+/// Timeline of a segment, and what its name has after that: 32 bits of which 4 GiB, 32 bits of
+/// which segment in it.
+pub(crate) fn parse_segment_name(name: &str) -> Option<(u64, u64)> {
     let digits = |byte: u8| byte.is_ascii_hexdigit();
     if name.len() != 24 || !name.bytes().all(digits) {
         return None;
@@ -12,7 +13,8 @@ pub(crate) fn segment(name: &str) -> Option<(u64, u64)> {
     Some((number(name.get(..8)?)?, number(name.get(8..)?)?))
 }
 
-/// A power of two from 1 MiB to 1 GiB (PostgreSQL: `IsValidWalSegSize`, `src/include/access/xlog_internal.h`).
+/// A power of two from 1 MiB to 1 GiB (PostgreSQL: `IsValidWalSegSize`,
+/// `src/include/access/xlog_internal.h`).
 pub(crate) fn is_segment_size(bytes: u64) -> bool {
     bytes.is_power_of_two() && (1 << 20..=1 << 30).contains(&bytes)
 }
@@ -41,7 +43,9 @@ impl Piece {
             start: number(start)?,
             end: number(end)?,
         };
-        let sound = segment(name_of).is_some() && piece.start < piece.end && piece.end <= 1 << 30;
+        let sound = parse_segment_name(name_of).is_some()
+            && piece.start < piece.end
+            && piece.end <= 1 << 30;
         (sound && parts.next().is_none() && piece.name() == name).then_some(piece)
     }
 

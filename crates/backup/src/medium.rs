@@ -1,7 +1,7 @@
 //! The medium: its head, the sets on it, who may add to it, and what is left to be cleared away.
 //!
-//! Invariants: B9, a set exists if and only if its head does, and the head is created last and never replaces another;
-//! every set of a medium has the medium's protection.
+//! Invariants: B9, a set exists if and only if its head does, and the head is created last and
+//! never replaces another; every set of a medium has the medium's protection.
 //!
 //! Must not: believe the medium's head where something is restored, but to refuse it.
 
@@ -126,13 +126,14 @@ pub(crate) fn publish(
     }
 }
 
-/// Removes the heads of `superseded`, which are in order of position and of which none that a head which stays builds on, then
-/// families that no head names, if no other writer is at work. `alone`: the lock, when the caller has it. Then also temporary
-/// files of writers that were killed.
+/// Removes the heads of `superseded`, which are in order of position and of which none that a head
+/// which stays builds on, then families that no head names, if no other writer is at work. `alone`:
+/// the lock, when the caller has it. Then also temporary files of writers that were killed.
 ///
-/// A set of another medium keeps its head and its families: what makes it one is `medium.json`, which nobody has authenticated.
-/// Returns the positions of the heads that were removed; the others have become bases meanwhile, or others removed them.
-pub(crate) fn clear(
+/// A set of another medium keeps its head and its families: what makes it one is `medium.json`,
+/// which nobody has authenticated. Returns the positions of the heads that were removed; the others
+/// have become bases meanwhile, or others removed them.
+pub(crate) fn remove_sets(
     store: &dyn Store,
     superseded: &[Superseded],
     alone: Option<Box<dyn Send>>,
@@ -140,7 +141,8 @@ pub(crate) fn clear(
     let failed = |error| Error::io(store.shown(), error);
     let mut bases = removal::Bases::default();
     let mut removed = Vec::new();
-    // A set goes before the one that it builds on: whatever ends this, the chains that are left are whole.
+    // A set goes before the one that it builds on: whatever ends this, the chains that are left are
+    // whole.
     for gone in superseded.iter().rev() {
         if removal::remove_head(store, gone, &mut bases)? {
             removed.push(gone.position);
@@ -152,16 +154,16 @@ pub(crate) fn clear(
         None => store.at_work(true).map_err(failed)?,
     };
     if alone.is_some() {
-        clear_orphans(store)?;
+        remove_orphans(store)?;
     }
     Ok(removed)
 }
 
 /// The caller has the lock.
-fn clear_orphans(store: &dyn Store) -> Result<()> {
+fn remove_orphans(store: &dyn Store) -> Result<()> {
     let failed = |error| Error::io(store.shown(), error);
     store.collect().map_err(failed)?;
-    removal::sweep(store)?;
+    removal::remove_old_marks(store)?;
     // Before the heads: a family whose head comes later is not among them (B19).
     let families = store.abandoned().map_err(failed)?;
     let mut named = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! What a writer may do on a medium: whether the options agree with the medium's head, which sets a new
-//! one replaces, and the lock of a writer that must be alone.
+//! What a writer may do on a medium: whether the options agree with the medium's head, which sets a
+//! new one replaces, and the lock of a writer that must be alone.
 //!
 //! Invariant B9: nothing is read from the source or written before these rules were checked.
 //!
@@ -31,8 +31,9 @@ pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Vers
     }
 }
 
-/// Whether the options may be used on this medium. Returns the sets that the new one takes the place of.
-pub(crate) fn allowed(
+/// Whether the options may be used on this medium. Returns the sets that the new one takes the
+/// place of.
+pub(crate) fn check_allowed(
     store: &dyn Store,
     present: Option<&MediumHead>,
     options: &CreateOptions<'_>,
@@ -67,11 +68,12 @@ pub(crate) fn allowed(
     if options.mode == Mode::Append {
         return Ok(Vec::new());
     }
-    superseded(store, head, options, now_unix_s)
+    sets_to_replace(store, head, options, now_unix_s)
 }
 
-/// The sets that the new one takes the place of. Those of another medium stay, unless this one is begun anew.
-fn superseded(
+/// The sets that the new one takes the place of. Those of another medium stay, unless this one is
+/// begun anew.
+fn sets_to_replace(
     store: &dyn Store,
     head: &MediumHead,
     options: &CreateOptions<'_>,
@@ -82,7 +84,8 @@ fn superseded(
         let described = match read_head(store, position) {
             Ok(head) => Some(head.description),
             Err(error) if error.code() == &code::SET_ABSENT => continue,
-            // Whether a set whose head is damaged has expired cannot be told; it cannot be restored either.
+            // Whether a set whose head is damaged has expired cannot be told; it cannot be restored
+            // either.
             Err(error) if is_damage(&error) || options.skip_expiry => None,
             Err(error) => return Err(error),
         };
@@ -111,7 +114,8 @@ fn is_damage(error: &Error) -> bool {
     [&code::SET_HEAD, &code::HEADER_DAMAGED].contains(&error.code())
 }
 
-/// The head that the set is made under. Of a new medium it is written here; of one that is begun anew later.
+/// The head that the set is made under. Of a new medium it is written here; of one that is begun
+/// anew later.
 pub(crate) fn medium_head(
     store: &dyn Store,
     present: Option<MediumHead>,
@@ -136,35 +140,36 @@ pub(crate) fn medium_head(
             // Another writer was faster: its rules hold.
             let theirs = MediumHead::read(store)?;
             let theirs = theirs.ok_or_else(|| Error::new(&code::MEDIUM_DAMAGED, store.shown()))?;
-            allowed(store, Some(&theirs), options, now_unix_s)?;
+            check_allowed(store, Some(&theirs), options, now_unix_s)?;
             Ok(theirs)
         }
     }
 }
 
 /// The lock that no other writer has: a medium is begun anew only when nobody adds to it.
-pub(crate) fn taken_alone(store: &dyn Store) -> Result<Box<dyn Send>> {
+pub(crate) fn lock_exclusively(store: &dyn Store) -> Result<Box<dyn Send>> {
     let taken = store.at_work(true);
     let taken = taken.map_err(|error| Error::io(store.shown(), error))?;
     taken.ok_or_else(|| Error::new(&code::MEDIUM_CHANGED, store.shown()))
 }
 
 /// A set that was made under another medium's id would be none of this medium.
-pub(crate) fn unchanged(store: &dyn Store, medium_id: &str) -> Result<()> {
+pub(crate) fn check_medium_id(store: &dyn Store, medium_id: &str) -> Result<()> {
     match MediumHead::read(store)? {
         Some(head) if head.medium_id == medium_id => Ok(()),
         _ => Err(Error::new(&code::MEDIUM_CHANGED, store.shown())),
     }
 }
 
-/// The medium that an archive is on. Its rules are those of sets. It is never made here: a server archives for as long as it
-/// runs, also while its medium is not mounted, and what it then archived beside the medium would be out of reach later.
+/// The medium that an archive is on. Its rules are those of sets. It is never made here: a server
+/// archives for as long as it runs, also while its medium is not mounted, and what it then archived
+/// beside the medium would be out of reach later.
 pub(crate) fn medium_for_archive(
     store: &dyn Store,
     options: &CreateOptions<'_>,
 ) -> Result<MediumHead> {
     let present = MediumHead::read(store)?;
     let present = present.ok_or_else(|| Error::new(&code::MEDIUM_ABSENT, store.shown()))?;
-    allowed(store, Some(&present), options, now_unix_s())?;
+    check_allowed(store, Some(&present), options, now_unix_s())?;
     Ok(present)
 }

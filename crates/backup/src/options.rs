@@ -7,7 +7,7 @@ use strongroom_keyring::Opener;
 use crate::clock::now_unix_s;
 use crate::head::{Description, Kind};
 use crate::medium_head::Protection;
-use crate::set::{Cipher, Guard};
+use crate::set::{Cipher, SetKeys};
 
 /// What becomes of the sets that the medium has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,17 +105,17 @@ impl CreateOptions<'_> {
     }
 
     /// The keys of a new set.
-    pub(crate) fn new_set(&self) -> crate::Result<Guard> {
+    pub(crate) fn new_set(&self) -> crate::Result<SetKeys> {
         match self.protection() {
-            Protection::Plain => Guard::plain(),
-            Protection::Sealed => Guard::sealed(self.cipher, &self.openers),
+            Protection::Plain => SetKeys::plain(),
+            Protection::Sealed => SetKeys::sealed(self.cipher, &self.openers),
         }
     }
 
     /// The description of a set, as far as it is known before its stream is read.
     pub(crate) fn describe(
         &self,
-        guard: &Guard,
+        guard: &SetKeys,
         medium_id: &str,
         started_unix_s: u64,
     ) -> Description {

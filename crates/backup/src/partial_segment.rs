@@ -1,20 +1,22 @@
-//! The segment of the log that a receiver has not got to the end of yet: pieces of it in the archive, each an archived file of
-//! its own.
+//! The segment of the log that a receiver has not got to the end of yet: pieces of it in the
+//! archive, each an archived file of its own.
 //!
 //! Invariants:
-//! - B14: a piece is removed only when a piece that has all of it, or the whole segment, is durable in the archive.
-//! - A segment is put together only where no later one of its timeline is in the archive: there it would hide a gap.
+//! - B14: a piece is removed only when a piece that has all of it, or the whole segment, is durable
+//!   in the archive.
+//! - A segment is put together only where no later one of its timeline is in the archive: there it
+//!   would hide a gap.
 //!
 //! Must not: put a segment together from pieces that do not begin with its first byte.
 
 use strongroom_format::code;
 use strongroom_keyring::Opener;
 
-use crate::first_page::{begins_segment, facts};
-use crate::log_names::{Piece, is_segment_size, object_name, segment};
+use crate::first_page::{begins_segment, segment_facts};
+use crate::log_names::{Piece, is_segment_size, object_name, parse_segment_name};
 use crate::medium_head::MediumHead;
 use crate::store::Store;
-use crate::wal::{is_followed, wal_fetch};
+use crate::wal::{has_later_segment, wal_fetch};
 use crate::{Error, Result};
 
 /// A segment as far as it was received.
@@ -27,7 +29,7 @@ pub struct Partial {
 }
 
 /// The pieces of a segment that follow each other from its first byte on, and how far they reach.
-pub(crate) fn covering(pieces: &[Piece], segment: &str) -> (Vec<Piece>, u64) {
+pub(crate) fn contiguous_pieces(pieces: &[Piece], segment: &str) -> (Vec<Piece>, u64) {
     let mut of: Vec<&Piece> = pieces
         .iter()
         .filter(|piece| piece.segment == segment)
@@ -49,13 +51,14 @@ pub(crate) fn covering(pieces: &[Piece], segment: &str) -> (Vec<Piece>, u64) {
 /// What was received of the segment `name`, which the archive does not have whole. `None`: nothing.
 ///
 /// # Errors
-/// SR-7130 when later segments are there; as [`wal_fetch`], of every piece; SR-7106 when a piece is not of that segment.
+/// SR-7130 when later segments are there; as [`wal_fetch`], of every piece; SR-7106 when a piece is
+/// not of that segment.
 pub fn wal_partial(
     store: &dyn Store,
     name: &str,
     opener: Option<&Opener>,
 ) -> Result<Option<Partial>> {
-    if segment(name).is_none() || MediumHead::read(store)?.is_none() {
+    if parse_segment_name(name).is_none() || MediumHead::read(store)?.is_none() {
         return Ok(None);
     }
     let listed = store.list("wal");
@@ -64,11 +67,11 @@ pub fn wal_partial(
         .iter()
         .filter_map(|(name, _)| Piece::of(name))
         .collect();
-    let (chosen, received) = covering(&pieces, name);
+    let (chosen, received) = contiguous_pieces(&pieces, name);
     if chosen.is_empty() {
         return Ok(None);
     }
-    if is_followed(store, name)? {
+    if has_later_segment(store, name)? {
         return Err(Error::new(&code::WAL_GAP, name));
     }
     let strange = |why: &str| Error::new(&code::SET_HEAD, format!("{name}: {why}"));
@@ -84,7 +87,7 @@ pub fn wal_partial(
             None => return Err(strange("a piece of another length")),
         }
     }
-    let size = facts(name, &content).segment_size_bytes;
+    let size = segment_facts(name, &content).segment_size_bytes;
     let sound = is_segment_size(size) && begins_segment(name, &content);
     let size = usize::try_from(size)
         .ok()
@@ -96,7 +99,7 @@ pub fn wal_partial(
 }
 
 /// Removes pieces that something durable has taken the place of (B14).
-pub(crate) fn remove(store: &dyn Store, pieces: &[Piece]) -> Result<()> {
+pub(crate) fn remove_pieces(store: &dyn Store, pieces: &[Piece]) -> Result<()> {
     if pieces.is_empty() {
         return Ok(());
     }
@@ -145,7 +148,7 @@ mod tests {
     fn pieces_cover_from_the_first_byte_without_a_hole() {
         let reached = |pieces: &[(u64, u64)]| {
             let pieces: Vec<Piece> = pieces.iter().map(|(s, e)| piece(*s, *e)).collect();
-            covering(&pieces, NAME).1
+            contiguous_pieces(&pieces, NAME).1
         };
         assert_eq!(reached(&[]), 0);
         assert_eq!(reached(&[(1, 5)]), 0);
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!(reached(&[(5, 9), (0, 5)]), 9);
         assert_eq!(reached(&[(0, 3), (3, 5), (0, 7), (6, 8), (8, 9)]), 9);
         let pieces = [piece(0, 3), piece(3, 5), piece(0, 7)];
-        assert_eq!(covering(&pieces, NAME).0, [piece(0, 7)]);
-        assert_eq!(covering(&pieces, "0000000200000000000000AB").1, 0);
+        assert_eq!(contiguous_pieces(&pieces, NAME).0, [piece(0, 7)]);
+        assert_eq!(contiguous_pieces(&pieces, "0000000200000000000000AB").1, 0);
     }
 }

@@ -9,11 +9,11 @@ use strongroom_format::backup::StreamEnd;
 use strongroom_format::code;
 use strongroom_keyring::Opener;
 
-use crate::family::Unkeyed;
-use crate::head::{Description, FamilyEnd, Unopened};
+use crate::family::FamilyPrefix;
+use crate::head::{Description, FamilyEnd, UnopenedHead};
 use crate::manifest;
 use crate::pipeline::read::{self as pipeline, Opened, Origin};
-use crate::set::Guard;
+use crate::set::SetKeys;
 use crate::set_heads::{family_name, positions, read_head};
 use crate::signature;
 use crate::store::Store;
@@ -23,9 +23,9 @@ use crate::{Error, Result};
 /// A set whose head is authentic.
 pub struct SetReader<'a> {
     store: &'a dyn Store,
-    guard: Guard,
+    guard: SetKeys,
     position: u32,
-    head: Unopened,
+    head: UnopenedHead,
     /// The id of the key that has signed the set, once that was checked.
     signer: Option<[u8; 32]>,
 }
@@ -54,7 +54,8 @@ pub struct Verified {
     pub not_checked: Vec<String>,
 }
 
-/// Opens the set at `position`, or the newest one. `opener` must be left out for a set that is not sealed.
+/// Opens the set at `position`, or the newest one. `opener` must be left out for a set that is not
+/// sealed.
 ///
 /// # Errors
 /// SR-7107, SR-7106, SR-7126, SR-2001, SR-2002 and those of a header.
@@ -208,7 +209,8 @@ impl SetReader<'_> {
         Ok(())
     }
 
-    /// Reads the stream with `consume`, which must go on to its end, and compares the families with the head.
+    /// Reads the stream with `consume`, which must go on to its end, and compares the families with
+    /// the head.
     pub(crate) fn read(
         &self,
         threads: usize,
@@ -256,7 +258,7 @@ impl SetReader<'_> {
         digest_all: bool,
     ) -> Result<Origin> {
         let (input, _) = self.open_family(family)?;
-        let unkeyed = Unkeyed::read(input, family)?;
+        let unkeyed = FamilyPrefix::read(input, family)?;
         let key = self.guard.family(&unkeyed.header, family, families)?;
         let reader = unkeyed.keyed(&key, digest_all);
         Ok(Origin { key, reader })

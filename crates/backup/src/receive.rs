@@ -1,13 +1,16 @@
-//! Receives a server's log as it is written, into the archive: whole segments as `wal_push` archives them, and pieces of the
-//! one that is being written.
+//! Receives a server's log as it is written, into the archive: whole segments as `wal_push`
+//! archives them, and pieces of the one that is being written.
 //!
 //! Invariants:
-//! - B15: the server hears of a position as flushed only when all log up to it is durable on the medium. What is merely listed is
-//!   made durable before it counts: a writer may have been killed between giving it its name and making that last.
-//! - B16: a receiver that begins again begins with the first byte of the segment in which the archive ends, so that no segment is
-//!   left out, and none is archived that was not received from its first byte to its last.
+//! - B15: the server hears of a position as flushed only when all log up to it is durable on the
+//!   medium. What is merely listed is made durable before it counts: a writer may have been killed
+//!   between giving it its name and making that last.
+//! - B16: a receiver that begins again begins with the first byte of the segment in which the
+//!   archive ends, so that no segment is left out, and none is archived that was not received from
+//!   its first byte to its last.
 //!
-//! Must not: write log anywhere but onto the medium; decide that log which the server no longer has was not needed.
+//! Must not: write log anywhere but onto the medium; decide that log which the server no longer has
+//! was not needed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,11 +24,11 @@ use strongroom_postgres_replication::{
     WalStream,
 };
 
-use crate::log_names::{Piece, segment};
+use crate::log_names::{Piece, parse_segment_name};
 use crate::medium::list;
 use crate::medium_rules::medium_for_archive;
 use crate::options::CreateOptions;
-use crate::partial_segment::{covering, remove};
+use crate::partial_segment::{contiguous_pieces, remove_pieces};
 use crate::store::Store;
 use crate::wal::{archived_system, make_durable, wal_push};
 use crate::{Error, Result};
@@ -115,7 +118,8 @@ pub fn wal_receive(
     }
 }
 
-/// Whether trying again can help: the network, a server that starts, stops or is full, a slot that its last user still has.
+/// Whether trying again can help: the network, a server that starts, stops or is full, a slot that
+/// its last user still has.
 fn is_passing(error: &ServerError) -> bool {
     match error {
         ServerError::Connect { .. }
@@ -130,8 +134,9 @@ fn is_passing(error: &ServerError) -> bool {
     }
 }
 
-/// Where the newest set of the cluster ends: recovery of it needs the log from there on. A set of a standby has only the beginning of
-/// that segment. Not authenticated: log is received that is of no use, at the worst.
+/// Where the newest set of the cluster ends: recovery of it needs the log from there on. A set of a
+/// standby has only the beginning of that segment. Not authenticated: log is received that is of no
+/// use, at the worst.
 fn newest_set(store: &dyn Store, system: u64) -> Result<Option<(u32, Lsn)>> {
     let system = system.to_string();
     let mut ends = list(store)?.sets.into_iter().rev().filter_map(|set| {
@@ -252,7 +257,8 @@ impl Receiver<'_> {
                         StreamEnd::Timeline(next) => next,
                         StreamEnd::Ended(Ended::ShutDown) => return Ok(Ended::ShutDown),
                         StreamEnd::Ended(Ended::Done) => {
-                            // Everything is durable and confirmed: how the connection ends does not matter.
+                            // Everything is durable and confirmed: how the connection ends does not
+                            // matter.
                             drop(stream.stop(ENDING));
                             return Ok(Ended::Done);
                         }
@@ -281,8 +287,8 @@ impl Receiver<'_> {
         Ok(found)
     }
 
-    /// Where to begin (B16): behind the last whole segment of the archive, or with the one of which it has pieces; without either,
-    /// with the segment of `fallback`.
+    /// Where to begin (B16): behind the last whole segment of the archive, or with the one of which
+    /// it has pieces; without either, with the segment of `fallback`.
     fn begin(&mut self, fallback: (u32, Lsn)) -> Result<()> {
         let failed = |error| Error::io(self.store.shown(), error);
         let listed = self.store.list("wal").map_err(failed)?;
@@ -293,7 +299,7 @@ impl Receiver<'_> {
         for (name, _) in &listed {
             let piece = Piece::of(name);
             let of = piece.as_ref().map_or(name.as_str(), |piece| &piece.segment);
-            if let Some((timeline, number)) = segment(of) {
+            if let Some((timeline, number)) = parse_segment_name(of) {
                 let timeline = u32::try_from(timeline).unwrap_or(u32::MAX);
                 last = last.max(Some((number, timeline, piece.is_none())));
             }
@@ -322,12 +328,12 @@ impl Receiver<'_> {
         for name in followed {
             make_durable(self.store, name)?;
         }
-        remove(self.store, &done)?;
+        remove_pieces(self.store, &done)?;
         if whole {
             self.segment.go_to(timeline, start.saturating_add(size));
             return Ok(());
         }
-        let (chosen, durable) = covering(&open, &name);
+        let (chosen, durable) = contiguous_pieces(&open, &name);
         for piece in &chosen {
             make_durable(self.store, &piece.name())?;
         }
@@ -339,7 +345,8 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Archives the history of a timeline: recovery cannot find its way without. The first one has none.
+    /// Archives the history of a timeline: recovery cannot find its way without. The first one has
+    /// none.
     fn history(
         &self,
         connection: &mut Connection,
@@ -422,7 +429,7 @@ impl Receiver<'_> {
             }
             let name = self.segment.name();
             self.push(stream, &name, 0)?;
-            remove(self.store, &self.segment.pieces)?;
+            remove_pieces(self.store, &self.segment.pieces)?;
             let next = self.segment.start.saturating_add(self.segment.size as u64);
             self.segment.go_to(self.segment.timeline, next);
         }
@@ -442,14 +449,15 @@ impl Receiver<'_> {
         self.push(stream, &piece.name(), start)?;
         self.segment.durable = end;
         if together {
-            remove(self.store, &self.segment.pieces)?;
+            remove_pieces(self.store, &self.segment.pieces)?;
             self.segment.pieces.clear();
         }
         self.segment.pieces.push(piece);
         Ok(())
     }
 
-    /// Archives the segment's bytes from `from` on under `name`, while the server hears that the receiver lives.
+    /// Archives the segment's bytes from `from` on under `name`, while the server hears that the
+    /// receiver lives.
     fn push(
         &self,
         stream: &mut WalStream<'_>,

@@ -14,7 +14,7 @@ use strongroom_postgres_replication::Lsn;
 
 use crate::continuity::LogCheck;
 use crate::head::{Description, PostgresFacts};
-use crate::log_names::segment as segment_of;
+use crate::log_names::parse_segment_name;
 use crate::partial_segment::wal_partial;
 use crate::segment;
 use crate::store::Store;
@@ -116,7 +116,7 @@ impl<'a> ArchivedLog<'a> {
 
     /// How many bytes the set has brought of the segment `name`; `None`: nothing.
     fn end_within(&self, name: &str) -> Option<u64> {
-        let (timeline, number) = segment_of(name)?;
+        let (timeline, number) = parse_segment_name(name)?;
         let size = self.facts.segment_size_bytes;
         let begins = (number & 0xffff_ffff).checked_mul(size)?;
         let begins = begins.checked_add(number & !0xffff_ffff)?;

@@ -1,8 +1,9 @@
 //! Restores a set into a directory that is absent or empty, or over one that is there (`delta.rs`).
 //!
-//! Invariant: everything is written to a directory beside the target, which takes the target's name when it is whole and
-//! durable. A restore that fails removes what it wrote; one that is killed leaves a directory with another name, and one of
-//! PostgreSQL's without its control file, on which no server starts.
+//! Invariant: everything is written to a directory beside the target, which takes the target's name
+//! when it is whole and durable. A restore that fails removes what it wrote; one that is killed
+//! leaves a directory with another name, and one of PostgreSQL's without its control file, on which
+//! no server starts.
 //!
 //! Must not: touch the target before every family of the set was found.
 
@@ -15,13 +16,14 @@ use strongroom_format::backup::StreamEnd;
 use strongroom_format::code;
 use strongroom_keyring::durable;
 
-use crate::delta::{self, Over};
+use crate::delta::{self, OldDirectory};
 use crate::files::Files;
 use crate::head::{Description, Kind};
 use crate::read::SetReader;
 use crate::restore_options::RestoreOptions;
 use crate::restore_paths::{
-    absolute, beside, check_space, check_target, moved, parent_of, partial_beside, settled,
+    absolute, beside, check_space, check_target, move_into_place, parent_of, partial_beside,
+    resolve_end,
 };
 use crate::stream::reader::Event;
 use crate::{Error, Result};
@@ -60,8 +62,9 @@ pub fn restore(
     restore_part(std::slice::from_ref(set), options, false, progress)
 }
 
-/// As [`restore`], also of an incremental set, which is no cluster then, or of all sets of a chain, the full one first, each written
-/// over the one before. With `open` the directory gets mode 0777, before it has a control file, so that no server starts on it.
+/// As [`restore`], also of an incremental set, which is no cluster then, or of all sets of a chain,
+/// the full one first, each written over the one before. With `open` the directory gets mode 0777,
+/// before it has a control file, so that no server starts on it.
 pub(crate) fn restore_part(
     sets: &[SetReader<'_>],
     options: &RestoreOptions,
@@ -83,10 +86,10 @@ pub(crate) fn restore_part(
     // The working directory may be what is restored over; a relative path leads elsewhere then.
     let mut options = options.clone();
     if options.delta.is_some() {
-        options.to = settled(&options.to)?;
+        options.to = resolve_end(&options.to)?;
     }
     let options = &options;
-    let over = over(options, description)?;
+    let over = examine_old_directory(options, description)?;
     for set in sets {
         set.check_families()?;
     }
@@ -108,7 +111,7 @@ pub(crate) fn restore_part(
         places.into_iter().flatten(),
         needed.saturating_sub(taken_over),
     )?;
-    let (partial, mut files) = begun(options, over.as_ref(), &spaces, cluster)?;
+    let (partial, mut files) = create_partial(options, over.as_ref(), &spaces, cluster)?;
     if open {
         files.keep_open();
     }
@@ -116,7 +119,7 @@ pub(crate) fn restore_part(
         files.check_at(&partial)?;
         let left = match over {
             Some(over) => over.exchange(&partial, &files)?,
-            None => moved(&partial, &options.to).map(|()| None)?,
+            None => move_into_place(&partial, &options.to).map(|()| None)?,
         };
         Ok((end, left))
     });
@@ -142,9 +145,9 @@ pub(crate) fn restore_part(
 }
 
 /// Makes the directory that is filled, beside the target.
-fn begun(
+fn create_partial(
     options: &RestoreOptions,
-    over: Option<&Over>,
+    over: Option<&OldDirectory>,
     spaces: &Path,
     cluster: bool,
 ) -> Result<(PathBuf, Files)> {
@@ -169,7 +172,10 @@ fn begun(
 }
 
 /// The directory that is restored over. `None`: there is none, or it is empty.
-fn over(options: &RestoreOptions, description: &Description) -> Result<Option<Over>> {
+fn examine_old_directory(
+    options: &RestoreOptions,
+    description: &Description,
+) -> Result<Option<OldDirectory>> {
     let over = match &options.delta {
         Some(_) if options.sealing.is_some() => {
             let detail = "nothing of an instance that is sealed anew is what it was";
@@ -178,7 +184,7 @@ fn over(options: &RestoreOptions, description: &Description) -> Result<Option<Ov
         Some(wanted) => {
             let mut wanted = wanted.clone();
             wanted.apart.extend(options.tablespaces.clone());
-            Over::begin(&options.to, &wanted, description, options.kept)?
+            OldDirectory::begin(&options.to, &wanted, description, options.kept)?
         }
         None => None,
     };
@@ -186,7 +192,7 @@ fn over(options: &RestoreOptions, description: &Description) -> Result<Option<Ov
         check_target(&options.to)?;
     }
     if options.delta.is_some() {
-        delta::clear_left(&options.to)?;
+        delta::remove_old_partials(&options.to)?;
     }
     Ok(over)
 }

@@ -14,11 +14,13 @@ use crate::{Error, Result};
 pub struct RestoreOptions {
     /// The directory to make.
     pub to: PathBuf,
-    /// Where tablespaces go, each in a directory of its number; `None`: the target's name and `.tablespaces`.
+    /// Where tablespaces go, each in a directory of its number; `None`: the target's name and
+    /// `.tablespaces`.
     pub tablespaces: Option<PathBuf>,
     /// Threads that open and decompress.
     pub threads: usize,
-    /// Added to `postgresql.auto.conf`, with a `recovery.signal` and without a `standby.signal`: recovery from an archive.
+    /// Added to `postgresql.auto.conf`, with a `recovery.signal` and without a `standby.signal`:
+    /// recovery from an archive.
     pub recovery: Option<String>,
     /// What is taken over of the set's owners and modes.
     pub kept: Kept,

@@ -1,4 +1,5 @@
-//! The directories of a restore: the target, the directory beside it that is filled, and the free space.
+//! The directories of a restore: the target, the directory beside it that is filled, and the free
+//! space.
 //!
 //! Must not: write a file.
 
@@ -42,8 +43,8 @@ pub(crate) fn check_target(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether `needed` bytes are free in the file systems of `places` together. How much of it each of them gets is not known
-/// before everything is read; more than there is in all of them never fits.
+/// Whether `needed` bytes are free in the file systems of `places` together. How much of it each of
+/// them gets is not known before everything is read; more than there is in all of them never fits.
 pub(crate) fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) -> Result<()> {
     let mut free_of: BTreeMap<u64, (String, u64)> = BTreeMap::new();
     for place in places {
@@ -96,7 +97,7 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
 }
 
 /// As [`absolute`], with `.` and `..` at the end resolved. A link that the path names itself stays.
-pub(crate) fn settled(path: &Path) -> Result<PathBuf> {
+pub(crate) fn resolve_end(path: &Path) -> Result<PathBuf> {
     let path = absolute(path)?;
     if path.file_name().is_some() {
         return Ok(path);
@@ -110,8 +111,9 @@ pub(crate) fn parent_of(path: &Path) -> PathBuf {
         .to_path_buf()
 }
 
-/// Gives the whole directory its name. An empty directory is replaced; anything else in the way is not.
-pub(crate) fn moved(partial: &Path, to: &Path) -> Result<()> {
+/// Gives the whole directory its name. An empty directory is replaced; anything else in the way is
+/// not.
+pub(crate) fn move_into_place(partial: &Path, to: &Path) -> Result<()> {
     // A directory never replaces a directory that is not empty, nor anything else (rename(2)).
     rustix::fs::rename(partial, to)
         .map_err(|error| Error::io(to.display().to_string(), error.into()))

@@ -1,15 +1,17 @@
-//! Changes who may open a set, or an archived file of a log: its object header is written anew, nothing else.
+//! Changes who may open a set, or an archived file of a log: its object header is written anew,
+//! nothing else.
 //!
-//! Invariant: an object that was removed stays removed; who removes one and who replaces one exclude each other.
+//! Invariant: an object that was removed stays removed; who removes one and who replaces one
+//! exclude each other.
 //!
 //! Must not: touch a family, or leave an object that neither the old keys nor the new ones open.
 
 use strongroom_format::code;
 use strongroom_keyring::Opener;
 
-use crate::head::Unopened;
+use crate::head::UnopenedHead;
 use crate::log_names::object_name;
-use crate::set::Guard;
+use crate::set::SetKeys;
 use crate::set_heads::{SET_HEAD_MAX, head_name};
 use crate::store::Store;
 use crate::wal::OBJECT_MAX;
@@ -18,7 +20,8 @@ use crate::{Error, Result};
 /// What becomes of those who can open an object beside the old key: other keys, and certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// An object that has them stays as it is, which is a failure: their slots cannot be made anew without their keys.
+    /// An object that has them stays as it is, which is a failure: their slots cannot be made anew
+    /// without their keys.
     Refuse,
     /// They cannot open it any more.
     Drop,
@@ -29,7 +32,9 @@ pub enum Others {
 /// Gives the set at `position` key slots for `new`, and for nobody else unless `others` says so.
 ///
 /// # Errors
-/// SR-7107; SR-7146 when another has replaced it meanwhile; SR-7132 when it has other recipients; SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed; SR-3009.
+/// SR-7107; SR-7146 when another has replaced it meanwhile; SR-7132 when it has other recipients;
+/// SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed;
+/// SR-3009.
 pub fn rewrap_set(
     store: &dyn Store,
     position: u32,
@@ -41,11 +46,12 @@ pub fn rewrap_set(
     rewrap(store, &object, old, new, others)
 }
 
-/// Gives every file of the log archive key slots as [`rewrap_set`] does; returns how many there are.
+/// Gives every file of the log archive key slots as [`rewrap_set`] does; returns how many there
+/// are.
 ///
 /// # Errors
-/// As [`rewrap_set`], at the first file; those before it have the new slots, and running it again with either key that is
-/// needed goes on.
+/// As [`rewrap_set`], at the first file; those before it have the new slots, and running it again
+/// with either key that is needed goes on.
 pub fn rewrap_archive(
     store: &dyn Store,
     old: &Opener,
@@ -86,9 +92,9 @@ fn rewrap(
     let read = store.read_version(name, most);
     let read = read.map_err(|error| Error::io(shown(), error))?;
     let (bytes, seen) = read.ok_or_else(|| Error::new(&code::SET_ABSENT, shown()))?;
-    let head = Unopened::parse(bytes)?;
+    let head = UnopenedHead::parse(bytes)?;
     // The seal is verified before the header is carried over to other keys.
-    let Guard::Sealed { object, .. } = head.open(Some(old))? else {
+    let SetKeys::Sealed { object, .. } = head.open(Some(old))? else {
         return Err(Error::new(&code::KEY_OPTION, "the set is not sealed"));
     };
     let openers = object.header().slots.len();

@@ -1,6 +1,7 @@
 //! What a restore asks of whoever seals the files of a PostgreSQL cluster while they are written.
 //!
-//! The library knows no instances (B24): the command hands it the treatments of the shield behind these traits.
+//! The library knows no instances (B24): the command hands it the treatments of the shield behind
+//! these traits.
 //!
 //! Must not: know a byte of a sealed file.
 
@@ -37,7 +38,8 @@ pub trait Sealing: Debug + Send + Sync {
     fn own_files(&self) -> Vec<(&'static str, Vec<u8>)>;
 }
 
-/// How one file is sealed, for as long as it is open. Offsets and lengths are those of the plaintext.
+/// How one file is sealed, for as long as it is open. Offsets and lengths are those of the
+/// plaintext.
 pub trait SealedFile {
     /// Seals all of `bytes` at `offset`.
     ///

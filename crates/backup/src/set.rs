@@ -1,7 +1,8 @@
-//! The protection of one set: the keys of its families and the seal of its head, or digests where nothing is sealed.
+//! The protection of one set: the keys of its families and the seal of its head, or digests where
+//! nothing is sealed.
 //!
-//! Invariants: B3, a family's key is drawn for one writing of one family; B4, the description is not acted upon before
-//! its seal has been verified, when there is a key.
+//! Invariants: B3, a family's key is drawn for one writing of one family; B4, the description is
+//! not acted upon before its seal has been verified, when there is a key.
 //!
 //! Must not: do I/O.
 
@@ -89,12 +90,12 @@ pub(crate) fn cipher_of(found: header::Cipher) -> Result<Cipher> {
 }
 
 /// What guards one set.
-pub(crate) enum Guard {
+pub(crate) enum SetKeys {
     Sealed { object: Box<Object>, cipher: Cipher },
     Plain { set_id: [u8; 16] },
 }
 
-impl Guard {
+impl SetKeys {
     /// A new sealed set that each of `openers` can open.
     pub(crate) fn sealed(cipher: Cipher, openers: &[&Opener]) -> Result<Self> {
         let Some((first, more)) = openers.split_first() else {
@@ -175,7 +176,8 @@ impl Guard {
         }
     }
 
-    /// A key for one new family. Salt and prefix are drawn here, so each call gives another key (B3).
+    /// A key for one new family. Salt and prefix are drawn here, so each call gives another key
+    /// (B3).
     pub(crate) fn new_family(&self, family: u16, families: u16) -> Result<FamilyKey> {
         let mut header = FamilyHeader {
             cipher: self.number(),
@@ -284,8 +286,8 @@ impl FamilyKey {
         }
     }
 
-    /// Seals `data` in place as segment `number`. **The caller's duty**: a number is used once in a family, the last
-    /// one with `head.last` and no other.
+    /// Seals `data` in place as segment `number`. **The caller's duty**: a number is used once in a
+    /// family, the last one with `head.last` and no other.
     pub(crate) fn seal(&self, number: u32, head: SegmentHead, data: &mut [u8]) -> Result<Trailer> {
         let head_bytes = head.to_bytes();
         let nonce = self.nonce(number, head.last);
@@ -302,7 +304,8 @@ impl FamilyKey {
         }
     }
 
-    /// Opens `data` in place. False when anything is not as it was sealed; the data is then of no use.
+    /// Opens `data` in place. False when anything is not as it was sealed; the data is then of no
+    /// use.
     ///
     /// # Errors
     /// SR-7172 when libcrypto has no Triple DES; of its memory. Nothing is then known of the data.

@@ -6,7 +6,7 @@ use strongroom_format::backup::{DESCRIPTION_MAX, set_layout};
 use strongroom_format::code;
 use strongroom_format::header::HEADER_LEN;
 
-use crate::head::Unopened;
+use crate::head::UnopenedHead;
 use crate::store::{Store, is_misfit};
 use crate::{Error, Result};
 
@@ -47,7 +47,7 @@ pub(crate) fn family_name(set_id: &str, family: u16) -> String {
 }
 
 /// The head of the set at `position`.
-pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<Unopened> {
+pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<UnopenedHead> {
     let name = head_name(position);
     let shown = || format!("{}/{name}", store.shown());
     let bytes = match store.read(&name, SET_HEAD_MAX) {
@@ -63,7 +63,7 @@ pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<Unopened> {
             )
         })?,
     };
-    let head = Unopened::parse(bytes)
+    let head = UnopenedHead::parse(bytes)
         .map_err(|error| Error::new(error.code(), format!("{}: {}", shown(), error.detail())))?;
     if head.is_alone() {
         Ok(head)

@@ -12,7 +12,7 @@ use strongroom_format::backup::RecordError;
 use strongroom_format::backup_signature::{SignatureRecord, signature_layout};
 use strongroom_format::{code, hex};
 
-use crate::head::Unopened;
+use crate::head::UnopenedHead;
 use crate::medium::is_foreign;
 use crate::medium_head::MediumHead;
 use crate::store::{Store, is_misfit};
@@ -66,7 +66,7 @@ pub(crate) fn store_signature(
 /// newer format version; SR-5001 when reading fails.
 pub(crate) fn checked(
     store: &dyn Store,
-    head: &Unopened,
+    head: &UnopenedHead,
     keys: &[VerifyingKey],
 ) -> Result<[u8; 32]> {
     let description = &head.description;

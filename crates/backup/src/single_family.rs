@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use strongroom_format::code;
 
-use crate::family::{FamilyWriter, Unkeyed};
+use crate::family::{FamilyPrefix, FamilyWriter};
 use crate::head::FamilyEnd;
 use crate::options::CreateOptions;
 use crate::pipeline::read::{self as reading, Origin};
 use crate::pipeline::write::{self as writing, Settings, Target};
-use crate::set::Guard;
+use crate::set::SetKeys;
 use crate::store::Upload;
 use crate::{Error, Result};
 
 /// One family that has `content` by itself.
-pub(crate) fn sealed_family(
-    guard: &Guard,
+pub(crate) fn seal_family(
+    guard: &SetKeys,
     content: &[u8],
     options: &CreateOptions<'_>,
 ) -> Result<(Vec<u8>, FamilyEnd)> {
@@ -45,13 +45,13 @@ pub(crate) fn sealed_family(
 
 /// What a family has that is alone, at most `most` bytes, and how it ends. `signed`: with a digest
 /// of all its bytes.
-pub(crate) fn opened_family(
-    guard: &Guard,
+pub(crate) fn open_family_bytes(
+    guard: &SetKeys,
     bytes: Vec<u8>,
     most: u64,
     signed: bool,
 ) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
-    let unkeyed = Unkeyed::read(Box::new(io::Cursor::new(bytes)), 0)?;
+    let unkeyed = FamilyPrefix::read(Box::new(io::Cursor::new(bytes)), 0)?;
     let key = guard.family(&unkeyed.header, 0, 1)?;
     let reader = unkeyed.keyed(&key, signed);
     reading::run(vec![Origin { key, reader }], 1, |opened| {

@@ -1,7 +1,9 @@
-//! One of the media that a set is written to, from the first look to the last: what is allowed there, locks, the head.
+//! One of the media that a set is written to, from the first look to the last: what is allowed
+//! there, locks, the head.
 //!
-//! Invariants: B9 and B17; the rules of every medium are checked before anything is read; heads are created when the families are
-//! durable everywhere; nothing is cleared away unless all media have the set.
+//! Invariants: B9 and B17; the rules of every medium are checked before anything is read; heads are
+//! created when the families are durable everywhere; nothing is cleared away unless all media have
+//! the set.
 //!
 //! Must not: write a family.
 
@@ -13,10 +15,12 @@ use crate::head::{self, Description};
 use crate::manifest;
 use crate::medium;
 use crate::medium_head::{MEDIUM_FILE, MediumHead};
-use crate::medium_rules::{allowed, medium_head, present_head, taken_alone, unchanged};
+use crate::medium_rules::{
+    check_allowed, check_medium_id, lock_exclusively, medium_head, present_head,
+};
 use crate::options::{CreateOptions, Mode};
 use crate::removal;
-use crate::set::Guard;
+use crate::set::SetKeys;
 use crate::set_heads::{Superseded, family_name};
 use crate::signature::{signature_name, store_signature};
 use crate::source::Source;
@@ -32,12 +36,13 @@ pub struct Created {
     pub description: Description,
     /// What the source left out.
     pub left_out: Vec<String>,
-    /// Why something that the set takes the place of could not be removed, if so. The set is whole all the same.
+    /// Why something that the set takes the place of could not be removed, if so. The set is whole
+    /// all the same.
     pub not_cleared: Option<Error>,
 }
 
 /// A medium on which the set is allowed.
-pub(crate) struct Found<'a> {
+pub(crate) struct ExaminedMedium<'a> {
     store: &'a dyn Store,
     present: Option<(MediumHead, Version)>,
     superseded: Vec<Superseded>,
@@ -56,7 +61,7 @@ pub(crate) struct TargetMedium<'a> {
     replaced: Option<(String, Version)>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> ExaminedMedium<'a> {
     /// Looks at the medium, and at what the options may do there.
     pub(crate) fn new(
         store: &'a dyn Store,
@@ -66,11 +71,11 @@ impl<'a> Found<'a> {
         let mut present = present_head(store)?;
         let mut alone = None;
         if options.mode == Mode::Format && present.is_some() {
-            alone = Some(taken_alone(store)?);
+            alone = Some(lock_exclusively(store)?);
             present = present_head(store)?;
         }
         let head = present.as_ref().map(|(head, _)| head);
-        let superseded = allowed(store, head, options, now_unix_s)?;
+        let superseded = check_allowed(store, head, options, now_unix_s)?;
         Ok(Self {
             store,
             present,
@@ -79,8 +84,9 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Makes the medium if it is not there, and keeps others from taking families without a head for orphans.
-    pub(crate) fn taken(
+    /// Makes the medium if it is not there, and keeps others from taking families without a head
+    /// for orphans.
+    pub(crate) fn into_target(
         self,
         options: &CreateOptions<'_>,
         stripes: u16,
@@ -110,13 +116,16 @@ impl<'a> Found<'a> {
             at_work,
             replaced,
         };
-        unchanged(store, target.until_then())?;
+        check_medium_id(store, target.expected_medium_id())?;
         Ok(target)
     }
 }
 
 /// The families that a new medium gets, and all that are there must have.
-pub(crate) fn wanted_stripes(found: &[Found<'_>], options: &CreateOptions<'_>) -> Result<u16> {
+pub(crate) fn choose_stripes(
+    found: &[ExaminedMedium<'_>],
+    options: &CreateOptions<'_>,
+) -> Result<u16> {
     let anew = options.mode == Mode::Format;
     let there = found.iter().filter(|_| !anew);
     let mut there = there.filter_map(|found| {
@@ -138,17 +147,17 @@ pub(crate) fn wanted_stripes(found: &[Found<'_>], options: &CreateOptions<'_>) -
 }
 
 /// Refuses a mirror that is the medium itself, or another mirror.
-pub(crate) fn all_different(found: &[Found<'_>]) -> Result<()> {
+pub(crate) fn check_all_different(found: &[ExaminedMedium<'_>]) -> Result<()> {
     let known = found.iter().filter_map(|found| {
         let (head, _) = found.present.as_ref()?;
         Some((found.store, head))
     });
-    different(known)
+    check_ids_differ(known)
 }
 
 /// The same once the media are made; the families of all.
-pub(crate) fn agreed(targets: &[TargetMedium<'_>]) -> Result<u16> {
-    different(targets.iter().map(|target| (target.store, &target.medium)))?;
+pub(crate) fn common_stripes(targets: &[TargetMedium<'_>]) -> Result<u16> {
+    check_ids_differ(targets.iter().map(|target| (target.store, &target.medium)))?;
     let mut stripes = targets.iter().map(|target| target.medium.stripes);
     let first = stripes.next().unwrap_or(1);
     match stripes.find(|stripes| *stripes != first) {
@@ -160,7 +169,9 @@ pub(crate) fn agreed(targets: &[TargetMedium<'_>]) -> Result<u16> {
     }
 }
 
-fn different<'a>(media: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>) -> Result<()> {
+fn check_ids_differ<'a>(
+    media: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>,
+) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for (store, medium) in media {
         if !seen.insert(medium.medium_id.as_str()) {
@@ -172,13 +183,13 @@ fn different<'a>(media: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>) -
 }
 
 /// When a writer began.
-pub(crate) struct Began {
+pub(crate) struct StartTime {
     wall: SystemTime,
     /// Goes on when someone sets the clock back.
     steady: Instant,
 }
 
-impl Began {
+impl StartTime {
     pub(crate) fn now() -> Self {
         Self {
             wall: SystemTime::now(),
@@ -195,20 +206,21 @@ impl Began {
 }
 
 /// What the heads are made from.
-pub(crate) struct Sealing<'a> {
-    pub(crate) guard: &'a Guard,
+pub(crate) struct HeadInputs<'a> {
+    pub(crate) guard: &'a SetKeys,
     pub(crate) options: &'a CreateOptions<'a>,
     pub(crate) source: &'a dyn Source,
-    pub(crate) began: &'a Began,
+    pub(crate) began: &'a StartTime,
 }
 
 /// Creates the heads, then clears away what the set takes the place of.
 ///
 /// # Errors
-/// SR-7145 when some media have the set and others have not; of the only medium, or the first one, when none has it.
-pub(crate) fn published(
+/// SR-7145 when some media have the set and others have not; of the only medium, or the first one,
+/// when none has it.
+pub(crate) fn publish_to_all(
     targets: Vec<TargetMedium<'_>>,
-    sealing: &Sealing<'_>,
+    sealing: &HeadInputs<'_>,
     description: &Description,
 ) -> Result<Vec<Created>> {
     let (mut there, mut failed) = (Vec::new(), Vec::new());
@@ -221,11 +233,11 @@ pub(crate) fn published(
     let anew = targets.iter().any(|target| target.replaced.is_some());
     if anew && !failed.is_empty() {
         let (_, first) = failed.swap_remove(0);
-        return Err(none_anew(there, sealing.guard, first));
+        return Err(withdraw_everywhere(there, sealing.guard, first));
     }
     let mut made = Vec::new();
     for (target, created) in there {
-        match target.begun_anew(sealing.guard, created.position) {
+        match target.replace_medium_file(sealing.guard, created.position) {
             Ok(()) => made.push((target.store.shown(), created)),
             Err(error) => failed.push((target.store.shown(), error)),
         }
@@ -235,24 +247,28 @@ pub(crate) fn published(
         return Err(first.map_or_else(|| Error::new(&code::BUG, "no medium"), |(_, error)| error));
     }
     if !failed.is_empty() {
-        return Err(Error::new(&code::MIRRORS, told(&made, &failed)));
+        return Err(Error::new(&code::MIRRORS, describe_outcome(&made, &failed)));
     }
     let mut created = Vec::new();
     for (target, (_, mut one)) in targets.into_iter().zip(made) {
         drop(target.at_work);
-        let cleared = medium::clear(target.store, &target.superseded, target.alone);
+        let cleared = medium::remove_sets(target.store, &target.superseded, target.alone);
         one.not_cleared = cleared.err();
         created.push(one);
     }
     Ok(created)
 }
 
-/// Takes a set back everywhere: one medium that was to be begun anew cannot have it, and the older sets of the others would be
-/// listed no more. Returns what is to be told.
-fn none_anew(there: Vec<(&TargetMedium<'_>, Created)>, guard: &Guard, mut first: Error) -> Error {
+/// Takes a set back everywhere: one medium that was to be begun anew cannot have it, and the older
+/// sets of the others would be listed no more. Returns what is to be told.
+fn withdraw_everywhere(
+    there: Vec<(&TargetMedium<'_>, Created)>,
+    guard: &SetKeys,
+    mut first: Error,
+) -> Error {
     for (target, created) in there {
         let why = Error::new(first.code(), first.detail());
-        let told = target.taken_back(created.position, guard, why);
+        let told = target.withdraw_set(created.position, guard, why);
         if told.code() == &code::UNSETTLED {
             first = told;
         }
@@ -260,7 +276,7 @@ fn none_anew(there: Vec<(&TargetMedium<'_>, Created)>, guard: &Guard, mut first:
     first
 }
 
-fn told(made: &[(String, Created)], failed: &[(String, Error)]) -> String {
+fn describe_outcome(made: &[(String, Created)], failed: &[(String, Error)]) -> String {
     let have: Vec<String> = made
         .iter()
         .map(|(shown, created)| format!("{shown} (set {})", created.position))
@@ -274,12 +290,12 @@ fn told(made: &[(String, Created)], failed: &[(String, Error)]) -> String {
 
 impl TargetMedium<'_> {
     /// What `medium.json` says until the set is there.
-    fn until_then(&self) -> &str {
+    fn expected_medium_id(&self) -> &str {
         let replaced = self.replaced.as_ref().map(|(id, _)| id.as_str());
         replaced.unwrap_or(&self.medium.medium_id)
     }
 
-    fn publish(&self, sealing: &Sealing<'_>, mut description: Description) -> Result<Created> {
+    fn publish(&self, sealing: &HeadInputs<'_>, mut description: Description) -> Result<Created> {
         let (store, guard) = (self.store, sealing.guard);
         description.medium_id.clone_from(&self.medium.medium_id);
         if !sealing.began.is_within(store.writing_limit()) {
@@ -302,8 +318,8 @@ impl TargetMedium<'_> {
             other => other?,
         };
         // A lock on a shared medium may hold on its own host only.
-        if let Err(error) = unchanged(store, self.until_then()) {
-            return Err(self.taken_back(position, guard, error));
+        if let Err(error) = check_medium_id(store, self.expected_medium_id()) {
+            return Err(self.withdraw_set(position, guard, error));
         }
         Ok(Created {
             position,
@@ -314,7 +330,7 @@ impl TargetMedium<'_> {
     }
 
     /// The last step: from here on older sets are another medium's, if this one is begun anew.
-    fn begun_anew(&self, guard: &Guard, position: u32) -> Result<()> {
+    fn replace_medium_file(&self, guard: &SetKeys, position: u32) -> Result<()> {
         let store = self.store;
         let Some((_, seen)) = &self.replaced else {
             return Ok(());
@@ -324,16 +340,18 @@ impl TargetMedium<'_> {
         let why = match replaced {
             Ok(true) => return Ok(()),
             Ok(false) => Error::new(&code::MEDIUM_CHANGED, store.shown()),
-            Err(error) => self.unless_begun_anew(position, error)?,
+            Err(error) => self.replacement_error(position, error)?,
         };
-        Err(self.taken_back(position, guard, why))
+        Err(self.withdraw_set(position, guard, why))
     }
 
-    /// What is to be told of a `medium.json` that could not be replaced: `error`, if the old one is seen to be there. The set is of no
-    /// medium then, and would never be listed.
-    fn unless_begun_anew(&self, position: u32, error: Error) -> Result<Error> {
+    /// What is to be told of a `medium.json` that could not be replaced: `error`, if the old one is
+    /// seen to be there. The set is of no medium then, and would never be listed.
+    fn replacement_error(&self, position: u32, error: Error) -> Result<Error> {
         let store = self.store;
-        if error.code() != &code::UNSETTLED && unchanged(store, self.until_then()).is_ok() {
+        if error.code() != &code::UNSETTLED
+            && check_medium_id(store, self.expected_medium_id()).is_ok()
+        {
             return Ok(error);
         }
         let detail = format!(
@@ -343,8 +361,9 @@ impl TargetMedium<'_> {
         Err(Error::new(&code::UNSETTLED, detail))
     }
 
-    /// Removes the set again and returns `why`. Its families stay while its head may be there, and `why` then says so.
-    fn taken_back(&self, position: u32, guard: &Guard, why: Error) -> Error {
+    /// Removes the set again and returns `why`. Its families stay while its head may be there, and
+    /// `why` then says so.
+    fn withdraw_set(&self, position: u32, guard: &SetKeys, why: Error) -> Error {
         let (store, set_id) = (self.store, hex::hex(&guard.set_id()));
         let changing = store.changing("sets");
         let changing = changing.map_err(|error| Error::io(store.shown(), error));
@@ -361,10 +380,11 @@ impl TargetMedium<'_> {
     }
 }
 
-/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise.
+/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161
+/// otherwise.
 fn publish_head(
     store: &dyn Store,
-    sealing: &Sealing<'_>,
+    sealing: &HeadInputs<'_>,
     description: &mut Description,
 ) -> Result<u32> {
     let guard = sealing.guard;
@@ -383,13 +403,13 @@ fn publish_head(
     };
     let changing = store.changing("sets");
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
-    if removal::is_there_to_stay(store, &base)? {
+    if removal::is_kept(store, &base)? {
         let position = medium::publish(store, &mut head_at)?;
         // Where no lock keeps others from removing the base, it may be gone by now.
         if store.writing_limit().is_none() {
             return Ok(position);
         }
-        let looked = removal::is_there_to_stay(store, &base);
+        let looked = removal::is_kept(store, &base);
         if matches!(looked, Ok(true)) {
             return Ok(position);
         }
@@ -410,7 +430,7 @@ fn publish_head(
 }
 
 /// After a failure. Whatever cannot be removed is an orphan, which the next writer removes.
-pub(crate) fn remove_families(store: &dyn Store, guard: &Guard, stripes: u16) {
+pub(crate) fn remove_families(store: &dyn Store, guard: &SetKeys, stripes: u16) {
     let set_id = hex::hex(&guard.set_id());
     for family in 0..stripes {
         drop(store.remove(&family_name(&set_id, family)));

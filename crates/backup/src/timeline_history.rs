@@ -2,7 +2,8 @@
 
 use strongroom_postgres_replication::Lsn;
 
-/// Timeline, position, reason on each line (PostgreSQL: `readTimeLineHistory`, `src/backend/access/transam/timeline.c`).
+/// Timeline, position, reason on each line (PostgreSQL: `readTimeLineHistory`,
+/// `src/backend/access/transam/timeline.c`).
 pub(crate) fn parse_history(content: &[u8]) -> Option<Vec<(u64, Lsn)>> {
     let text = std::str::from_utf8(content).ok()?;
     let mut found: Vec<(u64, Lsn)> = Vec::new();

@@ -1,8 +1,8 @@
 //! The archive of a PostgreSQL server's log: one object for each file that the server archives.
 //!
-//! Invariants: B2, an archived file is never replaced, but for a sealed piece by the same piece; a file that is archived twice with
-//! the same content is archived once; a file that cannot be opened is never told as one that is not there, nor is a segment that
-//! later ones follow.
+//! Invariants: B2, an archived file is never replaced, but for a sealed piece by the same piece; a
+//! file that is archived twice with the same content is archived once; a file that cannot be opened
+//! is never told as one that is not there, nor is a segment that later ones follow.
 //!
 //! Must not: hand out a file under another name than it was archived under.
 
@@ -13,14 +13,14 @@ use strongroom_format::{code, hex};
 use strongroom_keyring::Opener;
 
 use crate::clock::now_unix_s;
-use crate::first_page::facts;
-use crate::head::{self, Description, Kind, Unopened};
-use crate::log_names::{Piece, object_name, segment};
+use crate::first_page::segment_facts;
+use crate::head::{self, Description, Kind, UnopenedHead};
+use crate::log_names::{Piece, object_name, parse_segment_name};
 use crate::medium_head::MediumHead;
 use crate::medium_rules::medium_for_archive;
 use crate::options::CreateOptions;
-use crate::set::Guard;
-use crate::single_family::{not_as_long, opened_family, sealed_family};
+use crate::set::SetKeys;
+use crate::single_family::{not_as_long, open_family_bytes, seal_family};
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -33,7 +33,7 @@ pub(crate) const OBJECT_MAX: u64 = FILE_MAX + (4 << 20);
 const REPLACE_TRIES: u32 = 8;
 
 /// What the archive has under a name.
-enum There {
+enum Archived {
     Nothing,
     /// This file, whole and durable.
     This,
@@ -44,7 +44,9 @@ enum There {
 /// Archives `content` under `name`. False when it was there already.
 ///
 /// # Errors
-/// SR-7120 when another content is there; SR-7106, SR-7110 when what is there is damaged; SR-7101 when the medium is not; SR-7104, SR-7105; SR-1001 for a name that PostgreSQL does not archive under.
+/// SR-7120 when another content is there; SR-7106, SR-7110 when what is there is damaged; SR-7101
+/// when the medium is not; SR-7104, SR-7105; SR-1001 for a name that PostgreSQL does not archive
+/// under.
 pub fn wal_push(
     store: &dyn Store,
     name: &str,
@@ -54,12 +56,12 @@ pub fn wal_push(
     check_name(name)?;
     let medium = medium_for_archive(store, options)?;
     let object = object_name(name);
-    if let There::This = there(store, &object, name, content)? {
+    if let Archived::This = find_archived(store, &object, name, content)? {
         return Ok(false);
     }
     let guard = options.new_set()?;
     let started_unix_s = now_unix_s();
-    let (family, _) = sealed_family(&guard, content, options)?;
+    let (family, _) = seal_family(&guard, content, options)?;
     let mut described = options.describe(&guard, &medium.medium_id, started_unix_s);
     described.kind = Kind::Wal;
     described.source = name.to_owned();
@@ -67,29 +69,29 @@ pub fn wal_push(
     described.files = 1;
     described.compressed_size_bytes = family.len() as u64;
     // A piece may be one small transaction: who reads the medium would try what it was.
-    let hidden = Piece::of(name).is_some() && matches!(guard, Guard::Sealed { .. });
+    let hidden = Piece::of(name).is_some() && matches!(guard, SetKeys::Sealed { .. });
     if !hidden {
         described.content_digest = Some(content_digest(&described.set_id, content)?);
     }
-    described.postgres = Some(facts(name, content));
+    described.postgres = Some(segment_facts(name, content));
     let mut bytes = head::to_bytes(&guard, &described)?;
     bytes.extend_from_slice(&family);
     let created = store.create_new(&object, &bytes);
     if created.map_err(|error| failed(store, &object, error))? {
         return Ok(true);
     }
-    match there(store, &object, name, content)? {
+    match find_archived(store, &object, name, content)? {
         // Someone else archived it meanwhile.
-        There::This => Ok(false),
-        // Of this name and with these ends there is one piece of a cluster's log. The one that is there may be what a receiver has
-        // left that was killed.
-        There::SealedPiece if hidden => replaced(store, &object, &bytes),
+        Archived::This => Ok(false),
+        // Of this name and with these ends there is one piece of a cluster's log. The one that is
+        // there may be what a receiver has left that was killed.
+        Archived::SealedPiece if hidden => replace_piece(store, &object, &bytes),
         _ => Err(Error::new(&code::WAL_DIFFERS, name)),
     }
 }
 
 /// Puts a piece in the place of the one that is there.
-fn replaced(store: &dyn Store, object: &str, bytes: &[u8]) -> Result<bool> {
+fn replace_piece(store: &dyn Store, object: &str, bytes: &[u8]) -> Result<bool> {
     let guard = store.changing("wal");
     let _guard = guard.map_err(|error| failed(store, object, error))?;
     for _ in 0..REPLACE_TRIES {
@@ -109,8 +111,8 @@ fn replaced(store: &dyn Store, object: &str, bytes: &[u8]) -> Result<bool> {
 /// The file that was archived under `name`.
 ///
 /// # Errors
-/// SR-7121 when there is none, and only then; SR-7130 when there is none, but later segments of its timeline; SR-2001, SR-2002; SR-7126;
-/// SR-7106, SR-7109 to SR-7112 when it is damaged.
+/// SR-7121 when there is none, and only then; SR-7130 when there is none, but later segments of its
+/// timeline; SR-2001, SR-2002; SR-7126; SR-7106, SR-7109 to SR-7112 when it is damaged.
 pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Result<Vec<u8>> {
     check_name(name)?;
     let object = object_name(name);
@@ -119,12 +121,12 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
     let Some(bytes) = bytes else {
         // A medium that is not mounted has no file of any name, and is not the end of the archive.
         return Err(match MediumHead::read(store)? {
-            Some(_) if is_followed(store, name)? => Error::new(&code::WAL_GAP, name),
+            Some(_) if has_later_segment(store, name)? => Error::new(&code::WAL_GAP, name),
             Some(_) => Error::new(&code::WAL_ABSENT, name),
             None => Error::new(&code::MEDIUM_ABSENT, store.shown()),
         });
     };
-    let head = Unopened::parse(bytes)?;
+    let head = UnopenedHead::parse(bytes)?;
     let guard = head.open_in(store, opener)?;
     let described = &head.description;
     if !is_archived_as(described, name) {
@@ -135,7 +137,8 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
     }
     // A few bytes can stand for a thousand times as many.
     let stated = described.backup_size_bytes;
-    let (content, _) = opened_family(&guard, head.rest().to_vec(), stated.min(FILE_MAX), false)?;
+    let (content, _) =
+        open_family_bytes(&guard, head.rest().to_vec(), stated.min(FILE_MAX), false)?;
     if content.len() as u64 != stated {
         return Err(not_as_long());
     }
@@ -148,10 +151,11 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
     Ok(content)
 }
 
-/// Whether the archive has a later segment of the same timeline, whole or partial. A server archives in order, and what expires
-/// is the beginning: a segment is missing in between only if it was lost.
-pub(crate) fn is_followed(store: &dyn Store, name: &str) -> Result<bool> {
-    let Some(wanted) = segment(name) else {
+/// Whether the archive has a later segment of the same timeline, whole or partial. A server
+/// archives in order, and what expires is the beginning: a segment is missing in between only if it
+/// was lost.
+pub(crate) fn has_later_segment(store: &dyn Store, name: &str) -> Result<bool> {
+    let Some(wanted) = parse_segment_name(name) else {
         return Ok(false);
     };
     let listed = store.list("wal");
@@ -159,23 +163,23 @@ pub(crate) fn is_followed(store: &dyn Store, name: &str) -> Result<bool> {
     let mut segments = listed.iter().filter_map(|(name, _)| {
         let piece = Piece::of(name).map(|piece| piece.segment);
         let of = piece.as_deref().or_else(|| name.strip_suffix(".partial"));
-        segment(of.unwrap_or(name))
+        parse_segment_name(of.unwrap_or(name))
     });
     Ok(segments.any(|(timeline, number)| timeline == wanted.0 && number > wanted.1))
 }
 
 /// Whether this is a piece that is sealed.
-fn is_sealed_piece(head: &Unopened, name: &str) -> bool {
+fn is_sealed_piece(head: &UnopenedHead, name: &str) -> bool {
     Piece::of(name).is_some() && head.is_sealed()
 }
 
 /// Whether the archive has exactly this file, whole and durable. No key is needed.
-fn there(store: &dyn Store, object: &str, name: &str, content: &[u8]) -> Result<There> {
+fn find_archived(store: &dyn Store, object: &str, name: &str, content: &[u8]) -> Result<Archived> {
     let read = store.read(object, OBJECT_MAX);
     let Some(bytes) = read.map_err(|error| failed(store, object, error))? else {
-        return Ok(There::Nothing);
+        return Ok(Archived::Nothing);
     };
-    let head = Unopened::parse(bytes)?;
+    let head = UnopenedHead::parse(bytes)?;
     let described = &head.description;
     if !is_archived_as(described, name) {
         return Err(Error::new(
@@ -184,16 +188,17 @@ fn there(store: &dyn Store, object: &str, name: &str, content: &[u8]) -> Result<
         ));
     }
     if described.content_digest.is_none() && is_sealed_piece(&head, name) {
-        return Ok(There::SealedPiece);
+        return Ok(Archived::SealedPiece);
     }
     if described.content_digest != Some(content_digest(&described.set_id, content)?) {
         return Err(Error::new(&code::WAL_DIFFERS, name));
     }
-    settled(store, object, name, &head)?;
-    Ok(There::This)
+    make_head_durable(store, object, name, &head)?;
+    Ok(Archived::This)
 }
 
-/// Makes an archived file durable that is listed: whoever created it may have been ended before it was.
+/// Makes an archived file durable that is listed: whoever created it may have been ended before it
+/// was.
 ///
 /// # Errors
 /// SR-7106, SR-7110 when it is damaged; SR-5001, also when it is gone.
@@ -202,17 +207,22 @@ pub(crate) fn make_durable(store: &dyn Store, name: &str) -> Result<()> {
     let read = store.read(&object, OBJECT_MAX);
     let bytes = read.map_err(|error| failed(store, &object, error))?;
     let bytes = bytes.ok_or_else(|| failed(store, &object, io::ErrorKind::NotFound.into()))?;
-    let head = Unopened::parse(bytes)?;
+    let head = UnopenedHead::parse(bytes)?;
     if !is_archived_as(&head.description, name) {
         return Err(Error::new(
             &code::SET_HEAD,
             format!("{name}: another file's"),
         ));
     }
-    settled(store, &object, name, &head)
+    make_head_durable(store, &object, name, &head)
 }
 
-fn settled(store: &dyn Store, object: &str, name: &str, head: &Unopened) -> Result<()> {
+fn make_head_durable(
+    store: &dyn Store,
+    object: &str,
+    name: &str,
+    head: &UnopenedHead,
+) -> Result<()> {
     // Its digest says what it was made of, and not that all of it is there.
     if head.rest().len() as u64 != head.description.compressed_size_bytes {
         return Err(Error::new(&code::FAMILY_SHORT, name));
@@ -226,13 +236,14 @@ fn is_archived_as(described: &Description, name: &str) -> bool {
     described.kind == Kind::Wal && facts.is_some_and(|facts| facts.file_name == name)
 }
 
-/// The cluster whose log the archive has, by its newest segment. Not authenticated: this only ever refuses.
+/// The cluster whose log the archive has, by its newest segment. Not authenticated: this only ever
+/// refuses.
 pub(crate) fn archived_system(store: &dyn Store) -> Result<Option<String>> {
     let listed = store.list("wal");
     let listed = listed.map_err(|error| failed(store, "wal", error))?;
     for (name, _) in listed.iter().rev() {
         let first = Piece::of(name).is_some_and(|piece| piece.start == 0);
-        if !first && segment(name).is_none() {
+        if !first && parse_segment_name(name).is_none() {
             continue;
         }
         let object = object_name(name);
@@ -240,7 +251,7 @@ pub(crate) fn archived_system(store: &dyn Store) -> Result<Option<String>> {
         let Some(bytes) = read.map_err(|error| failed(store, &object, error))? else {
             continue;
         };
-        let facts = Unopened::parse(bytes)?.description.postgres;
+        let facts = UnopenedHead::parse(bytes)?.description.postgres;
         let system = facts.map(|facts| facts.system_identifier);
         return Ok(system.filter(|system| !system.is_empty()));
     }
@@ -252,7 +263,8 @@ fn content_digest(set_id: &str, content: &[u8]) -> Result<String> {
     Ok(hex::hex(&sha256(&[&id, content])))
 }
 
-/// Segments, history files and backup history files: digits and capitals, and `.history`, `.backup`, `.partial`.
+/// Segments, history files and backup history files: digits and capitals, and `.history`,
+/// `.backup`, `.partial`.
 fn check_name(name: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
     let sound = (1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.');

@@ -1,5 +1,6 @@
-//! Lets the system begin to write what was given to it, while there is more to come: the disk works beside the processors, and
-//! the call that makes everything durable at the end has little left to wait for.
+//! Lets the system begin to write what was given to it, while there is more to come: the disk works
+//! beside the processors, and the call that makes everything durable at the end has little left to
+//! wait for.
 //!
 //! Must not: change what is written, or be relied on for durability.
 
@@ -8,7 +9,8 @@ use std::num::NonZeroU64;
 
 use rustix::fs::{Advice, fadvise};
 
-/// Bytes after which writing begins. Less would be many small writes, more would leave the disk idle at first.
+/// Bytes after which writing begins. Less would be many small writes, more would leave the disk
+/// idle at first.
 const WINDOW: u64 = 8 << 20;
 
 /// How far a file that is written from its start has come.
@@ -26,8 +28,9 @@ impl Writeback {
         let Some(window) = NonZeroU64::new(waiting).filter(|_| waiting >= WINDOW) else {
             return;
         };
-        // Linux begins to write dirty pages that it is told will not be needed, and keeps them while it does (posix_fadvise(2),
-        // mm/fadvise.c). A system that does not know the advice is none the worse: it is asked again later.
+        // Linux begins to write dirty pages that it is told will not be needed, and keeps them
+        // while it does (posix_fadvise(2), mm/fadvise.c). A system that does not know the advice is
+        // none the worse: it is asked again later.
         if fadvise(file, self.begun, Some(window), Advice::DontNeed).is_ok() {
             self.begun = self.written;
         }

@@ -1,7 +1,9 @@
-//! A chain that is written set over set, the full one first: what is there of the sets before, and what becomes of it.
+//! A chain that is written set over set, the full one first: what is there of the sets before, and
+//! what becomes of it.
 //!
-//! A set that follows names every file of the cluster: those that are wholly in it take the place of what is there, an incremental
-//! file changes the file whose name it has, and what it does not name is removed.
+//! A set that follows names every file of the cluster: those that are wholly in it take the place
+//! of what is there, an incremental file changes the file whose name it has, and what it does not
+//! name is removed.
 //!
 //! Must not: touch what this restore has not made.
 
@@ -10,7 +12,7 @@ use std::collections::BTreeMap;
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
 
-use super::{CONTROL, Files, named_twice};
+use super::{CONTROL, Files, named_twice_error};
 use crate::{Error, Result};
 
 /// How PostgreSQL names the file that has the changed blocks of another one.
@@ -84,7 +86,7 @@ impl Files {
         let path = changed.filter(|_| changes);
         let path = path.unwrap_or_else(|| member.path.clone());
         if over.names.insert(path.clone(), member.kind).is_some() {
-            return Err(named_twice());
+            return Err(named_twice_error());
         }
         let there = over.before.remove(&path);
         match (there, member.kind) {
@@ -137,8 +139,8 @@ impl Files {
             // It is not written before the end.
             MemberKind::File if path == CONTROL => Ok(()),
             MemberKind::File if self.is_left_out(path)? => Ok(()),
-            MemberKind::File | MemberKind::Link => self.spot(path).remove(false),
-            MemberKind::Directory => self.spot(path).remove(true),
+            MemberKind::File | MemberKind::Link => self.entry_path(path).remove(false),
+            MemberKind::Directory => self.entry_path(path).remove(true),
             MemberKind::Tablespace => {
                 let found = self
                     .made_spaces

@@ -61,7 +61,8 @@ impl Client {
     ) -> Result<Self> {
         let place = parsed(url)?;
         let prefix = prefix(&place)?;
-        // One supplier of primitives for TLS, the product's. Taken already: by an application that has chosen.
+        // One supplier of primitives for TLS, the product's. Taken already: by an application that
+        // has chosen.
         drop(rustls::crypto::ring::default_provider().install_default());
         let built = build(&place, settings, patience);
         let runtime = Builder::new_multi_thread()

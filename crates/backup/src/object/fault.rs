@@ -1,7 +1,7 @@
 //! What an object store's errors mean, in words of our own.
 //!
-//! Invariant B21: a store's answer may repeat the name of a key and what was signed, so nothing of it is told but the status and a
-//! code word.
+//! Invariant B21: a store's answer may repeat the name of a key and what was signed, so nothing of
+//! it is told but the status and a code word.
 //!
 //! Must not: show an error of the client library.
 

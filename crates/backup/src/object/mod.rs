@@ -1,7 +1,9 @@
-//! Objects by name below a prefix of an object store: S3 and what speaks like it, Google Cloud Storage, Azure Blob Storage.
+//! Objects by name below a prefix of an object store: S3 and what speaks like it, Google Cloud
+//! Storage, Azure Blob Storage.
 //!
-//! Invariants: B1, B2; B17, an outcome that is not known is settled by reading; B18, what is replaced is what was read, by its
-//! entity tag; B19, there are no locks, and orphans are told by their age; B21, nothing that a store says reaches an error.
+//! Invariants: B1, B2; B17, an outcome that is not known is settled by reading; B18, what is
+//! replaced is what was read, by its entity tag; B19, there are no locks, and orphans are told by
+//! their age; B21, nothing that a store says reaches an error.
 //!
 //! Must not: read the environment; take a credential from a URL.
 
@@ -51,9 +53,10 @@ impl std::fmt::Debug for ObjectMedium {
 }
 
 impl ObjectMedium {
-    /// The medium that `url` names. Of `settings`, names and values as environments have them, those are used that the kind of store
-    /// knows: `AWS_...`, `GOOGLE_...` or `AZURE_...`. Requests that fail for want of a connection are repeated for `patience`. Nothing
-    /// is sent yet.
+    /// The medium that `url` names. Of `settings`, names and values as environments have them,
+    /// those are used that the kind of store knows: `AWS_...`, `GOOGLE_...` or `AZURE_...`.
+    /// Requests that fail for want of a connection are repeated for `patience`. Nothing is sent
+    /// yet.
     ///
     /// # Errors
     /// SR-7140.
@@ -74,7 +77,8 @@ impl ObjectMedium {
         }
     }
 
-    /// Puts `bytes` under a condition. Some(true): they are there. Some(false): the condition did not hold.
+    /// Puts `bytes` under a condition. Some(true): they are there. Some(false): the condition did
+    /// not hold.
     fn put_if(&self, name: &str, bytes: &[u8], mode: &PutMode) -> io::Result<bool> {
         let path = self.client.path(name)?;
         let payload = PutPayload::from(bytes.to_vec());
@@ -116,7 +120,8 @@ impl ObjectMedium {
     }
 
     fn bytes(&self, path: &Path, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
-        // Two requests to wait for: the first one of a command is waited for only shortly, however long the object is.
+        // Two requests to wait for: the first one of a command is waited for only shortly, however
+        // long the object is.
         let options = GetOptions::default();
         let found = match self.client.send(self.client.store.get_opts(path, options)) {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
@@ -136,7 +141,8 @@ impl ObjectMedium {
         Ok(Some((bytes, seen)))
     }
 
-    /// Puts `bytes` where a store that honours `mode` must refuse it. They are what is there, so one that does not changes nothing.
+    /// Puts `bytes` where a store that honours `mode` must refuse it. They are what is there, so
+    /// one that does not changes nothing.
     fn must_refuse(&self, path: &Path, bytes: &[u8], mode: PutMode, what: &str) -> io::Result<()> {
         let payload = PutPayload::from(bytes.to_vec());
         let put = self.client.store.put_opts(path, payload, mode.into());
@@ -180,7 +186,8 @@ fn name_in(path: &Path, directory: &Path) -> Option<String> {
     parts.next().is_none().then(|| name.as_ref().to_owned())
 }
 
-/// Those of `families` that are older than the newest of all by what makes an orphan. Both times are the store's.
+/// Those of `families` that are older than the newest of all by what makes an orphan. Both times
+/// are the store's.
 fn abandoned(families: Vec<(String, ObjectMeta)>, heads: &[(String, ObjectMeta)]) -> Vec<String> {
     let all = families.iter().chain(heads);
     let newest = all.map(|(_, meta)| meta.last_modified).max();

@@ -1,7 +1,8 @@
-//! Reads families round-robin, opens and decompresses their segments on several threads, hands the stream out in order.
+//! Reads families round-robin, opens and decompresses their segments on several threads, hands the
+//! stream out in order.
 //!
-//! Invariants B5 and B6 (`pipeline`): the end of the stream comes only after every family's last segment was authenticated
-//! and nothing followed it.
+//! Invariants B5 and B6 (`pipeline`): the end of the stream comes only after every family's last
+//! segment was authenticated and nothing followed it.
 //!
 //! Must not: hand out a byte of a segment that did not authenticate.
 
@@ -52,7 +53,8 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The next piece, which is not empty; `None` at the stream's end. The caller may take its buffer and leave another one.
+    /// The next piece, which is not empty; `None` at the stream's end. The caller may take its
+    /// buffer and leave another one.
     pub(crate) fn next_piece(&mut self) -> Result<Option<&mut Vec<u8>>> {
         if let Some(used) = self.current.take() {
             // Has room: it came from there. The reader takes no more when it has ended.
@@ -81,10 +83,12 @@ impl Opened {
     }
 }
 
-/// Runs `consume`, which must read the stream to its end, and returns what it returned and how the families ended.
+/// Runs `consume`, which must read the stream to its end, and returns what it returned and how the
+/// families ended.
 ///
 /// # Errors
-/// Of reading and opening, SR-7109 and SR-7110; of `consume`; SR-7111 when it left something of the stream.
+/// Of reading and opening, SR-7109 and SR-7110; of `consume`; SR-7111 when it left something of the
+/// stream.
 pub(crate) fn run<T>(
     origins: Vec<Origin>,
     threads: usize,
@@ -169,7 +173,8 @@ fn open_one(
     let length = usize::try_from(job.head.plain_length).map_err(|_| bad())?;
     if job.head.compressed {
         buffers.plain.clear();
-        // No more than a segment holds; its head was authenticated. The room is not filled with zeros first.
+        // No more than a segment holds; its head was authenticated. The room is not filled with
+        // zeros first.
         buffers.plain.reserve_exact(length);
         let written = decompressor
             .decompress_to_buffer(&buffers.stored, &mut buffers.plain)
@@ -229,7 +234,8 @@ fn read_all(
     }
 }
 
-/// Every family's last segment, beginning with the one that was just read, and that nothing follows it.
+/// Every family's last segment, beginning with the one that was just read, and that nothing follows
+/// it.
 fn ended(
     keys: &[FamilyKey],
     mut readers: Vec<FamilyReader>,

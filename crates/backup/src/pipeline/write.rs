@@ -1,6 +1,8 @@
-//! Cuts the stream into pieces, compresses and seals them on several threads, writes them round-robin to the families.
+//! Cuts the stream into pieces, compresses and seals them on several threads, writes them
+//! round-robin to the families.
 //!
-//! Invariants B5 and B6 (`pipeline`). A failure anywhere ends all threads; the families are then orphans.
+//! Invariants B5 and B6 (`pipeline`). A failure anywhere ends all threads; the families are then
+//! orphans.
 //! Must not: decide what becomes of the families.
 
 use std::collections::BTreeMap;
@@ -97,7 +99,8 @@ fn stopped() -> Error {
 
 const STOPPED: &str = "the pipeline has stopped";
 
-/// Runs `produce`, which writes the stream, and returns what it returned and how the families ended.
+/// Runs `produce`, which writes the stream, and returns what it returned and how the families
+/// ended.
 ///
 /// # Errors
 /// Of `produce`, of sealing, of writing; the first one that explains the others.
@@ -218,15 +221,16 @@ fn seal_one(
     })
 }
 
-/// Compresses a piece into `stored`. False when it does not get smaller; `stored` is then of no use.
+/// Compresses a piece into `stored`. False when it does not get smaller; `stored` is then of no
+/// use.
 fn compressed(zstd: &mut zstd::bulk::Compressor<'_>, buffers: &mut Buffers) -> bool {
     let Buffers { plain, stored } = buffers;
     stored.clear();
     if stored.capacity() == 0 {
         stored.reserve_exact(PIECE);
     }
-    // Into the buffer's free room, which is not filled with zeros first. An error is that of a piece that does not fit into
-    // it, which is as long as a piece at least.
+    // Into the buffer's free room, which is not filled with zeros first. An error is that of a
+    // piece that does not fit into it, which is as long as a piece at least.
     let length = zstd.compress_to_buffer(plain.as_slice(), stored).ok();
     length.is_some_and(|length| length > 0 && length < plain.len())
 }

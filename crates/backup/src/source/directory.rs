@@ -1,11 +1,12 @@
 //! A directory with everything below it: regular files, directories, symbolic links.
 //!
-//! Files are read while others may write to them: a file is what it was while it was read, piece by piece. Not kept: hard
-//! links (each name becomes a file of its own), holes, extended attributes, access control lists. Sockets, pipes and
-//! devices are left out and named, and so is what vanishes or is exchanged while the directory is read.
+//! Files are read while others may write to them: a file is what it was while it was read, piece by
+//! piece. Not kept: hard links (each name becomes a file of its own), holes, extended attributes,
+//! access control lists. Sockets, pipes and devices are left out and named, and so is what vanishes
+//! or is exchanged while the directory is read.
 //!
-//! Invariant B10: every directory is opened below the one that it was found in, by its name alone and never through a link, so
-//! whoever may change the tree while it is read cannot lead out of it.
+//! Invariant B10: every directory is opened below the one that it was found in, by its name alone
+//! and never through a link, so whoever may change the tree while it is read cannot lead out of it.
 //!
 //! Must not: follow a symbolic link below the root; leave anything out silently.
 
@@ -31,8 +32,8 @@ use crate::{Error, Result};
 /// Bytes read at a time.
 const READ: usize = 256 * 1024;
 
-/// Longest path that is stored, in bytes: a restore makes it below a directory that is open, and the system takes so many
-/// (`PATH_MAX` of limits.h, with its 0).
+/// Longest path that is stored, in bytes: a restore makes it below a directory that is open, and
+/// the system takes so many (`PATH_MAX` of limits.h, with its 0).
 const STORED_MAX: usize = PATH_MAX as usize - 1;
 /// Descriptors that the rest of this process may need: families, libraries, connections.
 const OTHERS: u64 = 256;
@@ -163,7 +164,8 @@ impl Level {
     }
 }
 
-/// How many directories may be open one below the other, after the limit of this process was raised as far as it goes.
+/// How many directories may be open one below the other, after the limit of this process was raised
+/// as far as it goes.
 fn levels_max() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -180,8 +182,9 @@ fn levels_max() -> usize {
 }
 
 impl Walk<'_, '_> {
-    /// Everything below the first level. Levels are on a list of ours and not on the stack: whoever may write to the tree decides how
-    /// many there are, as far as a path of the stream goes (2048). What is below more of them than descriptors allow is left out.
+    /// Everything below the first level. Levels are on a list of ours and not on the stack: whoever
+    /// may write to the tree decides how many there are, as far as a path of the stream goes
+    /// (2048). What is below more of them than descriptors allow is left out.
     fn tree(&mut self, first: Level) -> Result<()> {
         let mut open = vec![first];
         loop {
@@ -342,7 +345,8 @@ fn failed(path: &Path, error: std::io::Error) -> Error {
 mod tests {
     use super::*;
 
-    /// Between the look at an entry and its opening nothing can be injected from outside: these are the steps themselves.
+    /// Between the look at an entry and its opening nothing can be injected from outside: these are
+    /// the steps themselves.
     #[test]
     fn what_was_exchanged_for_a_link_is_not_opened() {
         let place = tempfile::tempdir().unwrap();

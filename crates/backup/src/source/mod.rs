@@ -37,14 +37,15 @@ pub trait Source {
     /// Of the source; what the stream's own calls return must be passed on.
     fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()>;
 
-    /// Where the bytes of all files are to go as soon as they are known, for whoever shows progress. A source that never knows them
-    /// leaves it.
+    /// Where the bytes of all files are to go as soon as they are known, for whoever shows
+    /// progress. A source that never knows them leaves it.
     fn note_total(&mut self, _total: Arc<AtomicU64>) {}
 
     /// Adds what only this source knows. Called after [`Source::write`].
     fn describe(&self, description: &mut Description);
 
-    /// What the set keeps as an object of its own: a server's manifest. Called after [`Source::write`].
+    /// What the set keeps as an object of its own: a server's manifest. Called after
+    /// [`Source::write`].
     fn manifest(&self) -> Option<&[u8]> {
         None
     }

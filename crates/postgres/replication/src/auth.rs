@@ -1,9 +1,11 @@
 //! Authentication, as a machine that is fed the server's requests.
 //!
 //! Invariants:
-//! - Q9: a password goes out as it is, or as MD5 makes it, only where nobody can listen in: over TLS or a local socket.
-//! - Q10: once SCRAM has begun, only the server's own proof ends it; a server that says "welcome" before is refused. Where
-//!   `channel_binding` is `require`, nothing but SCRAM bound to the connection is accepted.
+//! - Q9: a password goes out as it is, or as MD5 makes it, only where nobody can listen in: over
+//!   TLS or a local socket.
+//! - Q10: once SCRAM has begun, only the server's own proof ends it; a server that says "welcome"
+//!   before is refused. Where `channel_binding` is `require`, nothing but SCRAM bound to the
+//!   connection is accepted.
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator as _;
@@ -186,7 +188,8 @@ impl<'a> Authenticator<'a> {
                 ));
             }
             _ if !plain => return Err(refused("the server has no SCRAM-SHA-256")),
-            // Tells the server that we could have: it notices when its offer was removed on the way.
+            // Tells the server that we could have: it notices when its offer was removed on the
+            // way.
             Some(_) => (ChannelBinding::unrequested(), SCRAM_SHA_256),
             None => (ChannelBinding::unsupported(), SCRAM_SHA_256),
         };

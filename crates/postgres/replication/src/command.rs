@@ -1,6 +1,7 @@
 //! The commands that answer at once: what the server is, its settings, slots, history files.
 //!
-//! Invariant Q12: no text of a caller becomes a part of a command but quoted, or after every character of it was checked.
+//! Invariant Q12: no text of a caller becomes a part of a command but quoted, or after every
+//! character of it was checked.
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};
@@ -118,8 +119,8 @@ impl Connection {
         }))
     }
 
-    /// `CREATE_REPLICATION_SLOT` of a physical slot. A temporary one ends with the connection. With `reserve` the log is
-    /// kept from the last restart point on.
+    /// `CREATE_REPLICATION_SLOT` of a physical slot. A temporary one ends with the connection. With
+    /// `reserve` the log is kept from the last restart point on.
     ///
     /// # Errors
     /// As [`Self::read_slot`]; a name that is taken is SQLSTATE 42710.

@@ -1,6 +1,8 @@
-//! Password files: `host:port:database:user:password`, one a line (PostgreSQL documentation, "The Password File").
+//! Password files: `host:port:database:user:password`, one a line (PostgreSQL documentation, "The
+//! Password File").
 //!
-//! Invariants: Q1; a file that others may read is not used, and the error of the authentication says so.
+//! Invariants: Q1; a file that others may read is not used, and the error of the authentication
+//! says so.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

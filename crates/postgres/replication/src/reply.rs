@@ -44,7 +44,8 @@ pub(crate) enum Reply {
 pub(crate) fn read(wire: &Wire, frame: &Frame) -> Result<Reply> {
     match frame.tag {
         b'd' => return Ok(Reply::CopyData(frame.body.clone())),
-        // postgres-protocol does not know it. Its body says how columns are written, and there are none.
+        // postgres-protocol does not know it. Its body says how columns are written, and there are
+        // none.
         b'W' => return Ok(Reply::CopyBoth),
         _ => {}
     }
@@ -115,7 +116,8 @@ fn error(mut fields: ErrorFields<'_>) -> Result<ServerError> {
     let mut localized = String::new();
     let wrong = |error: std::io::Error| Error::protocol(error.to_string());
     while let Some(field) = fields.next().map_err(wrong)? {
-        // Before a database is known, its encoding is not; and a terminal is no place for a server's control characters.
+        // Before a database is known, its encoding is not; and a terminal is no place for a
+        // server's control characters.
         let text: String = String::from_utf8_lossy(field.value_bytes())
             .chars()
             .map(|character| {

@@ -1,8 +1,8 @@
-//! Connection strings as libpq reads them: `keyword = value` pairs and URIs (PostgreSQL documentation, "Connection
-//! strings").
+//! Connection strings as libpq reads them: `keyword = value` pairs and URIs (PostgreSQL
+//! documentation, "Connection strings").
 //!
-//! Invariants: Q1, a message quotes keywords, never a value; Q2, a keyword that is not known is an error, here by the
-//! caller, because a misspelt `sslmode` must not become the default.
+//! Invariants: Q1, a message quotes keywords, never a value; Q2, a keyword that is not known is an
+//! error, here by the caller, because a misspelt `sslmode` must not become the default.
 
 use crate::error::{Error, Result};
 
@@ -24,7 +24,8 @@ fn bad(text: &str) -> Error {
     Error::Config(String::from(text))
 }
 
-/// `host=/run/postgresql user = 'a b'`: quotes and backslashes as libpq's `conninfo_parse` takes them.
+/// `host=/run/postgresql user = 'a b'`: quotes and backslashes as libpq's `conninfo_parse` takes
+/// them.
 fn keywords(text: &str) -> Result<Pairs> {
     let mut found = Vec::new();
     let mut rest = text.trim_start();

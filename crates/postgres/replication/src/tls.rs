@@ -1,6 +1,7 @@
 //! The TLS client of a connection, made from its settings.
 //!
-//! Invariants: Q3 and Q4 (see `trust`); a private key that others may read is refused, as libpq does.
+//! Invariants: Q3 and Q4 (see `trust`); a private key that others may read is refused, as libpq
+//! does.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -125,7 +126,8 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
         .map_err(|_| wrong(String::from("is not a PEM key without a passphrase")))
 }
 
-/// What SCRAM binds itself to: the server's certificate, hashed (RFC 5929). `None` where the standard says nothing.
+/// What SCRAM binds itself to: the server's certificate, hashed (RFC 5929). `None` where the
+/// standard says nothing.
 pub(crate) fn server_end_point(client: &ClientConnection) -> Option<Vec<u8>> {
     let certificate = client.peer_certificates()?.first()?;
     Some(match der::binding_hash(certificate)? {

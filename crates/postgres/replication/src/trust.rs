@@ -2,10 +2,12 @@
 //!
 //! Invariants:
 //! - Q3: the strength is the one that `sslmode` names; nothing falls back to a weaker one.
-//! - Q4: a server's own certificate that stands in the file of trusted certificates is trusted as such, also where it is a
-//!   self-signed one that calls itself an authority; its dates and, for verify-full, its names are still checked.
+//! - Q4: a server's own certificate that stands in the file of trusted certificates is trusted as
+//!   such, also where it is a self-signed one that calls itself an authority; its dates and, for
+//!   verify-full, its names are still checked.
 //!
-//! In all modes the handshake's signature is verified: the peer holds the key of the certificate that it shows.
+//! In all modes the handshake's signature is verified: the peer holds the key of the certificate
+//! that it shows.
 
 use std::sync::Arc;
 

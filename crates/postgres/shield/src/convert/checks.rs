@@ -1,4 +1,4 @@
-//! What has to lock before anything of an instance is converted, and who owns what is made in it.
+//! Checks before a conversion, and the owner of new files.
 //!
 //! Must not: write to the instance.
 

@@ -1,8 +1,8 @@
 //! A file on one side of a conversion, plain or sealed under one epoch's keys, with the same
 //! functions for both.
 //!
-//! Must not: seal anything itself; that is [`crate::layout`]'s, so that what is written here is
-//! what the server reads.
+//! Must not: seal anything itself; [`crate::file_io`] does, so that the server reads what is
+//! written here.
 
 use std::fs::File as OsFile;
 use std::io;
@@ -41,7 +41,7 @@ impl<'a> LogicalFile<'a> {
                 Side::Plain => None,
                 Side::Sealed(instance) => Some((instance, *seal)),
             },
-            // The last word: what is wrong with a file is file_error by the caller's error, not on
+            // The last word: what is wrong with a file is reported by the caller's error, not on
             // standard error.
             cache: [0, 0, 0, 1].map(AtomicU64::new),
         }

@@ -145,7 +145,7 @@ impl Walk<'_> {
         // link.
         names.sort_by_key(|name| (name != "pg_tblspc", name.clone()));
         if is_tablespace_link(relative) {
-            // The same directory may lock the tablespace of another version's instance.
+            // The same directory may hold the tablespace of another version's instance.
             names.retain(|name| *name == self.version_directory);
         }
         self.plan.directories.push(path.clone());
@@ -177,7 +177,7 @@ impl Walk<'_> {
         if about.is_file() {
             return self.file(relative, path, &about, classified);
         }
-        // Sockets and pipes lock nothing.
+        // Sockets and pipes hold no contents.
         Ok(())
     }
 

@@ -78,7 +78,7 @@ impl Worker<'_> {
     /// The verdict on what [`Worker::verify`] could not compare.
     ///
     /// # Errors
-    /// SR-7001 when relations that an earlier run converted lock noise.
+    /// SR-7001 when relations that an earlier run converted hold noise.
     pub(super) fn check_page_counts(&self) -> Result<(), Error> {
         if self
             .pages
