@@ -1,5 +1,5 @@
-//! Incremental sets of PostgreSQL clusters: what one can build on, its chain, and a chain put
-//! together again by PostgreSQL's own `pg_combinebackup`.
+//! Incremental sets of PostgreSQL clusters: their bases, their chains, and the restore of a chain
+//! by PostgreSQL's `pg_combinebackup`.
 //!
 //! Invariants:
 //! - B12: an incremental set is published while its base is there, and a base is not removed while
@@ -7,9 +7,8 @@
 //! - B13: no server starts on what a restore of a chain leaves when it is killed: the directories
 //!   that could be clusters are open to everyone, which PostgreSQL refuses, below one that is open
 //!   to nobody else, until the one that is wanted is whole and durable and only needs its name.
-//!
-//! Must not: combine by itself; believe a listing, which is not authenticated, about what builds on
-//! what.
+//! Must not: combine sets itself; trust a listing, which is not authenticated, about the base of a
+//! set.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
@@ -35,7 +34,7 @@ use crate::restore_paths::{self, absolute, beside, parent_of, partial_beside};
 use crate::store::Store;
 use crate::{Error, Result};
 
-/// What an incremental set builds on.
+/// The base of an incremental set.
 #[derive(Debug)]
 pub struct Base {
     set_id: String,
@@ -125,7 +124,7 @@ fn newest(store: &dyn Store, system_identifier: &str) -> Result<u32> {
     found.ok_or_else(|| Error::new(&code::INCREMENTAL_BASE, none()))
 }
 
-/// A set and those that it builds on, every head authentic.
+/// A set and its bases. Every head is authenticated.
 #[derive(Debug)]
 pub struct Chain<'a> {
     /// The full one first.

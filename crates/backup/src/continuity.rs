@@ -1,9 +1,7 @@
-//! Whether the archive has all the log that follows a set: by the names of its files, by the
-//! history of the newest timeline, and by what the pages of each segment say that recovery will ask
+//! Checks whether the archive has all the log after a set: by the names of its files, by the
+//! history of the newest timeline, and by the page headers of each segment that recovery will ask
 //! for.
-//!
-//! Must not: say anything about records; take log of a timeline for the set's that does not
-//! come from it.
+//! Must not: check records; count log of a timeline that does not descend from the set's.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Makes a set: what is allowed on this medium, then families, then the head.
+//! Makes a set: checks the rules of the medium, writes the families, then the head.
 //!
 //! Invariants: B9 (`medium`); the rules of a medium are checked before anything is read or written.
 //!
@@ -25,7 +25,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is done; SR-7131; of the source; SR-5001.
-/// The medium is then as it was, but for orphans.
+/// The medium is then unchanged, except for orphans.
 pub fn create(
     store: &dyn Store,
     source: &mut dyn Source,
@@ -37,8 +37,8 @@ pub fn create(
     only.ok_or_else(|| Error::new(&code::BUG, "no medium"))
 }
 
-/// Backs `source` up to the first of `stores`, and the same set to the others, its mirrors. Tells
-/// of each in order.
+/// Backs `source` up to the first of `stores`, and the same set to the others, its mirrors. Returns
+/// the result for each, in order.
 ///
 /// # Errors
 /// As [`create`]; SR-7145 when some mediums have the set and others have not.

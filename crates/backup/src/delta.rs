@@ -1,13 +1,12 @@
-//! A restore over a directory that is there. The new directory is made beside it, as in every
-//! restore; files of the old one that are what the set says are linked into it (`files/old.rs`);
-//! and when everything is authentic, whole and durable, the two exchange their names, and the old
-//! one is removed.
+//! Restores over an existing directory. The new directory is made beside it, as in every restore;
+//! files of the old one that agree with the set are linked into it (`files/old.rs`); and when
+//! everything is authentic, whole and durable, the two exchange their names, and the old one is
+//! removed.
 //!
-//! Invariants: B26, what is at the target is the old directory, untouched, or the new one, whole,
-//! at every moment; nothing is removed before that; a directory is restored over only if it is what
-//! the set was made of, or the user insists.
-//!
-//! Must not: follow a link; remove what lies in another mount, or what the restore itself needs.
+//! Invariants: B26, at every moment the target is the old directory, unchanged, or the complete new
+//! one; nothing is removed before the exchange; a directory is replaced only if it is the source of
+//! the set, or with `force`.
+//! Must not: follow a link; remove files of another mount, or files that the restore needs.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -29,7 +28,7 @@ use crate::restore_options::{Delta, Kept, Owners};
 use crate::restore_paths::{absolute, beside, parent_of, partial_beside};
 use crate::{Error, Result};
 
-/// A directory that is restored over.
+/// An existing directory that a restore replaces.
 pub(crate) struct OldDirectory {
     to: PathBuf,
     held: File,
@@ -168,7 +167,7 @@ impl OldDirectory {
     }
 }
 
-/// Where it is: not a file system of its own, and nothing in it that the restore needs.
+/// Checks that the directory is not a mount point and contains nothing that the restore needs.
 fn check_place(to: &Path, about: &fs::Metadata, delta: &Delta) -> Result<()> {
     let real = fs::canonicalize(to).map_err(|error| failed(to, error))?;
     let parent = parent_of(&real);
@@ -189,7 +188,8 @@ fn check_place(to: &Path, about: &fs::Metadata, delta: &Delta) -> Result<()> {
     Ok(())
 }
 
-/// Whose it is: of who restores, or of whom the files become.
+/// Checks the owner of the directory: the user who restores, or the one whom the files are given
+/// to.
 fn check_owner(
     to: &Path,
     about: &fs::Metadata,
@@ -219,7 +219,7 @@ fn check_owner(
     Err(refusal(to, &why))
 }
 
-/// Whether it is what the set was made of.
+/// Checks that the directory is the source of the set.
 fn check_what_it_is(
     to: &Path,
     held: &File,

@@ -1,9 +1,8 @@
-//! Removes sets that are not to be kept any longer, and of the log archive what no set that is left
-//! can use.
+//! Removes expired sets, and the part of the log archive that no remaining set can use.
 //!
-//! Invariants: log is removed only together with a set, and never any from the segment on in which
-//! the oldest set that is left begins; a set whose time has not come stays, and so does every set
-//! that one which stays builds on.
+//! Invariants: log is removed only together with a set, and only before the segment in which the
+//! oldest remaining set begins; a set that has not expired stays, and so do the bases of sets that
+//! stay.
 //!
 //! Must not: remove anything on a medium of which a head cannot be read.
 
@@ -20,7 +19,7 @@ use crate::set_heads::Superseded;
 use crate::store::Store;
 use crate::{Error, Result};
 
-/// What was removed.
+/// The removed sets and files.
 #[derive(Debug, Default)]
 pub struct Expired {
     /// Positions of the sets.

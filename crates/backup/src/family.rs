@@ -1,7 +1,5 @@
-//! Families as bytes: framing on the way out and on the way in, with the digest that the head
-//! names.
-//!
-//! Must not: seal, open, compress; believe a length before [`SegmentHead::parse`] has bounded it.
+//! Writes and reads the framing of families, and computes the digest that the head names.
+//! Must not: seal, open or compress; use a length before [`SegmentHead::parse`] has bounded it.
 
 use std::io::{self, Read, Write as _};
 
@@ -17,7 +15,7 @@ use crate::{Error, Result};
 /// Bytes gathered before they are written.
 const WRITE_BUFFER: usize = 256 * 1024;
 
-/// What the head of a set states of a family's bytes, while they are written or read.
+/// The lengths and digests of a family that the head of a set states, while it is written or read.
 struct Tally {
     /// Of the header and of the segments' heads and trailers.
     digest: Sha256,

@@ -1,15 +1,13 @@
-//! Writes members into a directory that nobody else uses yet.
+//! Writes the members of a stream into a new directory.
 //!
 //! Invariants: B8 (`stream::reader`), every parent is a directory that this made; every file is
 //! created anew, so nothing is ever written through a link or over anything. The control file of a
 //! PostgreSQL cluster is kept back until the end. B11: everything is written below directories that
-//! are held open, so whoever may exchange their names changes nothing of what is written; that they
-//! still have their names is compared at the end.
-//!
-//! While they are filled, the directory and those of tablespaces are closed to everyone but who
-//! restores: their owner and mode come last, so nobody can exchange what is below them.
-//!
-//! Must not: leave the directory that it was given, but for tablespaces.
+//! are held open, so that exchanging their names does not change where files are written; at the
+//! end their names are compared. While they are filled, the directory and those of tablespaces are
+//! accessible only to the user who restores; their owner and mode are set last, so that nobody can
+//! exchange files below them.
+//! Must not: write outside of the given directory, except into tablespaces.
 
 mod old;
 mod open;

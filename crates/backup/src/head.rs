@@ -1,10 +1,9 @@
-//! The head of a set: what can be known of it without a key, and the seal that ties that to its
-//! families.
+//! The head of a set: its description, which can be read without a key, and the seal that binds the
+//! description to the families.
 //!
-//! Invariant B4: with a key, nothing of a description is acted upon before its seal has been
-//! verified, and nothing is accepted that has none.
-//!
-//! Must not: do I/O, but for reading the medium's head; put a secret into a description.
+//! Invariant B4: with a key, a description is used only after its seal was verified, and a head
+//! without seal is refused.
+//! Must not: do I/O, except to read the medium's head; put a secret into a description.
 
 use serde::{Deserialize, Serialize};
 use strongroom_format::backup::{DESCRIPTION_MAX, RecordError, SetRecord, set_layout};
@@ -50,7 +49,7 @@ impl Kind {
     }
 }
 
-/// What is known of a set without a key (docs/spec/backup.md, "The head of a set").
+/// The description of a set, readable without a key (docs/spec/backup.md, "The head of a set").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// 32 hexadecimal digits.
@@ -67,7 +66,7 @@ pub struct Description {
     pub machine_name: String,
     /// By whom.
     pub user_name: String,
-    /// Who wrote the set.
+    /// The program that wrote the set.
     pub software: String,
     /// Seconds since the Unix epoch.
     pub started_unix_s: u64,
@@ -191,7 +190,7 @@ pub struct SqliteFacts {
     pub sealed_source: bool,
 }
 
-/// What is signed of a head: all but the object header, which changes with who may open the set.
+/// The signed part of a head: all but the object header, which changes with the key slots.
 pub(crate) fn signed_part(head: &[u8]) -> &[u8] {
     head.get(header_len(head)..).unwrap_or_default()
 }
@@ -314,9 +313,9 @@ impl UnopenedHead {
         Ok(Some(header))
     }
 
-    /// Opens the head of what lies in `store`, and verifies its seal. Who names a key expects a
-    /// seal; without one the medium's head says what is expected, if it can be read: it is not
-    /// authenticated, so this only ever refuses.
+    /// Opens the head of what lies in `store`, and verifies its seal. A caller that gives a key
+    /// expects a seal. Without a key, the medium's head says whether one is expected, if it can be
+    /// read; it is not authenticated, so it can only cause a refusal.
     ///
     /// # Errors
     /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when it is not sealed but

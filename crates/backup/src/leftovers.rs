@@ -1,5 +1,4 @@
-//! Files of runs that were killed: found by their names, removed when nobody can be at work on them
-//! any more.
+//! Removes temporary files of runs that were killed, by their names and age.
 //!
 //! Must not: remove a file that was changed within a day, or one whose name the caller did not
 //! claim.

@@ -1,13 +1,13 @@
-//! Backup media, sets and archives: what `strongroom backup` does. The bytes are those of
-//! docs/spec/backup.md.
+//! Backups: media, sets, and the log archive. The library of `strongroom backup`. The bytes are
+//! those of docs/spec/backup.md.
 //!
 //! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are
 //! compressed and sealed by several threads ([`pipeline`]) and become the families of a set; its
 //! head is written last ([`medium`], [`head`]).
-//! Invariants B1 to B27 are in docs/internals/backup.md; each file names those that it keeps.
+//! docs/internals/backup.md lists the invariants B1 to B27; each file names those that it keeps.
 //!
-//! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is
-//! not an opener.
+//! Must not: name a cryptographic primitive, print, read the environment, or take a secret other
+//! than an opener.
 #![forbid(unsafe_code)]
 
 mod chain;
@@ -86,5 +86,5 @@ pub use target_medium::Created;
 pub use verify::{verified_by_restore, verify_chain};
 pub use wal::{wal_fetch, wal_push};
 
-/// Everything here fails with a stable code.
+/// The result of this library's functions; its error has a stable code.
 pub type Result<T> = std::result::Result<T, Error>;

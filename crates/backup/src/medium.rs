@@ -1,9 +1,8 @@
-//! The medium: its head, the sets on it, who may add to it, and what is left to be cleared away.
+//! A medium: lists its sets, publishes heads, and removes sets and orphans.
 //!
 //! Invariants: B9, a set exists if and only if its head does, and the head is created last and
 //! never replaces another; every set of a medium has the medium's protection.
-//!
-//! Must not: believe the medium's head where something is restored, but to refuse it.
+//! Must not: trust the medium's head in a restore, except to refuse one.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +55,7 @@ pub fn list(store: &dyn Store) -> Result<Listing> {
     let head = MediumHead::read(store);
     let head = match head {
         Err(error) if error.code().class == Class::Io => return Err(error),
-        // What is on it can be told all the same.
+        // Its sets can be listed all the same.
         other => other.ok().flatten(),
     };
     let mut listing = Listing {

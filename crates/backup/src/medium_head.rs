@@ -1,6 +1,5 @@
 //! The head of a medium: `medium.json`.
-//!
-//! Must not: be believed where something is restored, but to refuse it.
+//! Must not: be trusted in a restore, except to refuse one.
 
 use serde::{Deserialize, Serialize};
 use strongroom_crypto::random16;

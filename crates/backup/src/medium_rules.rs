@@ -15,7 +15,7 @@ use crate::set_heads::{Superseded, positions, read_head};
 use crate::store::{Store, Version};
 use crate::{Error, Result};
 
-/// The head of the medium that is there. `None` when the place is absent or empty.
+/// The head of an existing medium. `None` when the directory does not exist or is empty.
 pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Version)>> {
     if let Some(head) = MediumHead::read_version(store)? {
         return Ok(Some(head));
@@ -31,8 +31,7 @@ pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Vers
     }
 }
 
-/// Whether the options may be used on this medium. Returns the sets that the new one takes the
-/// place of.
+/// Checks the options against this medium. Returns the sets that the new one replaces.
 pub(crate) fn check_allowed(
     store: &dyn Store,
     present: Option<&MediumHead>,
@@ -54,7 +53,7 @@ pub(crate) fn check_allowed(
         if !begun_anew {
             return Err(Error::new(code, store.shown()));
         }
-        // What is archived stays, and must not be of the other protection.
+        // Archived files stay, and must not have the other protection.
         if !log.is_empty() {
             let detail = format!("{}: it has a log archive", store.shown());
             return Err(Error::new(code, detail));
@@ -71,8 +70,8 @@ pub(crate) fn check_allowed(
     sets_to_replace(store, head, options, now_unix_s)
 }
 
-/// The sets that the new one takes the place of. Those of another medium stay, unless this one is
-/// begun anew.
+/// The sets that the new one replaces. Those of another medium stay, unless this one is initialised
+/// again.
 fn sets_to_replace(
     store: &dyn Store,
     head: &MediumHead,
@@ -84,7 +83,7 @@ fn sets_to_replace(
         let described = match read_head(store, position) {
             Ok(head) => Some(head.description),
             Err(error) if error.code() == &code::SET_ABSENT => continue,
-            // Whether a set whose head is damaged has expired cannot be told; it cannot be restored
+            // It is not known whether a set with a damaged head has expired; it cannot be restored
             // either.
             Err(error) if is_damage(&error) || options.skip_expiry => None,
             Err(error) => return Err(error),
@@ -109,13 +108,13 @@ fn sets_to_replace(
     Ok(superseded)
 }
 
-/// A head that cannot be read now, or by this version, may be one that has not expired.
+/// Whether a head is damaged. One that cannot be read for another reason may not have expired.
 fn is_damage(error: &Error) -> bool {
     [&code::SET_HEAD, &code::HEADER_DAMAGED].contains(&error.code())
 }
 
-/// The head that the set is made under. Of a new medium it is written here; of one that is begun
-/// anew later.
+/// The head of the medium for the set. A new medium's is written here; that of a medium that is
+/// initialised again is written last.
 pub(crate) fn medium_head(
     store: &dyn Store,
     present: Option<MediumHead>,
@@ -137,7 +136,7 @@ pub(crate) fn medium_head(
             {
                 return Ok(head);
             }
-            // Another writer was faster: its rules hold.
+            // Another writer made the medium first: its rules apply.
             let theirs = MediumHead::read(store)?;
             let theirs = theirs.ok_or_else(|| Error::new(&code::MEDIUM_DAMAGED, store.shown()))?;
             check_allowed(store, Some(&theirs), options, now_unix_s)?;
@@ -146,14 +145,15 @@ pub(crate) fn medium_head(
     }
 }
 
-/// The lock that no other writer has: a medium is begun anew only when nobody adds to it.
+/// Takes the exclusive lock of the writers: a medium is initialised again only when no writer is
+/// active.
 pub(crate) fn lock_exclusively(store: &dyn Store) -> Result<Box<dyn Send>> {
     let taken = store.at_work(true);
     let taken = taken.map_err(|error| Error::io(store.shown(), error))?;
     taken.ok_or_else(|| Error::new(&code::MEDIUM_CHANGED, store.shown()))
 }
 
-/// A set that was made under another medium's id would be none of this medium.
+/// Checks that the medium still has this id. A set with another id would not belong to it.
 pub(crate) fn check_medium_id(store: &dyn Store, medium_id: &str) -> Result<()> {
     match MediumHead::read(store)? {
         Some(head) if head.medium_id == medium_id => Ok(()),
@@ -162,8 +162,8 @@ pub(crate) fn check_medium_id(store: &dyn Store, medium_id: &str) -> Result<()> 
 }
 
 /// The medium that an archive is on. Its rules are those of sets. It is never made here: a server
-/// archives for as long as it runs, also while its medium is not mounted, and what it then archived
-/// beside the medium would be out of reach later.
+/// archives also while the medium is not mounted, and files that it then archived in the mount
+/// point would be lost.
 pub(crate) fn medium_for_archive(
     store: &dyn Store,
     options: &CreateOptions<'_>,

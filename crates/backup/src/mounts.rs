@@ -1,5 +1,5 @@
-//! Which mount something is in, and the removal of a directory that never enters another mount. The
-//! number of a device does not tell: a directory of the same file system may be bind-mounted.
+//! The mount of a file, and the removal of a directory without entering another mount. The device
+//! number is not enough: a directory of the same file system may be bind-mounted.
 //!
 //! Must not: follow a link.
 

@@ -9,7 +9,7 @@ use crate::head::{Description, Kind};
 use crate::medium_head::Protection;
 use crate::set::{Cipher, SetKeys};
 
-/// What becomes of the sets that the medium has.
+/// What is done with the sets that the medium has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// They stay.
@@ -17,11 +17,11 @@ pub enum Mode {
     Append,
     /// They are removed once the new one is whole; the medium's protection and stripes stay.
     Init,
-    /// As `Init`, and the medium is begun anew.
+    /// As `Init`, and the medium gets a new id.
     Format,
 }
 
-/// How pieces are made smaller.
+/// How pieces are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -68,15 +68,15 @@ impl Compression {
 
 /// How a set is made.
 pub struct CreateOptions<'a> {
-    /// Who may open it. Empty: it is not sealed.
+    /// Openers of the set. Empty: it is not sealed.
     pub openers: Vec<&'a Opener>,
     /// What it is sealed with.
     pub cipher: Cipher,
-    /// How it is made smaller.
+    /// How it is compressed.
     pub compression: Compression,
-    /// What becomes of older sets.
+    /// What is done with older sets.
     pub mode: Mode,
-    /// Families; `None`: what the medium has, one on a new one.
+    /// Number of families. `None`: that of the medium, or 1 on a new one.
     pub stripes: Option<u16>,
     /// Threads that compress and seal, at least 1.
     pub threads: usize,
@@ -86,11 +86,11 @@ pub struct CreateOptions<'a> {
     pub machine_name: String,
     /// The user's name.
     pub user_name: String,
-    /// The set is not to be overwritten before; seconds since the Unix epoch.
+    /// Until when the set must not be overwritten, in seconds since the Unix epoch.
     pub expires_unix_s: Option<u64>,
     /// Overwrite sets that have not expired.
     pub skip_expiry: bool,
-    /// Who signs the set; `None`: it is not signed. Archived files never are.
+    /// The key that signs the set. `None`: it is not signed. Archived files never are.
     pub sign_key: Option<&'a SigningKey>,
 }
 

@@ -1,9 +1,9 @@
-//! The segment of the log that a receiver has not got to the end of yet: pieces of it in the
-//! archive, each an archived file of its own.
+//! The segment of the log that is not complete yet: its pieces in the archive, each an archived
+//! file of its own.
 //!
 //! Invariants:
-//! - B14: a piece is removed only when a piece that has all of it, or the whole segment, is durable
-//!   in the archive.
+//! - B14: a piece is removed only when a longer piece that contains it, or the whole segment, is
+//!   durable in the archive.
 //! - A segment is put together only where no later one of its timeline is in the archive: there it
 //!   would hide a gap.
 //!

@@ -1,6 +1,5 @@
 //! Opens a set and reads it to its end: the common part of restoring and verifying.
-//!
-//! Invariants: B4, B6. What was not checked is said.
+//! Invariants: B4, B6. The result names what was not checked.
 //!
 //! Must not: write anything.
 
@@ -37,7 +36,7 @@ impl std::fmt::Debug for SetReader<'_> {
     }
 }
 
-/// What verifying found good.
+/// The result of a successful verification.
 #[derive(Debug)]
 pub struct Verified {
     /// The set's position.
@@ -70,8 +69,7 @@ pub fn open_set<'a>(
     };
     let head = read_head(store, position)?;
     let guard = head.open_in(store, opener)?;
-    // Its seal holds. Whoever can write to the medium could make an older set the newest by another
-    // name.
+    // The seal is valid, but a writer to the medium could rename an older set to be the newest.
     if let Some(made_at) = head
         .description
         .set_position
@@ -133,8 +131,8 @@ pub fn verify(
     found_good(set)
 }
 
-/// What is told of a set whose stream was read to its end: that compares its counts with the
-/// head's. Looks at the manifest that an incremental set would need, which is not in the stream.
+/// The result for a set whose stream was read to its end, which compared its counts with the
+/// head's. Reads the manifest too, which is not in the stream.
 pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
     let description = set.head.description.clone();
     let facts = description.postgres.as_ref();
@@ -142,7 +140,7 @@ pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
         set.read_manifest()?;
     }
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
-    // Nobody but the signer has made it or changed it.
+    // A signed set was made by the signer and not changed.
     let not_proved = set.guard.not_proved().filter(|_| set.signer.is_none());
     not_checked.extend(not_proved.map(String::from));
     let segments = description.families.iter();

@@ -9,8 +9,7 @@
 //!   archive ends, so that no segment is left out, and none is archived that was not received from
 //!   its first byte to its last.
 //!
-//! Must not: write log anywhere but onto the medium; decide that log which the server no longer has
-//! was not needed.
+//! Must not: write log anywhere but onto the medium; ignore log that the server no longer has.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,12 +1,11 @@
-//! Removing heads of sets so that no set loses the one that it builds on, in places with locks and
-//! without.
+//! Removes heads of sets so that no set loses its base, on stores with locks and without.
 //!
-//! Invariant B12. Where there are no locks, who removes a head first says so by a mark
-//! (`sets/POSITION.SET_ID.RANDOM.gone`, a name of its own), then looks for heads that name it, and
-//! removes it only if there is none; who builds on a set looks for marks and heads once its own
-//! head is there. Whichever looks later finds the other, and no head that was removed ever comes
-//! back. A mark is taken away by who made it, or by anybody once the head is gone, never while its
-//! removal may still happen.
+//! Invariant B12. Without locks, a writer that removes a head first creates a mark
+//! (`sets/POSITION.SET_ID.RANDOM.gone`, a name of its own), then lists the heads that name it as
+//! base, and removes it only if there is none. A writer that builds on a set lists marks and heads
+//! after it created its own head. Whichever lists later finds the other, and no head that was
+//! removed comes back. A mark is removed by its writer, or by any writer once the head is gone,
+//! never while the head may still be removed.
 //!
 //! Must not: create a head.
 
@@ -23,7 +22,7 @@ use crate::{Error, Result};
 
 const GONE: &str = "gone";
 
-/// That someone is about to remove a head, or has.
+/// A mark: some writer is about to remove a head, or has removed it.
 #[derive(Debug, PartialEq, Eq)]
 struct Mark {
     position: u32,
@@ -66,7 +65,7 @@ impl Mark {
     }
 }
 
-/// What `sets/` holds: positions of heads and marks, by one listing.
+/// The positions of heads and the marks in `sets/`, from one listing.
 fn list_heads_and_marks(store: &dyn Store) -> Result<(Vec<u32>, Vec<Mark>)> {
     let found = store.list("sets");
     let found = found.map_err(|error| Error::io(store.shown(), error))?;
@@ -85,10 +84,10 @@ pub(crate) fn last_position(store: &dyn Store) -> Result<u32> {
     Ok(positions.into_iter().chain(marked).max().unwrap_or(0))
 }
 
-/// Whether the set `set_id` and all that it builds on are there, and nobody is about to remove one
-/// of them. By heads that are not authenticated: a forged one can only keep a set from being made.
+/// Whether the set `set_id` and its bases exist and none of them is about to be removed. Uses heads
+/// that are not authenticated: a forged one can only prevent a set.
 pub(crate) fn is_kept(store: &dyn Store, set_id: &str) -> Result<bool> {
-    // The marks before the heads: who takes a mark away has removed the head before.
+    // The marks before the heads: a writer removes its mark after the head.
     let (positions, marks) = list_heads_and_marks(store)?;
     let mut wanted = Some(set_id.to_owned());
     // Each lies below the one that names it.
@@ -111,7 +110,7 @@ pub(crate) fn is_kept(store: &dyn Store, set_id: &str) -> Result<bool> {
     Ok(wanted.is_none())
 }
 
-/// Which sets are built on, by heads that are there; each head is read once.
+/// The bases of existing sets. Each head is read once.
 #[derive(Default)]
 pub(crate) struct Bases(BTreeMap<u32, Option<String>>);
 

@@ -1,12 +1,10 @@
-//! The archived log as a server asks for it that was restored from a set, and whether the server
-//! has replayed all of it.
+//! The archived log for a server that was restored from a set, and the check that the server
+//! replayed all of it.
 //!
 //! Invariants: a file that cannot be opened, and a segment that was lost, are errors and never the
 //! end of the log. What the server says of its recovery is compared with what the archive has:
 //! PostgreSQL takes a record that is damaged for the end of the log, and starts all the same.
-//!
-//! Must not: hand out what recovery of another cluster would ask for under names that PostgreSQL
-//! does not archive.
+//! Must not: return files under names that PostgreSQL does not archive.
 
 use strongroom_format::code;
 use strongroom_keyring::Opener;

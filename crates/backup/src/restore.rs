@@ -1,11 +1,11 @@
-//! Restores a set into a directory that is absent or empty, or over one that is there (`delta.rs`).
+//! Restores a set into a directory that does not exist or is empty, or over an existing one
+//! (`delta.rs`).
 //!
 //! Invariant: everything is written to a directory beside the target, which takes the target's name
 //! when it is whole and durable. A restore that fails removes what it wrote; one that is killed
 //! leaves a directory with another name, and one of PostgreSQL's without its control file, on which
 //! no server starts.
-//!
-//! Must not: touch the target before every family of the set was found.
+//! Must not: change the target before every family of the set was found.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -83,7 +83,8 @@ pub(crate) fn restore_part(
         let detail = "only PostgreSQL clusters are sealed as they are restored";
         return Err(Error::new(&code::USAGE, detail));
     }
-    // The working directory may be what is restored over; a relative path leads elsewhere then.
+    // The working directory may be the target; a relative path would then lead elsewhere after the
+    // exchange.
     let mut options = options.clone();
     if options.delta.is_some() {
         options.to = resolve_end(&options.to)?;
@@ -130,7 +131,7 @@ pub(crate) fn restore_part(
             return Err(error);
         }
     };
-    // The name is given: what fails now must not take anything away again.
+    // The directory has its name: a failure from here on must not remove anything.
     durable::sync_dir_of(&options.to)
         .map_err(|error| Error::io(options.to.display().to_string(), error))?;
     files.check_at(&options.to)?;
@@ -171,7 +172,7 @@ fn create_partial(
     Ok((partial, files))
 }
 
-/// The directory that is restored over. `None`: there is none, or it is empty.
+/// Examines the existing directory at the target. `None`: there is none, or it is empty.
 fn examine_old_directory(
     options: &RestoreOptions,
     description: &Description,

@@ -9,7 +9,7 @@ use strongroom_format::code;
 use crate::sealing::Sealing;
 use crate::{Error, Result};
 
-/// What is wanted.
+/// How a set is restored.
 #[derive(Clone, Debug)]
 pub struct RestoreOptions {
     /// The directory to make.
@@ -22,18 +22,18 @@ pub struct RestoreOptions {
     /// Added to `postgresql.auto.conf`, with a `recovery.signal` and without a `standby.signal`:
     /// recovery from an archive.
     pub recovery: Option<String>,
-    /// What is taken over of the set's owners and modes.
+    /// Which owners and modes of the set are kept.
     pub kept: Kept,
     /// How the files of a cluster are sealed as they are written; `None`: in clear.
     pub sealing: Option<Arc<dyn Sealing>>,
-    /// How a directory is treated that is there; `None`: it must be empty.
+    /// How an existing directory is treated. `None`: it must be empty.
     pub delta: Option<Delta>,
     /// Once this is set the restore ends as if it had failed.
     pub stop: Option<&'static AtomicBool>,
 }
 
 impl RestoreOptions {
-    /// SR-5001 once the restore is to end.
+    /// Fails with SR-5001 once the restore is to stop.
     pub(crate) fn go_on(&self) -> Result<()> {
         if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             return Err(Error::new(&code::IO, "ended by a signal"));
@@ -42,33 +42,33 @@ impl RestoreOptions {
     }
 }
 
-/// How a restore treats a directory that is there.
+/// How a restore treats an existing directory.
 #[derive(Clone, Debug, Default)]
 pub struct Delta {
-    /// Takes the place also of a directory that is not known to be what the set was made of.
+    /// Whether to replace also a directory that is not known to be the source of the set.
     pub force: bool,
-    /// What must not lie in the directory, since the restore needs it: the medium, the keyring.
+    /// Paths that the restore needs and that must not be in the directory: the medium, the keyring.
     pub apart: Vec<PathBuf>,
 }
 
-/// What of a set's owners and modes a restore by root takes over. By default nothing that could be
-/// used against who restores: everybody who has a certificate can make a set for it. Whoever is not
-/// root takes over neither in any case.
+/// Which owners and modes of a set a restore by root keeps. By default none that could harm the
+/// user who restores: everyone who has the public certificate can make a set for it. A user other
+/// than root keeps neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Whose everything becomes.
+    /// The owners of the restored files.
     pub owners: Owners,
     /// Set-user-ID, set-group-ID and sticky bits.
     pub special_bits: bool,
 }
 
-/// Whose restored files become.
+/// The owners that restored files get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owners {
-    /// Those of who restores.
+    /// The user who restores.
     #[default]
     Mine,
-    /// As numbers, those that the set names.
+    /// Those that the set names, as numbers.
     OfSet,
     /// One user's, and one group's.
     Given {

@@ -1,10 +1,7 @@
-//! Changes who may open a set, or an archived file of a log: its object header is written anew,
-//! nothing else.
+//! Replaces the key slots of a set or an archived file: only its object header is rewritten.
 //!
-//! Invariant: an object that was removed stays removed; who removes one and who replaces one
-//! exclude each other.
-//!
-//! Must not: touch a family, or leave an object that neither the old keys nor the new ones open.
+//! Invariant: an object that was removed stays removed: removing and replacing exclude each other.
+//! Must not: change a family, or leave an object that neither the old nor the new keys open.
 
 use strongroom_format::code;
 use strongroom_keyring::Opener;

@@ -1,11 +1,9 @@
-//! What a file of a PostgreSQL server's log holds, compared with what its name says.
+//! Compares the contents of a file of a PostgreSQL server's log with its name.
 //!
 //! Invariants: a segment's first page says which segment it is, of which cluster, and how long it
 //! is; every later page says its address. So a file that is sealed, of another place in the log, or
 //! damaged at a page's beginning is known without a server.
-//!
-//! Must not: read what records hold. That pages are in their places says nothing of what is in
-//! them; of records only the lengths are looked at, to know which one is the last.
+//! Must not: interpret records. Only their lengths are read, to find the last one.
 
 use strongroom_format::code;
 

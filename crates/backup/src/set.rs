@@ -1,5 +1,4 @@
-//! The protection of one set: the keys of its families and the seal of its head, or digests where
-//! nothing is sealed.
+//! The keys of one set: those of its families and of the seal of its head. In a plain set, digests.
 //!
 //! Invariants: B3, a family's key is drawn for one writing of one family; B4, the description is
 //! not acted upon before its seal has been verified, when there is a key.
@@ -26,7 +25,7 @@ pub(crate) const TRAILER_MAX: usize = TripleDes::TRAILER_LEN;
 const DIGEST: usize = 32;
 const TAG: usize = 16;
 
-/// What the families of a sealed set are sealed with.
+/// The cipher of the families of a sealed set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cipher {
     /// AES-256-GCM.
@@ -44,7 +43,7 @@ impl Cipher {
     /// All of them, the best one first.
     pub const ALL: [Self; 4] = [Self::Aes256, Self::Aes192, Self::Aes128, Self::TripleDes];
 
-    /// Whether nobody should use it who is not held to (NIST SP 800-131A Rev. 2).
+    /// Legacy: use it only where a regulation requires it (NIST SP 800-131A Rev. 2).
     #[must_use]
     pub const fn is_legacy(self) -> bool {
         matches!(self, Self::TripleDes)
@@ -89,7 +88,7 @@ pub(crate) fn cipher_of(found: header::Cipher) -> Result<Cipher> {
         .ok_or_else(|| Error::new(&code::HEADER_DAMAGED, "cipher"))
 }
 
-/// What guards one set.
+/// The keys of one set, or its id when it is not sealed.
 pub(crate) enum SetKeys {
     Sealed { object: Box<Object>, cipher: Cipher },
     Plain { set_id: [u8; 16] },
@@ -115,7 +114,7 @@ impl SetKeys {
         Ok(Self::Plain { set_id })
     }
 
-    /// What that it opened says nothing about.
+    /// What a successful open does not prove.
     pub(crate) fn not_proved(&self) -> Option<&'static str> {
         match self {
             Self::Plain { .. } => {
@@ -244,7 +243,7 @@ enum Segments {
     TripleDes(SecretKey),
 }
 
-/// What stands behind a segment's data.
+/// The trailer of a segment: the bytes after its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
     bytes: [u8; TRAILER_MAX],

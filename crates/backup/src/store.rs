@@ -1,9 +1,8 @@
-//! Where a medium's objects lie: create, read, list, replace, remove by name.
+//! The store of a medium's objects: create, read, list, replace and remove them by name.
 //!
 //! Invariants: B1, an object that was reported as written is durable and whole; B2, `create_new`
 //! and the end of a stream of bytes never replace an object; B18, `replace` replaces what was read.
-//!
-//! Must not: know what is in an object.
+//! Must not: interpret an object.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,7 +16,7 @@ use strongroom_keyring::{Link, Locked, durable, is_not_regular, open_regular};
 use crate::leftovers;
 use crate::writeback::Writeback;
 
-/// Which state of an object was read: what the store names it by, or nothing where a lock keeps
+/// The version of an object that was read, as the store names it. Empty where a lock prevents
 /// others from replacing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {

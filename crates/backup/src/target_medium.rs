@@ -1,9 +1,8 @@
-//! One of the media that a set is written to, from the first look to the last: what is allowed
-//! there, locks, the head.
+//! A medium during one backup: the check of its rules, its locks, and the head of the set.
 //!
 //! Invariants: B9 and B17; the rules of every medium are checked before anything is read; heads are
-//! created when the families are durable everywhere; nothing is cleared away unless all media have
-//! the set.
+//! created when the families are durable everywhere; older sets are removed only when all media
+//! have the new one.
 //!
 //! Must not: write a family.
 
@@ -30,39 +29,39 @@ use crate::{Error, Result};
 /// A set that was made.
 #[derive(Debug)]
 pub struct Created {
-    /// Where on the medium.
+    /// Its position on the medium.
     pub position: u32,
-    /// What its head says.
+    /// Its description.
     pub description: Description,
     /// What the source left out.
     pub left_out: Vec<String>,
-    /// Why something that the set takes the place of could not be removed, if so. The set is whole
-    /// all the same.
+    /// Why a replaced set could not be removed, if so. The new set is complete all the same.
     pub not_cleared: Option<Error>,
 }
 
-/// A medium on which the set is allowed.
+/// A medium whose rules allow the set.
 pub(crate) struct ExaminedMedium<'a> {
     store: &'a dyn Store,
     present: Option<(MediumHead, Version)>,
     superseded: Vec<Superseded>,
-    /// Of a medium that is begun anew: the lock that no other writer has.
+    /// The exclusive lock of the writers, if the medium is to be initialised again.
     alone: Option<Box<dyn Send>>,
 }
 
-/// A medium that waits for the set.
+/// A medium that is ready for the set.
 pub(crate) struct TargetMedium<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) medium: MediumHead,
     superseded: Vec<Superseded>,
     alone: Option<Box<dyn Send>>,
     at_work: Option<Box<dyn Send>>,
-    /// Of a medium that is begun anew: its id until then, and what is to be replaced.
+    /// If the medium is to be initialised again: its id until then, and the version of
+    /// `medium.json` to replace.
     replaced: Option<(String, Version)>,
 }
 
 impl<'a> ExaminedMedium<'a> {
-    /// Looks at the medium, and at what the options may do there.
+    /// Reads the medium's head, and checks the options against it.
     pub(crate) fn new(
         store: &'a dyn Store,
         options: &CreateOptions<'_>,
@@ -84,8 +83,8 @@ impl<'a> ExaminedMedium<'a> {
         })
     }
 
-    /// Makes the medium if it is not there, and keeps others from taking families without a head
-    /// for orphans.
+    /// Makes the medium if it does not exist, and locks it, so that no other writer removes the new
+    /// families as orphans.
     pub(crate) fn into_target(
         self,
         options: &CreateOptions<'_>,
@@ -98,10 +97,10 @@ impl<'a> ExaminedMedium<'a> {
         let replaced = replaced.filter(|_| self.alone.is_some());
         let replaced = replaced.map(|(head, version)| (head.medium_id.clone(), version));
         let medium = medium_head(store, present, options, stripes, now_unix_s)?;
-        // All that keeps writers apart there rests on it.
+        // Mutual exclusion of writers depends on it.
         let refuses = store.refuses(MEDIUM_FILE);
         refuses.map_err(|error| Error::io(format!("{}/{MEDIUM_FILE}", store.shown()), error))?;
-        // Waits for whoever begins the medium anew.
+        // Waits for a writer that initialises the medium.
         let at_work = match self.alone {
             Some(_) => None,
             None => store
@@ -121,7 +120,7 @@ impl<'a> ExaminedMedium<'a> {
     }
 }
 
-/// The families that a new medium gets, and all that are there must have.
+/// The number of families: that of the options or of the existing media, which must agree.
 pub(crate) fn choose_stripes(
     found: &[ExaminedMedium<'_>],
     options: &CreateOptions<'_>,
@@ -146,7 +145,7 @@ pub(crate) fn choose_stripes(
     }
 }
 
-/// Refuses a mirror that is the medium itself, or another mirror.
+/// Refuses the same medium twice.
 pub(crate) fn check_all_different(found: &[ExaminedMedium<'_>]) -> Result<()> {
     let known = found.iter().filter_map(|found| {
         let (head, _) = found.present.as_ref()?;
@@ -155,7 +154,7 @@ pub(crate) fn check_all_different(found: &[ExaminedMedium<'_>]) -> Result<()> {
     check_ids_differ(known)
 }
 
-/// The same once the media are made; the families of all.
+/// Checks the same for media that were made, and returns their number of families.
 pub(crate) fn common_stripes(targets: &[TargetMedium<'_>]) -> Result<u16> {
     check_ids_differ(targets.iter().map(|target| (target.store, &target.medium)))?;
     let mut stripes = targets.iter().map(|target| target.medium.stripes);
@@ -182,10 +181,10 @@ fn check_ids_differ<'a>(
     Ok(())
 }
 
-/// When a writer began.
+/// The time at which a writer began.
 pub(crate) struct StartTime {
     wall: SystemTime,
-    /// Goes on when someone sets the clock back.
+    /// Not affected when the clock is set back.
     steady: Instant,
 }
 
@@ -199,13 +198,13 @@ impl StartTime {
 
     /// Whether the writer may still create the head.
     fn is_within(&self, limit: Option<Duration>) -> bool {
-        // The steady clock stands while the machine sleeps.
+        // The steady clock does not run while the machine sleeps.
         let wall = self.wall.elapsed().unwrap_or_default();
         limit.is_none_or(|limit| wall.max(self.steady.elapsed()) < limit)
     }
 }
 
-/// What the heads are made from.
+/// The data from which the heads are made.
 pub(crate) struct HeadInputs<'a> {
     pub(crate) guard: &'a SetKeys,
     pub(crate) options: &'a CreateOptions<'a>,
@@ -213,7 +212,7 @@ pub(crate) struct HeadInputs<'a> {
     pub(crate) began: &'a StartTime,
 }
 
-/// Creates the heads, then clears away what the set takes the place of.
+/// Creates the heads, then removes the sets that the new one replaces.
 ///
 /// # Errors
 /// SR-7145 when some media have the set and others have not; of the only medium, or the first one,
@@ -259,8 +258,8 @@ pub(crate) fn publish_to_all(
     Ok(created)
 }
 
-/// Takes a set back everywhere: one medium that was to be begun anew cannot have it, and the older
-/// sets of the others would be listed no more. Returns what is to be told.
+/// Withdraws a set from all media, because one medium that was to be initialised again failed: the
+/// older sets of the others would no longer be listed. Returns the error to report.
 fn withdraw_everywhere(
     there: Vec<(&TargetMedium<'_>, Created)>,
     guard: &SetKeys,
@@ -289,7 +288,7 @@ fn describe_outcome(made: &[(String, Created)], failed: &[(String, Error)]) -> S
 }
 
 impl TargetMedium<'_> {
-    /// What `medium.json` says until the set is there.
+    /// The id in `medium.json` until the set is published.
     fn expected_medium_id(&self) -> &str {
         let replaced = self.replaced.as_ref().map(|(id, _)| id.as_str());
         replaced.unwrap_or(&self.medium.medium_id)
@@ -310,14 +309,14 @@ impl TargetMedium<'_> {
             return Err(error);
         }
         let position = match publish_head(store, sealing, &mut description) {
-            // An incremental set without its base would be of no use.
+            // An incremental set is of no use without its base.
             Err(error) if error.code() == &code::CHAIN => {
                 remove_families(store, guard, self.medium.stripes);
                 return Err(error);
             }
             other => other?,
         };
-        // A lock on a shared medium may hold on its own host only.
+        // A lock on a shared medium may exclude processes of one host only.
         if let Err(error) = check_medium_id(store, self.expected_medium_id()) {
             return Err(self.withdraw_set(position, guard, error));
         }
@@ -329,7 +328,8 @@ impl TargetMedium<'_> {
         })
     }
 
-    /// The last step: from here on older sets are another medium's, if this one is begun anew.
+    /// The last step of initialising a medium again: from then on older sets belong to another
+    /// medium.
     fn replace_medium_file(&self, guard: &SetKeys, position: u32) -> Result<()> {
         let store = self.store;
         let Some((_, seen)) = &self.replaced else {
@@ -345,8 +345,8 @@ impl TargetMedium<'_> {
         Err(self.withdraw_set(position, guard, why))
     }
 
-    /// What is to be told of a `medium.json` that could not be replaced: `error`, if the old one is
-    /// seen to be there. The set is of no medium then, and would never be listed.
+    /// The error for a `medium.json` that could not be replaced: `error`, if the old one is still
+    /// there. The set would then belong to no medium, and never be listed.
     fn replacement_error(&self, position: u32, error: Error) -> Result<Error> {
         let store = self.store;
         if error.code() != &code::UNSETTLED
@@ -361,8 +361,8 @@ impl TargetMedium<'_> {
         Err(Error::new(&code::UNSETTLED, detail))
     }
 
-    /// Removes the set again and returns `why`. Its families stay while its head may be there, and
-    /// `why` then says so.
+    /// Removes the set again and returns `why`. If its head may still exist, its families stay, and
+    /// the error says so.
     fn withdraw_set(&self, position: u32, guard: &SetKeys, why: Error) -> Error {
         let (store, set_id) = (self.store, hex::hex(&guard.set_id()));
         let changing = store.changing("sets");
@@ -380,8 +380,8 @@ impl TargetMedium<'_> {
     }
 }
 
-/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161
-/// otherwise.
+/// Publishes a head. An incremental set is published only while its base exists (B12); otherwise
+/// SR-7161.
 fn publish_head(
     store: &dyn Store,
     sealing: &HeadInputs<'_>,
@@ -429,7 +429,8 @@ fn publish_head(
     Err(Error::new(&code::CHAIN, detail))
 }
 
-/// After a failure. Whatever cannot be removed is an orphan, which the next writer removes.
+/// Removes the families of a set after a failure. Those that cannot be removed are orphans, which
+/// the next writer removes.
 pub(crate) fn remove_families(store: &dyn Store, guard: &SetKeys, stripes: u16) {
     let set_id = hex::hex(&guard.set_id());
     for family in 0..stripes {

@@ -1,4 +1,4 @@
-//! Verifies a set and those that it builds on, and says what of a damaged one is damaged.
+//! Verifies a set and its bases, and names the damaged segments.
 //!
 //! A set with one damaged segment cannot be restored. Which segments are damaged tells whether a
 //! second copy of the medium could fill in, and whether a disk has one bad place or is failing, so

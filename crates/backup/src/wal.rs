@@ -2,9 +2,8 @@
 //!
 //! Invariants: B2, an archived file is never replaced, but for a sealed piece by the same piece; a
 //! file that is archived twice with the same content is archived once; a file that cannot be opened
-//! is never told as one that is not there, nor is a segment that later ones follow.
-//!
-//! Must not: hand out a file under another name than it was archived under.
+//! is never reported as absent, nor is a segment that has later ones.
+//! Must not: return a file under another name than it was archived under.
 
 use std::io;
 
@@ -29,10 +28,10 @@ const FILE_MAX: u64 = 1 << 30;
 /// Longest object: the file, stored as it is, with its segments' heads and tags, and the head.
 pub(crate) const OBJECT_MAX: u64 = FILE_MAX + (4 << 20);
 
-/// How often a piece that others replace meanwhile is tried to be replaced.
+/// How often replacing a piece is tried while other writers replace it.
 const REPLACE_TRIES: u32 = 8;
 
-/// What the archive has under a name.
+/// What the archive holds under a name.
 enum Archived {
     Nothing,
     /// This file, whole and durable.

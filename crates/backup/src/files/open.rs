@@ -1,5 +1,5 @@
-//! The file that a restore writes at the moment: whole, sealed or in clear, or the changes of an
-//! incremental set in a file that is there.
+//! The file that a restore is writing: a whole file, sealed or in clear, or the changed blocks of
+//! an incremental set in an existing file.
 //!
 //! Must not: open or name a file.
 

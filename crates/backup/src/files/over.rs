@@ -1,11 +1,10 @@
-//! A chain that is written set over set, the full one first: what is there of the sets before, and
-//! what becomes of it.
+//! Writes the sets of a chain over each other, the full one first: which files of the earlier sets
+//! stay.
 //!
 //! A set that follows names every file of the cluster: those that are wholly in it take the place
 //! of what is there, an incremental file changes the file whose name it has, and what it does not
 //! name is removed.
-//!
-//! Must not: touch what this restore has not made.
+//! Must not: change a file that this restore did not make.
 
 use std::collections::BTreeMap;
 

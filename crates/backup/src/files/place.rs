@@ -1,4 +1,4 @@
-//! The directories that a restore fills, held open, and names below them.
+//! Directories that a restore fills, which are held open, and paths below them.
 //!
 //! Invariants: B11, B23.
 //!

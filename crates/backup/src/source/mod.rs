@@ -19,10 +19,10 @@ use crate::stream::writer::StreamWriter;
 
 /// Something that can be backed up.
 pub trait Source {
-    /// What it is.
+    /// The kind of the source.
     fn kind(&self) -> Kind;
 
-    /// Which one, for the set's description: no secrets.
+    /// The source, for the set's description. It must not contain secrets.
     fn shown(&self) -> String;
 
     /// Checks that it can be read, before anything is written.

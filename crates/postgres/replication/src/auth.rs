@@ -1,11 +1,10 @@
-//! Authentication, as a machine that is fed the server's requests.
+//! Authentication, as a state machine that takes the server's requests.
 //!
 //! Invariants:
-//! - Q9: a password goes out as it is, or as MD5 makes it, only where nobody can listen in: over
-//!   TLS or a local socket.
-//! - Q10: once SCRAM has begun, only the server's own proof ends it; a server that says "welcome"
-//!   before is refused. Where `channel_binding` is `require`, nothing but SCRAM bound to the
-//!   connection is accepted.
+//! - Q9: a password is sent in clear or as MD5 only over TLS or a local socket.
+//! - Q10: once SCRAM has begun, only the server's proof ends it; a server that sends
+//!   `AuthenticationOk` before is refused. Where `channel_binding` is `require`, nothing but SCRAM
+//!   bound to the connection is accepted.
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator as _;

@@ -1,7 +1,7 @@
-//! The commands that answer at once: what the server is, its settings, slots, history files.
+//! Commands with a single result: `IDENTIFY_SYSTEM`, `SHOW`, slots, history files.
 //!
-//! Invariant Q12: no text of a caller becomes a part of a command but quoted, or after every
-//! character of it was checked.
+//! Invariant Q12: a caller's text becomes part of a command only quoted, or after every character
+//! was checked.
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::reply::Row;
 /// The longest name that PostgreSQL keeps, in bytes.
 const NAME_MAX: usize = 63;
 
-/// What `IDENTIFY_SYSTEM` tells.
+/// The result of `IDENTIFY_SYSTEM`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The number of the cluster, which all its standbys share.

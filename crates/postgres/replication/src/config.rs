@@ -1,8 +1,8 @@
-//! Where and how to connect: a connection string, and the environment for what it leaves out, as
-//! libpq has them.
+//! Connection settings: from a connection string, and from the environment for keywords that it
+//! does not have, as in libpq.
 //!
-//! Invariants: Q1, the password is never shown; Q2, what is not known is refused, and so is a
-//! setting that libpq would act on and this crate cannot, because ignoring it could mean another
+//! Invariants: Q1, the password is never shown; Q2, an unknown keyword is refused, and so is a
+//! setting that libpq supports and this crate does not, because ignoring it could mean another
 //! server or a weaker connection. docs/internals/replication.md lists the differences.
 
 use std::ffi::OsString;

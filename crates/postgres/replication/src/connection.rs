@@ -1,9 +1,9 @@
 //! One replication connection: opening it, sending a command, taking results.
 //!
 //! Invariants:
-//! - Q11: a connection is ready, or in the middle of something, or given up. Only the server's own
-//!   "ready" makes it ready again, so that what was left behind by a dropped stream or a failure is
-//!   never taken for the answer to a later command.
+//! - Q11: a connection is ready, busy, or given up. Only the server's `ReadyForQuery` makes it
+//!   ready again, so that messages of a dropped stream or a failed command are never taken for the
+//!   answer to a later command.
 //! - Q7: a result is at most [`RESULT_MAX`], and 64 notices and 256 parameters are kept.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -32,7 +32,7 @@ const OLDEST: u32 = 15;
 /// Messages that are looked through for the reason of a connection's end.
 const LAST_WORDS_MAX: usize = 10_000;
 
-/// What a server says beside its answers: a warning, mostly.
+/// A notice of the server, usually a warning.
 pub type Notice = ServerError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

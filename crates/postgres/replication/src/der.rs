@@ -1,7 +1,6 @@
-//! Three facts of an X.509 certificate that the TLS library does not tell: how it is signed, and
-//! from when until when it is valid.
-//!
-//! Must not: be a parser of anything else, or decide about trust. It answers `None` to whatever it
+//! Parses three fields of an X.509 certificate that the TLS library does not expose: its signature
+//! algorithm, and the beginning and end of its validity.
+//! Must not: parse other fields, or decide about trust. It returns `None` for any input that it
 //! does not understand. RFC 5280, section 4.1; ITU-T X.690 for the encoding.
 
 /// Object identifiers of signature algorithms, as encoded, and the hash that each names (RFC 8017,

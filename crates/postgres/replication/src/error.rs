@@ -1,4 +1,4 @@
-//! The one error of this crate: what failed, and so who has to act.
+//! The error type of this crate.
 //!
 //! Invariant Q1: no message holds a password or a private key. Text of the server is passed on as
 //! it came, with control characters taken out; the server never has the password in clear unless it

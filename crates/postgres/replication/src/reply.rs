@@ -1,6 +1,6 @@
-//! What the server says, frame by frame, as this crate needs it.
+//! Parses the messages of the server.
 //!
-//! Invariant: whatever bytes a body has, the answer is a reply or [`Error::Protocol`].
+//! Invariant: whatever bytes a body has, the result is a reply or [`Error::Protocol`].
 
 use bytes::{BufMut as _, BytesMut};
 use fallible_iterator::FallibleIterator as _;

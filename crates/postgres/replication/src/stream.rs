@@ -2,11 +2,11 @@
 //!
 //! Invariants:
 //! - Q14: each piece of the log begins where the one before ended, and the first where it was asked
-//!   for: what is received is without gaps and without repetition, or the stream fails.
+//!   for: the received log has no gap and no repetition, or the stream fails.
 //! - Q15: the server hears only of positions that the caller has confirmed. A slot keeps the log
-//!   from the flushed position on, so that one which is told too early is log that is gone.
-//! - Q16: the ways in which a stream ends are told apart: the timeline ended, the server shut down
-//!   in good order, or it ended early, which is an error.
+//!   from the flushed position on: a position that is reported too early loses log.
+//! - Q16: the ways in which a stream ends are distinguished: the timeline ended, the server shut
+//!   down in good order, or it ended early, which is an error.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -45,16 +45,16 @@ pub struct NextTimeline {
     pub start: Lsn,
 }
 
-/// What a request for the log led to.
+/// The answer to a request for the log.
 #[derive(Debug)]
 pub enum Started<'a> {
-    /// It comes.
+    /// The stream.
     Streaming(WalStream<'a>),
     /// The timeline ends just where the log was asked for.
     TimelineEnded(NextTimeline),
 }
 
-/// What comes.
+/// An event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalEvent<'a> {
     /// Bytes of the log.

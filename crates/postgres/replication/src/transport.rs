@@ -1,10 +1,10 @@
-//! Bytes to and from the server: a TCP or local socket, with TLS on top where it was agreed.
+//! The socket to the server, TCP or local, with TLS where it was negotiated.
 //!
 //! Invariants:
-//! - Q5: a read that runs out of time loses nothing: the next one goes on where it stopped. A write
-//!   that does is the end.
-//! - Q6: the byte with which the server agrees to TLS is read alone; what an attacker may have put
-//!   behind it goes into the handshake, and fails there (CVE-2021-23222).
+//! - Q5: a read that times out loses nothing: the next one continues. A write that times out ends
+//!   the connection.
+//! - Q6: the byte with which the server agrees to TLS is read alone; bytes that an attacker may
+//!   have added after it go into the handshake, and fail there (CVE-2021-23222).
 
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};

@@ -1,4 +1,4 @@
-//! Which certificate of a server is accepted.
+//! Verifies the certificate of a server.
 //!
 //! Invariants:
 //! - Q3: the strength is the one that `sslmode` names; nothing falls back to a weaker one.
@@ -20,7 +20,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 
 use crate::der;
 
-/// How far a certificate is looked at.
+/// How strictly a certificate is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     Nothing,

@@ -2,9 +2,9 @@
 //! Formats".
 //!
 //! Invariants:
-//! - Q7: no frame is longer than [`FRAME_MAX`], and no memory is taken for one before its bytes
-//!   come: the buffer grows to what a frame needs, and to no more.
-//! - Q8: a body is handed out where it was read; it is copied by nobody here.
+//! - Q7: no frame is longer than [`FRAME_MAX`], and no memory is allocated for one before its bytes
+//!   arrive: the buffer grows only to the length that a frame needs.
+//! - Q8: a body is returned where it was read; it is not copied here.
 //! - Q5: running out of time in the middle of a frame loses nothing.
 //! - Q1: what was sent is overwritten after a password.
 
