@@ -1,6 +1,5 @@
-//! How PostgreSQL's `pg_combinebackup` is run: until it ends or is to end, and what it has said.
-//!
-//! Must not: let what a program says stand in an error as it is.
+//! Runs PostgreSQL's `pg_combinebackup`, stops it with the restore, and reports its messages.
+//! Must not: put a program's messages into an error unfiltered.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -15,7 +14,7 @@ use strongroom_format::code;
 use crate::restore_options::RestoreOptions;
 use crate::{Error, Result};
 
-/// How often a program that runs is looked at.
+/// How often a running program is polled.
 const LOOK: Duration = Duration::from_millis(20);
 /// Most characters of a program's messages that stand in an error.
 const WORDS_MAX: usize = 2000;

@@ -82,8 +82,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Fills `root`, which exists, is empty, and is open to its owner only: to who restores.
-    /// `keep_back`: a cluster, whose control file comes last.
+    /// Fills `root`, which exists, is empty, and is accessible only to its owner, the user who
+    /// restores. `keep_back`: a cluster, whose control file comes last.
     ///
     /// # Errors
     /// SR-5001.

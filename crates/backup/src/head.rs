@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// Whether its sets may have symbolic links. Those of a cluster are made by who restores it.
+    /// Whether its sets may have symbolic links. A restore makes those of a cluster itself.
     pub(crate) const fn has_links(self) -> bool {
         matches!(self, Self::Files)
     }

@@ -23,7 +23,7 @@ pub struct ListedSet {
     pub position: u32,
     /// What is known without a key.
     pub description: Description,
-    /// The object header of a sealed set: who can open it.
+    /// The object header of a sealed set, with its key slots.
     pub header: Option<Header>,
 }
 

@@ -36,16 +36,16 @@ use crate::{Error, Result};
 const PENDING_MAX: usize = 4 << 20;
 /// Pieces of one segment before they become one.
 const PIECES_MAX: usize = 64;
-/// How long the server may go without a sign of life.
+/// How long the server may be silent.
 const ALIVE: Duration = Duration::from_secs(10);
-/// How often a silent receiver looks whether it is to stop.
+/// How often an idle receiver checks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a stream may take to end.
 const ENDING: Duration = Duration::from_secs(10);
 /// The waits between attempts to connect: doubled from the first to the last.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// What is received, and for how long.
+/// Options of a receiver.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiveOptions {
     /// The replication slot to use.
@@ -58,10 +58,10 @@ pub struct ReceiveOptions {
     pub once: bool,
 }
 
-/// What a receiver tells on its way.
+/// A progress report of a receiver.
 #[derive(Debug)]
 pub enum Received {
-    /// The log comes, from here on this timeline.
+    /// The stream has begun at this position of this timeline.
     From(Lsn, u32),
     /// The connection was lost, or could not be made; it is tried again after so long.
     Lost(String, Duration),

@@ -159,7 +159,7 @@ pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Base
         return Ok(false);
     };
     let removed = mark_and_remove(store, gone.position, set_id, bases)?;
-    // The head is gone; who clears away next finds the mark if this fails.
+    // The head is gone; if this fails, the next cleanup finds the mark.
     if let Removed::Gone(Some(mark)) = &removed {
         drop(mark.remove(store));
     }

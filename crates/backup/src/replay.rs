@@ -42,7 +42,7 @@ impl std::fmt::Debug for ArchivedLog<'_> {
     }
 }
 
-/// How far a server has recovered, in its own words.
+/// How far a server has recovered, by its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// Where the last record begins that was replayed.
@@ -167,7 +167,7 @@ impl<'a> ArchivedLog<'a> {
     }
 }
 
-/// What a server's log says of the recovery that has ended.
+/// Parses the end of recovery from a server's log.
 fn replayed(said: &str) -> Option<Replayed> {
     let after = |words: &str| {
         let mut lines = said.lines().rev();
@@ -183,7 +183,7 @@ fn replayed(said: &str) -> Option<Replayed> {
     })
 }
 
-/// Why a server took the log to be at its end: what it said just before.
+/// The message before the end of recovery: why the server took the log to end there.
 fn reason(said: &str) -> Option<&str> {
     let before = said.rsplit_once(REDO_DONE)?.0;
     let mut lines = before.lines().rev().skip(1);

@@ -14,15 +14,15 @@ use crate::store::Store;
 use crate::wal::OBJECT_MAX;
 use crate::{Error, Result};
 
-/// What becomes of those who can open an object beside the old key: other keys, and certificates.
+/// What is done with the other key slots of an object: those of other keys, and of certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// An object that has them stays as it is, which is a failure: their slots cannot be made anew
-    /// without their keys.
+    /// An object that has such slots is an error and stays unchanged: the slots cannot be made
+    /// again without their keys.
     Refuse,
-    /// They cannot open it any more.
+    /// The slots are removed.
     Drop,
-    /// They keep their slots, and so does the old key: the new ones come beside them.
+    /// The slots stay, and so does that of the old key; the new ones are added.
     Keep,
 }
 

@@ -1,5 +1,5 @@
-//! The signature of a set: who made it, which its seal does not say. An object beside the set's
-//! families.
+//! The signature of a set: it proves who made the set, which the seal does not. An object beside
+//! the set's families.
 //!
 //! Invariants: B27, a set whose signature was checked is the one that the holder of the key has
 //! made, at this position of this medium, every byte of its families included; a signed set has its

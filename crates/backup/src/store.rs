@@ -79,7 +79,7 @@ pub trait Store: Send + Sync {
 
     /// Names and lengths in bytes of the objects of a directory (empty: the medium's own), sorted
     /// by name. None when it is absent. What is no regular file is listed with length 0: it is in
-    /// the place of an object, and whoever reads that gets an error.
+    /// the place of an object, and reading it is an error.
     ///
     /// # Errors
     /// The system's.

@@ -67,7 +67,8 @@ pub fn wal_push(
     described.backup_size_bytes = content.len() as u64;
     described.files = 1;
     described.compressed_size_bytes = family.len() as u64;
-    // A piece may be one small transaction: who reads the medium would try what it was.
+    // A piece may be one small transaction: a digest would let a reader of the medium guess its
+    // contents.
     let hidden = Piece::of(name).is_some() && matches!(guard, SetKeys::Sealed { .. });
     if !hidden {
         described.content_digest = Some(content_digest(&described.set_id, content)?);
@@ -196,8 +197,7 @@ fn find_archived(store: &dyn Store, object: &str, name: &str, content: &[u8]) ->
     Ok(Archived::This)
 }
 
-/// Makes an archived file durable that is listed: whoever created it may have been ended before it
-/// was.
+/// Makes a listed archived file durable: its writer may have been killed before it did so.
 ///
 /// # Errors
 /// SR-7106, SR-7110 when it is damaged; SR-5001, also when it is gone.

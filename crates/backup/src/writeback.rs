@@ -1,8 +1,6 @@
-//! Lets the system begin to write what was given to it, while there is more to come: the disk works
-//! beside the processors, and the call that makes everything durable at the end has little left to
-//! wait for.
-//!
-//! Must not: change what is written, or be relied on for durability.
+//! Starts writeback of a file while it is being written, so that the disk works in parallel and the
+//! final sync has little left to write.
+//! Must not: change data, or be relied on for durability.
 
 use std::fs::File;
 use std::num::NonZeroU64;

@@ -55,7 +55,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
     chain(error).any(|cause| cause.is::<HttpError>())
 }
 
-/// For those who know files.
+/// As the error kind that a file system would report.
 pub(super) fn told(error: &Error) -> io::Error {
     if is_lost(error) {
         let text = "no answer";

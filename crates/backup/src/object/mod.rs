@@ -299,7 +299,7 @@ impl Store for ObjectMedium {
         self.client.is_empty()
     }
 
-    /// A bucket is made by whoever pays for it; names below a prefix need no directories.
+    /// Does nothing: the bucket must exist, and names below a prefix need no directories.
     fn prepare(&self) -> io::Result<()> {
         Ok(())
     }

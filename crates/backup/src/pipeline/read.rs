@@ -1,10 +1,9 @@
-//! Reads families round-robin, opens and decompresses their segments on several threads, hands the
-//! stream out in order.
+//! Reads families round-robin, opens and decompresses their segments on several threads, and
+//! returns the stream in order.
 //!
 //! Invariants B5 and B6 (`pipeline`): the end of the stream comes only after every family's last
 //! segment was authenticated and nothing followed it.
-//!
-//! Must not: hand out a byte of a segment that did not authenticate.
+//! Must not: return a byte of a segment that was not authenticated.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -113,7 +112,7 @@ pub(crate) fn run<T>(
         scope.spawn(move || {
             let end = match read_all(keys, readers, &take, &jobs) {
                 Ok(Some((pieces, ends))) => Done::End(pieces, ends),
-                // Nobody wants the rest.
+                // The consumer has ended.
                 Ok(None) => return,
                 Err(error) => Done::Failed(error),
             };

@@ -3,7 +3,8 @@
 //!
 //! Invariants B5 and B6 (`pipeline`). A failure anywhere ends all threads; the families are then
 //! orphans.
-//! Must not: decide what becomes of the families.
+//!
+//! Must not: remove the families after a failure.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -26,7 +27,7 @@ pub(crate) struct Target {
     pub(crate) writer: FamilyWriter,
 }
 
-/// How pieces are worked on.
+/// How pieces are compressed and sealed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// Threads that compress and seal, at least 1.
@@ -92,7 +93,7 @@ impl Pieces {
     }
 }
 
-/// Another thread has failed and says why.
+/// The error that stands for the failure of another thread, which reports the reason.
 fn stopped() -> Error {
     Error::new(&code::BUG, STOPPED)
 }

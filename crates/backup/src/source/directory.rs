@@ -6,7 +6,8 @@
 //! or is exchanged while the directory is read.
 //!
 //! Invariant B10: every directory is opened below the one that it was found in, by its name alone
-//! and never through a link, so whoever may change the tree while it is read cannot lead out of it.
+//! and never through a link, so a user who changes the tree during the backup cannot lead the
+//! reader out of it.
 //!
 //! Must not: follow a symbolic link below the root; leave anything out silently.
 
@@ -62,14 +63,14 @@ impl Source for DirectorySource {
     }
 
     fn shown(&self) -> String {
-        // A relative path would say nothing to who restores: `--delta` compares it.
+        // A relative path would be useless in a restore: `--delta` compares it.
         let real = std::fs::canonicalize(&self.root);
         let shown = real.as_ref().unwrap_or(&self.root);
         shown.display().to_string()
     }
 
     fn prepare(&mut self) -> Result<()> {
-        // The root itself may be named by a link: whoever names it decides.
+        // The root itself may be a link: the caller chose it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = openat(rustix::fs::CWD, &self.root, flags, Mode::empty());
         self.opened = Some(opened.map_err(|error| failed(&self.root, error.into()))?);

@@ -1,6 +1,6 @@
 //! A SQLite database, which may be in use: a consistent copy of it, made by SQLite, is what is
 //! stored. The copy of a sealed database is sealed for the same key, so it is restored as it was:
-//! sealed. A plain one is copied beside itself, where whoever could read the one can read the
+//! sealed. A plain one is copied beside itself, where the same users can read the
 //! other.
 //!
 //! Must not: write a plaintext page of a sealed database anywhere; leave a copy behind.

@@ -315,7 +315,7 @@ impl Connection {
         }
     }
 
-    /// Gives the connection up for an answer that has no place where it came.
+    /// Gives the connection up because of an unexpected message.
     pub(crate) fn out_of_place<T>(&mut self, text: impl Into<String>) -> Result<T> {
         self.state = State::GivenUp;
         Err(Error::protocol(text))
@@ -365,7 +365,7 @@ impl Connection {
     }
 }
 
-/// What became of bytes that were to be sent.
+/// Whether bytes were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// They went out.
@@ -396,7 +396,7 @@ pub(crate) fn row_bytes(row: &Row) -> usize {
     values.sum::<usize>() + 32
 }
 
-/// An error of class 28 while the connection is set up is about who we are.
+/// An error of class 28 during the setup of a connection is one of authentication.
 fn whose_fault(error: Error) -> Error {
     match error {
         Error::Server(told) if told.sqlstate.starts_with("28") => {

@@ -26,7 +26,7 @@ pub enum Error {
     },
     /// TLS was refused, failed, or the certificate is not the one that was asked for.
     Tls(String),
-    /// The server does not accept who we are, or could not prove that it knows the password.
+    /// Authentication failed, or the server could not prove that it knows the password.
     Authentication(String),
     /// The server answered with an error.
     Server(Box<ServerError>),

@@ -32,7 +32,7 @@ pub struct Positions {
     pub write: Lsn,
     /// Durable: the server may remove the log before it.
     pub flush: Lsn,
-    /// Replayed; 0 for whoever only keeps the log.
+    /// Replayed; 0 for a receiver that only stores the log.
     pub apply: Lsn,
 }
 

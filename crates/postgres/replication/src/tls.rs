@@ -56,7 +56,7 @@ fn check(settings: &TlsSettings) -> Check {
     match settings.mode {
         SslMode::VerifyFull => Check::ChainAndName,
         SslMode::VerifyCa => Check::Chain,
-        // As libpq: whoever put a file of roots there wants it looked at.
+        // As libpq: an existing file of root certificates is used.
         SslMode::Require if settings.roots.is_some() => Check::Chain,
         SslMode::Disable | SslMode::Prefer | SslMode::Require => Check::Nothing,
     }

@@ -114,7 +114,7 @@ impl Source for PostgresSource {
             },
             wal: true,
             tablespace_map: false,
-            // Only for who looks: it costs the server a walk over all files.
+            // Only to show progress: the server has to walk all files for it.
             progress: self.total.is_some(),
             incremental: self.base.is_some(),
             ..BackupOptions::default()
@@ -165,7 +165,7 @@ struct Receiver<'a, 'b> {
     /// The open file: its path, its bytes so far.
     file: Option<(Vec<u8>, u64)>,
     manifest: Vec<u8>,
-    /// A tablespace whose member waits for the first entry of its archive, which says who owns it.
+    /// A tablespace whose member waits for the first entry of its archive, which names its owner.
     space: Option<Member>,
     /// Owner and group of the server's files, as its version file has them.
     owner: (u32, u32),
@@ -232,8 +232,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
         }
     }
 
-    /// Compares everything with the manifest and adds it, then says who owns the directory. Returns
-    /// the manifest.
+    /// Compares everything with the manifest and adds it, then adds the owner of the directory.
+    /// Returns the manifest.
     fn finish(&mut self) -> Result<Vec<u8>> {
         if self.space.is_some() {
             return Err(unexpected("an archive without entries"));
