@@ -119,7 +119,7 @@ fn split_off_bases<'a>(
 
 fn remove_log(store: &dyn Store, names: &[String]) -> std::io::Result<()> {
     for name in names {
-        let _changing = store.changing("wal")?;
+        let _changing = store.lock_changes("wal")?;
         store.remove(&format!("wal/{name}"))?;
     }
     Ok(())

@@ -156,7 +156,7 @@ impl FamilyPrefix {
     }
 
     /// Goes on to the segments. With `signed` the family's end has a digest of all its bytes.
-    pub(crate) fn keyed(self, key: &FamilyKey, signed: bool) -> FamilyReader {
+    pub(crate) fn with_key(self, key: &FamilyKey, signed: bool) -> FamilyReader {
         FamilyReader {
             input: self.input,
             family: key.family(),

@@ -213,8 +213,8 @@ impl Files {
         let changed = self
             .over
             .as_ref()
-            .and_then(|over| over.changed(&member.path));
-        let sealed = match self.sealed(changed.as_deref().unwrap_or(&member.path))? {
+            .and_then(|over| over.changed_path(&member.path));
+        let sealed = match self.sealing_of(changed.as_deref().unwrap_or(&member.path))? {
             Becomes::LeftOut => {
                 self.left_out = true;
                 return Ok(());
@@ -238,10 +238,10 @@ impl Files {
 
     /// Whether the file at this path is not written.
     fn is_left_out(&self, path: &[u8]) -> Result<bool> {
-        Ok(matches!(self.sealed(path)?, Becomes::LeftOut))
+        Ok(matches!(self.sealing_of(path)?, Becomes::LeftOut))
     }
 
-    fn sealed(&self, path: &[u8]) -> Result<Becomes> {
+    fn sealing_of(&self, path: &[u8]) -> Result<Becomes> {
         match &self.sealing {
             Some(sealing) => sealing.becomes(path),
             None => Ok(Becomes::InClear),

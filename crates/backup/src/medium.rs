@@ -150,7 +150,7 @@ pub(crate) fn remove_sets(
     removed.reverse();
     let alone = match alone {
         Some(alone) => Some(alone),
-        None => store.at_work(true).map_err(failed)?,
+        None => store.lock_writers(true).map_err(failed)?,
     };
     if alone.is_some() {
         remove_orphans(store)?;
@@ -164,7 +164,7 @@ fn remove_orphans(store: &dyn Store) -> Result<()> {
     store.collect().map_err(failed)?;
     removal::remove_old_marks(store)?;
     // Before the heads: a family whose head comes later is not among them (B19).
-    let families = store.abandoned().map_err(failed)?;
+    let families = store.orphan_candidates().map_err(failed)?;
     let mut named = BTreeSet::new();
     for position in positions(store)? {
         match read_head(store, position) {

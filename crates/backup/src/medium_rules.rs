@@ -148,7 +148,7 @@ pub(crate) fn medium_head(
 /// Takes the exclusive lock of the writers: a medium is initialised again only when no writer is
 /// active.
 pub(crate) fn lock_exclusively(store: &dyn Store) -> Result<Box<dyn Send>> {
-    let taken = store.at_work(true);
+    let taken = store.lock_writers(true);
     let taken = taken.map_err(|error| Error::io(store.shown(), error))?;
     taken.ok_or_else(|| Error::new(&code::MEDIUM_CHANGED, store.shown()))
 }

@@ -51,7 +51,7 @@ impl Compression {
         }
     }
 
-    fn described(self) -> String {
+    fn description(self) -> String {
         match self {
             Self::None => String::from("none"),
             Self::Zstd(level) => format!("zstd:{level}"),
@@ -131,7 +131,7 @@ impl CreateOptions<'_> {
             started_unix_s,
             finished_unix_s: now_unix_s(),
             expires_unix_s: self.expires_unix_s,
-            compression: self.compression.described(),
+            compression: self.compression.description(),
             key_algorithm: guard.algorithm().to_owned(),
             members: 0,
             files: 0,

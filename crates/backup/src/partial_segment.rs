@@ -104,7 +104,7 @@ pub(crate) fn remove_pieces(store: &dyn Store, pieces: &[Piece]) -> Result<()> {
         return Ok(());
     }
     let failed = |error| Error::io(store.shown(), error);
-    let _changing = store.changing("wal").map_err(failed)?;
+    let _changing = store.lock_changes("wal").map_err(failed)?;
     for piece in pieces {
         store.remove(&object_name(&piece.name())).map_err(failed)?;
     }

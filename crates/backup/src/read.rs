@@ -128,12 +128,12 @@ pub fn verify(
             }
         }
     })?;
-    found_good(set)
+    verified_set(set)
 }
 
 /// The result for a set whose stream was read to its end, which compared its counts with the
 /// head's. Reads the manifest too, which is not in the stream.
-pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
+pub(crate) fn verified_set(set: &SetReader<'_>) -> Result<Verified> {
     let description = set.head.description.clone();
     let facts = description.postgres.as_ref();
     if facts.is_some_and(|facts| facts.manifest_object.is_some()) {
@@ -141,7 +141,7 @@ pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
     }
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
     // A signed set was made by the signer and not changed.
-    let not_proved = set.guard.not_proved().filter(|_| set.signer.is_none());
+    let not_proved = set.guard.unproven().filter(|_| set.signer.is_none());
     not_checked.extend(not_proved.map(String::from));
     let segments = description.families.iter();
     Ok(Verified {
@@ -181,7 +181,7 @@ impl SetReader<'_> {
     /// or the set was made on another medium; SR-7102 when the medium's head is damaged; SR-3002,
     /// SR-5001.
     pub fn check_signed_by(&mut self, keys: &[VerifyingKey]) -> Result<()> {
-        let by = signature::checked(self.store, &self.head, keys)?;
+        let by = signature::check_signature(self.store, &self.head, keys)?;
         self.signer = Some(by);
         Ok(())
     }
@@ -258,7 +258,7 @@ impl SetReader<'_> {
         let (input, _) = self.open_family(family)?;
         let unkeyed = FamilyPrefix::read(input, family)?;
         let key = self.guard.family(&unkeyed.header, family, families)?;
-        let reader = unkeyed.keyed(&key, digest_all);
+        let reader = unkeyed.with_key(&key, digest_all);
         Ok(Origin { key, reader })
     }
 

@@ -90,11 +90,13 @@ pub fn wal_receive(
             segment: Segment::default(),
             received: false,
         };
-        let lost = match receiver.connected(config, tell) {
+        let lost = match receiver.connect(config, tell) {
             Ok(Ended::Done) => return Ok(()),
             Ok(Ended::ShutDown) => String::from("the server has shut down"),
             Err(Failed::Medium(error)) => return Err(error),
-            Err(Failed::Server(error)) if !options.once && is_passing(&error) => error.to_string(),
+            Err(Failed::Server(error)) if !options.once && is_worth_retrying(&error) => {
+                error.to_string()
+            }
             Err(Failed::Server(error)) => {
                 return Err(Error::new(&code::RECEIVE, error.to_string()));
             }
@@ -119,7 +121,7 @@ pub fn wal_receive(
 
 /// Whether trying again can help: the network, a server that starts, stops or is full, a slot that
 /// its last user still has.
-fn is_passing(error: &ServerError) -> bool {
+fn is_worth_retrying(error: &ServerError) -> bool {
     match error {
         ServerError::Connect { .. }
         | ServerError::EndedEarly(_)
@@ -224,7 +226,7 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    fn connected(
+    fn connect(
         &mut self,
         config: &Config,
         tell: &mut dyn FnMut(Received),
@@ -252,7 +254,7 @@ impl Receiver<'_> {
                 Started::TimelineEnded(next) => next,
                 Started::Streaming(mut stream) => {
                     tell(Received::From(from, timeline));
-                    match self.streamed(&mut stream)? {
+                    match self.receive_stream(&mut stream)? {
                         StreamEnd::Timeline(next) => next,
                         StreamEnd::Ended(Ended::ShutDown) => return Ok(Ended::ShutDown),
                         StreamEnd::Ended(Ended::Done) => {
@@ -358,7 +360,10 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    fn streamed(&mut self, stream: &mut WalStream<'_>) -> std::result::Result<StreamEnd, Failed> {
+    fn receive_stream(
+        &mut self,
+        stream: &mut WalStream<'_>,
+    ) -> std::result::Result<StreamEnd, Failed> {
         let mut incoming = Vec::new();
         let mut told = Instant::now();
         loop {

@@ -141,7 +141,7 @@ impl Bases {
 /// # Errors
 /// SR-5001 and the store's; whether the head is there is then not known.
 pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Bases) -> Result<bool> {
-    let changing = store.changing("sets");
+    let changing = store.lock_changes("sets");
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
     // The position may be another set's by now.
     match (read_head(store, gone.position), &gone.set_id) {

@@ -132,7 +132,7 @@ impl<'a> ArchivedLog<'a> {
     /// SR-7175 when it has stopped before that; as [`wal_fetch`].
     pub fn check_replayed(&self, said: &str) -> Result<Replayed> {
         let short = |detail: String| Error::new(&code::LOG_NOT_REPLAYED, detail);
-        let replayed = replayed(said);
+        let replayed = parse_replayed(said);
         let replayed = replayed.ok_or_else(|| {
             short(String::from(
                 "the server does not say how far it has replayed the log",
@@ -142,7 +142,7 @@ impl<'a> ArchivedLog<'a> {
             return Ok(replayed);
         };
         if replayed.lsn < last {
-            let why = reason(said)
+            let why = parse_reason(said)
                 .map(|why| format!(" ({why})"))
                 .unwrap_or_default();
             let detail = format!(
@@ -168,7 +168,7 @@ impl<'a> ArchivedLog<'a> {
 }
 
 /// Parses the end of recovery from a server's log.
-fn replayed(said: &str) -> Option<Replayed> {
+fn parse_replayed(said: &str) -> Option<Replayed> {
     let after = |words: &str| {
         let mut lines = said.lines().rev();
         lines.find_map(|line| {
@@ -184,7 +184,7 @@ fn replayed(said: &str) -> Option<Replayed> {
 }
 
 /// The message before the end of recovery: why the server took the log to end there.
-fn reason(said: &str) -> Option<&str> {
+fn parse_reason(said: &str) -> Option<&str> {
     let before = said.rsplit_once(REDO_DONE)?.0;
     let mut lines = before.lines().rev().skip(1);
     let line = lines.find(|line| !line.contains("restored log file"))?;
@@ -204,13 +204,13 @@ mod tests {
 2026-11-25 01:00:00 UTC [1] LOG:  last completed transaction was at log time 2026-11-25 00:59:58.1+00
 2026-11-25 01:00:00 UTC [1] LOG:  selected new timeline ID: 2
 ";
-        let found = replayed(said).unwrap();
+        let found = parse_replayed(said).unwrap();
         assert_eq!(found.lsn, Lsn(0x400_0028));
         assert_eq!(found.time.as_deref(), Some("2026-11-25 00:59:58.1+00"));
         assert_eq!(
-            reason(said),
+            parse_reason(said),
             Some("invalid record length at 0/4000060: expected at least 24, got 0")
         );
-        assert_eq!(replayed("LOG:  redo is not required"), None);
+        assert_eq!(parse_replayed("LOG:  redo is not required"), None);
     }
 }

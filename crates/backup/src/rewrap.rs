@@ -81,7 +81,7 @@ fn rewrap(
     let shown = || format!("{}/{name}", store.shown());
     // What another removes meanwhile must not come back.
     let directory = name.split_once('/').map_or("", |(directory, _)| directory);
-    let changing = store.changing(directory);
+    let changing = store.lock_changes(directory);
     let _changing = changing.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::new(&code::SET_ABSENT, shown()),
         _ => Error::io(shown(), error),

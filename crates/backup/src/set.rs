@@ -115,7 +115,7 @@ impl SetKeys {
     }
 
     /// What a successful open does not prove.
-    pub(crate) fn not_proved(&self) -> Option<&'static str> {
+    pub(crate) fn unproven(&self) -> Option<&'static str> {
         match self {
             Self::Plain { .. } => {
                 Some("whether someone has changed the set on purpose: it is not sealed")
@@ -341,12 +341,16 @@ impl FamilyKey {
     }
 
     fn digest(&self, number: u32, head: &[u8], data: &[u8]) -> Trailer {
-        Trailer::from_slice(&sha256(&[&self.bytes, &ordered(number), head, data]))
+        Trailer::from_slice(&sha256(&[&self.bytes, &to_big_endian(number), head, data]))
     }
 
     fn nonce(&self, number: u32, last: bool) -> [u8; 12] {
         let mut nonce = [0; 12];
-        let parts = [&self.header.prefix[..], &ordered(number), &[u8::from(last)]];
+        let parts = [
+            &self.header.prefix[..],
+            &to_big_endian(number),
+            &[u8::from(last)],
+        ];
         for (to, from) in nonce.iter_mut().zip(parts.concat()) {
             *to = from;
         }
@@ -359,6 +363,6 @@ impl FamilyKey {
     clippy::big_endian_bytes,
     reason = "the order of AES-GCM-HKDF streaming, which docs/spec/backup.md follows"
 )]
-fn ordered(number: u32) -> [u8; 4] {
+fn to_big_endian(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }

@@ -64,7 +64,7 @@ pub(crate) fn store_signature(
 /// is by none of `keys`, does not verify, or does not cover every byte, and when the set was made
 /// on another medium; SR-7102 when `medium.json` is damaged; SR-3002 when the signature is of a
 /// newer format version; SR-5001 when reading fails.
-pub(crate) fn checked(
+pub(crate) fn check_signature(
     store: &dyn Store,
     head: &UnopenedHead,
     keys: &[VerifyingKey],

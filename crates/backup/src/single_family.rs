@@ -53,7 +53,7 @@ pub(crate) fn open_family_bytes(
 ) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
     let unkeyed = FamilyPrefix::read(Box::new(io::Cursor::new(bytes)), 0)?;
     let key = guard.family(&unkeyed.header, 0, 1)?;
-    let reader = unkeyed.keyed(&key, signed);
+    let reader = unkeyed.with_key(&key, signed);
     reading::run(vec![Origin { key, reader }], 1, |opened| {
         let mut content = Vec::new();
         while let Some(piece) = opened.next_piece()? {

@@ -58,7 +58,7 @@ pub trait Store: Send + Sync {
 
     /// Replaces the object that was read as `seen`. False when it is another one by now, or gone;
     /// nothing is changed then. A store whose guards keep others away need not look: the caller
-    /// holds the one of [`Self::changing`] or [`Self::at_work`].
+    /// holds the one of [`Self::lock_changes`] or [`Self::lock_writers`].
     ///
     /// # Errors
     /// The system's; the old object is then still there.
@@ -86,11 +86,11 @@ pub trait Store: Send + Sync {
     fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>>;
 
     /// Names of the objects of `data` of which no writer at work can be about to create the head.
-    /// The caller holds the guard of [`Self::at_work`], alone, and reads the heads afterwards.
+    /// The caller holds the guard of [`Self::lock_writers`], alone, and reads the heads afterwards.
     ///
     /// # Errors
     /// The system's.
-    fn abandoned(&self) -> io::Result<Vec<String>> {
+    fn orphan_candidates(&self) -> io::Result<Vec<String>> {
         Ok(self
             .list("data")?
             .into_iter()
@@ -109,7 +109,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// The store's; SR-7143 when it does not refuse.
-    fn refuses(&self, _name: &str) -> io::Result<()> {
+    fn check_exclusive_create(&self, _name: &str) -> io::Result<()> {
         Ok(())
     }
 
@@ -134,14 +134,14 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// The system's.
-    fn at_work(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>>;
+    fn lock_writers(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>>;
 
     /// Waits until nobody else replaces or removes objects of `directory`, and keeps others from it
     /// while the guard lives. Who creates objects needs no such guard.
     ///
     /// # Errors
     /// The system's; `NotFound` when the directory is absent.
-    fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>>;
+    fn lock_changes(&self, directory: &str) -> io::Result<Box<dyn Send>>;
 
     /// Whether the place is absent or has nothing in it, but for what a writer leaves that was
     /// killed while it made the medium.
@@ -278,7 +278,7 @@ impl Store for LocalStore {
     }
 
     /// Regular files only: nothing else there was made by a writer of this program.
-    fn abandoned(&self) -> io::Result<Vec<String>> {
+    fn orphan_candidates(&self) -> io::Result<Vec<String>> {
         let families = self.entries("data")?.into_iter();
         Ok(families
             .filter(|(_, about)| about.is_file())
@@ -305,7 +305,7 @@ impl Store for LocalStore {
         }
     }
 
-    fn at_work(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>> {
+    fn lock_writers(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>> {
         let directory = File::open(self.path("data"))?;
         let operation = if alone {
             FlockOperation::NonBlockingLockExclusive
@@ -319,7 +319,7 @@ impl Store for LocalStore {
         }
     }
 
-    fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>> {
+    fn lock_changes(&self, directory: &str) -> io::Result<Box<dyn Send>> {
         let directory = File::open(self.path(directory))?;
         flock(&directory, FlockOperation::LockExclusive)?;
         Ok(Box::new(Locked::from(directory)))

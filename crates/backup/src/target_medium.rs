@@ -98,13 +98,13 @@ impl<'a> ExaminedMedium<'a> {
         let replaced = replaced.map(|(head, version)| (head.medium_id.clone(), version));
         let medium = medium_head(store, present, options, stripes, now_unix_s)?;
         // Mutual exclusion of writers depends on it.
-        let refuses = store.refuses(MEDIUM_FILE);
+        let refuses = store.check_exclusive_create(MEDIUM_FILE);
         refuses.map_err(|error| Error::io(format!("{}/{MEDIUM_FILE}", store.shown()), error))?;
         // Waits for a writer that initialises the medium.
         let at_work = match self.alone {
             Some(_) => None,
             None => store
-                .at_work(false)
+                .lock_writers(false)
                 .map_err(|error| Error::io(store.shown(), error))?,
         };
         let target = TargetMedium {
@@ -365,7 +365,7 @@ impl TargetMedium<'_> {
     /// the error says so.
     fn withdraw_set(&self, position: u32, guard: &SetKeys, why: Error) -> Error {
         let (store, set_id) = (self.store, hex::hex(&guard.set_id()));
-        let changing = store.changing("sets");
+        let changing = store.lock_changes("sets");
         let changing = changing.map_err(|error| Error::io(store.shown(), error));
         match changing.and_then(|_changing| removal::withdraw(store, position, &set_id)) {
             Ok(true) => {
@@ -401,7 +401,7 @@ fn publish_head(
     let Some(base) = base else {
         return medium::publish(store, head_at);
     };
-    let changing = store.changing("sets");
+    let changing = store.lock_changes("sets");
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
     if removal::is_kept(store, &base)? {
         let position = medium::publish(store, &mut head_at)?;

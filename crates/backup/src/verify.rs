@@ -12,7 +12,7 @@ use strongroom_format::code::{self, Class};
 
 use crate::chain::Chain;
 use crate::pipeline::read::Origin;
-use crate::read::{SetReader, Verified, found_good, verify};
+use crate::read::{SetReader, Verified, verified_set, verify};
 use crate::{Error, Result};
 
 /// Most damaged segments of a family that are named one by one.

@@ -92,7 +92,7 @@ pub fn wal_push(
 
 /// Puts a piece in the place of the one that is there.
 fn replace_piece(store: &dyn Store, object: &str, bytes: &[u8]) -> Result<bool> {
-    let guard = store.changing("wal");
+    let guard = store.lock_changes("wal");
     let _guard = guard.map_err(|error| failed(store, object, error))?;
     for _ in 0..REPLACE_TRIES {
         let read = store.read_version(object, OBJECT_MAX);

@@ -73,7 +73,7 @@ impl State {
     }
 }
 
-fn has_changed(path: &[u8]) -> Error {
+fn changed_error(path: &[u8]) -> Error {
     let path = String::from_utf8_lossy(path);
     let why = format!(
         "{path}: something writes to it, and it changed during the restore; stop that first"
@@ -219,7 +219,7 @@ impl Files {
             };
             // Somebody wrote to it after its time was set.
             if taken.state != same {
-                return Err(has_changed(&taken.member.path));
+                return Err(changed_error(&taken.member.path));
             }
             Ok(())
         });
@@ -242,7 +242,7 @@ impl LinkedFile {
         if State::at(spot)? == self.state {
             return Ok(());
         }
-        Err(has_changed(&self.member.path))
+        Err(changed_error(&self.member.path))
     }
 }
 
@@ -279,7 +279,7 @@ impl Candidate {
         let about = self.file.metadata();
         let about = about.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
         if State::of(&about) != self.state {
-            return Err(has_changed(&self.member.path));
+            return Err(changed_error(&self.member.path));
         }
         if about.len() != self.compared || about.nlink() != 1 {
             return Ok(None);
@@ -298,7 +298,7 @@ impl Candidate {
             ..self.state
         };
         if now != same {
-            return Err(has_changed(&self.member.path));
+            return Err(changed_error(&self.member.path));
         }
         Ok(Some(now))
     }
@@ -321,7 +321,7 @@ impl Candidate {
             at = at.saturating_add(length);
         }
         if self.compared > 0 && self.now()? != self.state {
-            return Err(has_changed(&self.member.path));
+            return Err(changed_error(&self.member.path));
         }
         Ok(into)
     }

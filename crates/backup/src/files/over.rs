@@ -32,7 +32,7 @@ pub(super) struct Over {
 
 impl Over {
     /// The file that a file of the stream has changes of, if it is such a file.
-    pub(super) fn changed(&self, path: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn changed_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         let start = path
             .iter()
             .rposition(|&byte| byte == b'/')
@@ -80,7 +80,7 @@ impl Files {
         let Some(over) = &mut self.over else {
             return Ok(true);
         };
-        let changed = over.changed(&member.path);
+        let changed = over.changed_path(&member.path);
         let changes = member.kind == MemberKind::File && changed.is_some();
         let path = changed.filter(|_| changes);
         let path = path.unwrap_or_else(|| member.path.clone());

@@ -61,7 +61,7 @@ pub(super) fn told(error: &Error) -> io::Error {
         let text = "no answer";
         return Fault::io(io::ErrorKind::NotConnected, &code::STORE_LOST, text);
     }
-    let answer = answered(error);
+    let answer = describe_response(error);
     match error {
         Error::NotFound { .. } => Fault::io(io::ErrorKind::NotFound, &code::STORE_FAILED, answer),
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
@@ -72,7 +72,7 @@ pub(super) fn told(error: &Error) -> io::Error {
 }
 
 /// Status and code word, as far as there are any.
-fn answered(error: &Error) -> String {
+fn describe_response(error: &Error) -> String {
     let text = full(error);
     let status = status(error).map(|status| format!("status {status}"));
     let word = between(&text, "<Code>", "<").or_else(|| between(&text, "\"reason\": \"", "\""));

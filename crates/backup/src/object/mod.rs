@@ -101,12 +101,12 @@ impl ObjectMedium {
             match self.is_ours(&path, bytes) {
                 Ok(true) => return Ok(true),
                 Ok(false) => last = Some(error),
-                Err(unread) => return Err(unsettled(&unread)),
+                Err(unread) => return Err(unsettled_error(&unread)),
             }
         }
         Err(last.map_or_else(
             || io::ErrorKind::Other.into(),
-            |error| unsettled(&told(&error)),
+            |error| unsettled_error(&told(&error)),
         ))
     }
 
@@ -175,7 +175,7 @@ impl ObjectMedium {
 }
 
 /// Neither written nor refused, as far as is known.
-fn unsettled(why: &io::Error) -> io::Error {
+fn unsettled_error(why: &io::Error) -> io::Error {
     Fault::io(why.kind(), &code::UNSETTLED, why.to_string())
 }
 
@@ -188,7 +188,10 @@ fn name_in(path: &Path, directory: &Path) -> Option<String> {
 
 /// Those of `families` that are older than the newest of all by what makes an orphan. Both times
 /// are the store's.
-fn abandoned(families: Vec<(String, ObjectMeta)>, heads: &[(String, ObjectMeta)]) -> Vec<String> {
+fn orphan_candidates(
+    families: Vec<(String, ObjectMeta)>,
+    heads: &[(String, ObjectMeta)],
+) -> Vec<String> {
     let all = families.iter().chain(heads);
     let newest = all.map(|(_, meta)| meta.last_modified).max();
     let is_old = |meta: &ObjectMeta| {
@@ -256,16 +259,16 @@ impl Store for ObjectMedium {
         Ok(metas.map(|(name, meta)| (name, meta.size)).collect())
     }
 
-    fn abandoned(&self) -> io::Result<Vec<String>> {
+    fn orphan_candidates(&self) -> io::Result<Vec<String>> {
         let families = self.metas("data")?;
-        Ok(abandoned(families, &self.metas("sets")?))
+        Ok(orphan_candidates(families, &self.metas("sets")?))
     }
 
     fn writing_limit(&self) -> Option<Duration> {
         Some(WRITING_MAX)
     }
 
-    fn refuses(&self, name: &str) -> io::Result<()> {
+    fn check_exclusive_create(&self, name: &str) -> io::Result<()> {
         let path = self.client.path(name)?;
         let there = self.bytes(&path, PROBE_MAX)?;
         let (bytes, seen) = there.ok_or(io::ErrorKind::NotFound)?;
@@ -286,12 +289,12 @@ impl Store for ObjectMedium {
     }
 
     /// B19.
-    fn at_work(&self, _alone: bool) -> io::Result<Option<Box<dyn Send>>> {
+    fn lock_writers(&self, _alone: bool) -> io::Result<Option<Box<dyn Send>>> {
         Ok(Some(Box::new(())))
     }
 
     /// B18.
-    fn changing(&self, _directory: &str) -> io::Result<Box<dyn Send>> {
+    fn lock_changes(&self, _directory: &str) -> io::Result<Box<dyn Send>> {
         Ok(Box::new(()))
     }
 
@@ -331,14 +334,14 @@ mod tests {
         const WEEK: u64 = 7 * 86_400;
         let families = || vec![at("old", 5), at("young", 6), at("newer", WEEK)];
         let none: Vec<String> = Vec::new();
-        assert_eq!(abandoned(families(), &[]), none);
-        assert_eq!(abandoned(families(), &[at("1", WEEK + 4)]), none);
-        assert_eq!(abandoned(families(), &[at("1", WEEK + 5)]), ["old"]);
+        assert_eq!(orphan_candidates(families(), &[]), none);
+        assert_eq!(orphan_candidates(families(), &[at("1", WEEK + 4)]), none);
+        assert_eq!(orphan_candidates(families(), &[at("1", WEEK + 5)]), ["old"]);
         assert_eq!(
-            abandoned(families(), &[at("1", 0), at("2", WEEK + 6)]),
+            orphan_candidates(families(), &[at("1", 0), at("2", WEEK + 6)]),
             ["old", "young"]
         );
-        assert_eq!(abandoned(Vec::new(), &[]), none);
+        assert_eq!(orphan_candidates(Vec::new(), &[]), none);
     }
 
     #[test]

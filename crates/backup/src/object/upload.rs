@@ -125,7 +125,7 @@ impl ObjectUpload {
             }
             let done = self.client.runtime.block_on(part);
             let done = done.map_err(io::Error::other)?;
-            self.client.noted(&done);
+            self.client.note_outcome(&done);
             done.map_err(|error| told(&error))?;
         }
         Ok(())

@@ -204,7 +204,7 @@ fn read_all(
         let (number, head, trailer) = reader.segment(&mut buffers.stored)?;
         if head.last {
             let first = (family, number, trailer);
-            return ended(keys, readers, index, first).map(Some);
+            return read_last_segments(keys, readers, index, first).map(Some);
         }
         let whole = usize::try_from(head.plain_length) == Ok(PIECE);
         let family_number = u16::try_from(family).unwrap_or(u16::MAX);
@@ -235,7 +235,7 @@ fn read_all(
 
 /// Every family's last segment, beginning with the one that was just read, and that nothing follows
 /// it.
-fn ended(
+fn read_last_segments(
     keys: &[FamilyKey],
     mut readers: Vec<FamilyReader>,
     pieces: u64,

@@ -72,7 +72,7 @@ impl Pieces {
     }
 
     fn hand_over(&mut self) -> Result<()> {
-        let mut next = self.free.recv().map_err(|_| stopped())?;
+        let mut next = self.free.recv().map_err(|_| stopped_error())?;
         next.plain.clear();
         if next.plain.capacity() == 0 {
             next.plain.reserve_exact(PIECE);
@@ -82,7 +82,7 @@ impl Pieces {
             buffers: std::mem::replace(&mut self.current, next),
         };
         self.index = self.index.saturating_add(1);
-        self.jobs.send(job).map_err(|_| stopped())
+        self.jobs.send(job).map_err(|_| stopped_error())
     }
 
     fn finish(mut self) -> Result<()> {
@@ -94,7 +94,7 @@ impl Pieces {
 }
 
 /// The error that stands for the failure of another thread, which reports the reason.
-fn stopped() -> Error {
+fn stopped_error() -> Error {
     Error::new(&code::BUG, STOPPED)
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn run<T>(
         }
         drop(done);
         let writing = scope.spawn(move || write_all(keys, writers, &sealed, &give, whole));
-        let produced = produced(free, jobs, whole, produce);
+        let produced = run_producer(free, jobs, whole, produce);
         let written = match writing.join() {
             Ok(written) => written,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -143,13 +143,13 @@ pub(crate) fn run<T>(
     })
 }
 
-fn produced<T>(
+fn run_producer<T>(
     free: Receiver<Buffers>,
     jobs: SyncSender<Job>,
     whole: &AtomicBool,
     produce: impl FnOnce(&mut Pieces) -> Result<T>,
 ) -> Result<T> {
-    let current = free.recv().map_err(|_| stopped())?;
+    let current = free.recv().map_err(|_| stopped_error())?;
     let mut pieces = Pieces {
         free,
         jobs,
@@ -202,7 +202,7 @@ fn seal_one(
     let key = key.ok_or_else(bug)?;
     let number = u32::try_from(number).map_err(|_| bug())?;
     let plain_length = buffers.plain.len();
-    let smaller = compressor.is_some_and(|zstd| compressed(zstd, &mut buffers));
+    let smaller = compressor.is_some_and(|zstd| compress(zstd, &mut buffers));
     if !smaller {
         // As it is, and without copying it.
         std::mem::swap(&mut buffers.plain, &mut buffers.stored);
@@ -224,7 +224,7 @@ fn seal_one(
 
 /// Compresses a piece into `stored`. False when it does not get smaller; `stored` is then of no
 /// use.
-fn compressed(zstd: &mut zstd::bulk::Compressor<'_>, buffers: &mut Buffers) -> bool {
+fn compress(zstd: &mut zstd::bulk::Compressor<'_>, buffers: &mut Buffers) -> bool {
     let Buffers { plain, stored } = buffers;
     stored.clear();
     if stored.capacity() == 0 {
@@ -263,7 +263,7 @@ fn write_all(
         }
     }
     if !whole.load(Ordering::Acquire) || !waiting.is_empty() {
-        return Err(stopped());
+        return Err(stopped_error());
     }
     for (key, writer) in keys.iter().zip(&mut writers) {
         let trailer = key.seal(writer.next(), SegmentHead::LAST, &mut [])?;

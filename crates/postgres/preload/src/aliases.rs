@@ -61,25 +61,37 @@ symbols! {
     fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
         stdio::fdopen(fd, mode)
     }
-    fn lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int {
+    fn lio_listio(
+        mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void
+    ) -> c_int {
         lio_listio_any(mode, list, count, event)
     }
-    fn lio_listio64(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int {
+    fn lio_listio64(
+        mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void
+    ) -> c_int {
         lio_listio_any(mode, list, count, event)
     }
     fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
         if is_refused(fd) { -1 } else { next::vdprintf(fd, format, arguments) }
     }
-    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+    fn __vdprintf_chk(
+        fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void
+    ) -> c_int {
         if is_refused(fd) { -1 } else { next::__vdprintf_chk(fd, flag, format, arguments) }
     }
-    fn posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    fn posix_spawn_file_actions_addopen(
+        actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t
+    ) -> c_int {
         match resolve_path(path) {
             Ok(Resolved::Outside | Resolved::Plain(_)) => {
                 next::posix_spawn_file_actions_addopen(actions, fd, path, flags, mode)
             }
             Ok(_) => {
-                report::refuse(&code::PG_REFUSED, format_args!("{}: opened for a new program", bytes(path).escape_ascii()));
+                let path = bytes(path).escape_ascii();
+                report::refuse(
+                    &code::PG_REFUSED,
+                    format_args!("{path}: opened for a new program"),
+                );
                 libc::EACCES
             }
             Err(errno) => errno.0,

@@ -34,10 +34,16 @@ symbols! {
         enter_copy(fd, next::dup(fd))
     }
     fn dup2(fd: c_int, copy: c_int) -> c_int {
-        if is_redirection(fd, copy) { refuse_redirection() } else { enter_copy(fd, next::dup2(fd, copy)) }
+        if is_redirection(fd, copy) {
+            return refuse_redirection();
+        }
+        enter_copy(fd, next::dup2(fd, copy))
     }
     fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
-        if is_redirection(fd, copy) { refuse_redirection() } else { enter_copy(fd, next::dup3(fd, copy, flags)) }
+        if is_redirection(fd, copy) {
+            return refuse_redirection();
+        }
+        enter_copy(fd, next::dup3(fd, copy, flags))
     }
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         fcntl_any(fd, command, argument)

@@ -18,7 +18,11 @@ symbols! {
         match descriptors::find(fd) {
             Ok(None) => next::read(fd, into, len),
             Err(errno) => count(Err(errno)),
-            Ok(Some(open)) => count(buffer_mut(into, len).and_then(|into| transfer::read(real(), fd, &open, into))),
+            Ok(Some(open)) => {
+                count(
+                    buffer_mut(into, len).and_then(|into| transfer::read(real(), fd, &open, into))
+                )
+            }
         }
     }
     fn __read_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t) -> ssize_t {
@@ -32,7 +36,9 @@ symbols! {
         match descriptors::find(fd) {
             Ok(None) => next::write(fd, from, len),
             Err(errno) => count(Err(errno)),
-            Ok(Some(open)) => count(buffer(from, len).and_then(|from| transfer::write(real(), fd, &open, from))),
+            Ok(Some(open)) => {
+                count(buffer(from, len).and_then(|from| transfer::write(real(), fd, &open, from)))
+            }
         }
     }
     fn pread(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
@@ -47,7 +53,9 @@ symbols! {
         }
         pread_any(fd, into, len, at)
     }
-    fn __pread64_chk(fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t {
+    fn __pread64_chk(
+        fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t
+    ) -> ssize_t {
         if !descriptors::is_sealed(fd) || len > room {
             return next::__pread_chk(fd, into, len, at, room);
         }

@@ -35,7 +35,9 @@ symbols! {
             Err(errno) => fail(errno.0),
         }
     }
-    fn renameat2(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint) -> c_int {
+    fn renameat2(
+        from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint
+    ) -> c_int {
         match prepare_rename_at(from_base, from, to_base, to) {
             Ok(()) => next::renameat2(from_base, from, to_base, to, flags),
             Err(errno) => fail(errno.0),
@@ -47,7 +49,9 @@ symbols! {
             Err(errno) => fail(errno.0),
         }
     }
-    fn linkat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int) -> c_int {
+    fn linkat(
+        from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int
+    ) -> c_int {
         match prepare_rename_at(from_base, from, to_base, to) {
             Ok(()) => next::linkat(from_base, from, to_base, to, flags),
             Err(errno) => fail(errno.0),

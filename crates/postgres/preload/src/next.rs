@@ -64,7 +64,9 @@ macro_rules! next {
         #[expect(non_upper_case_globals, reason = "named as the functions are")]
         mod slots {
             $(pub(super) static $name: super::Slot = super::Slot::new(
-                match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                match std::ffi::CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes()
+                ) {
                     Ok(name) => name,
                     Err(_) => c"",
                 },
@@ -83,7 +85,10 @@ macro_rules! next {
                 };
                 // SAFETY: the C library's function of this name has this type.
                 let function = unsafe {
-                    std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $result>(address)
+                    std::mem::transmute::<
+                        *mut std::ffi::c_void,
+                        unsafe extern "C" fn($($type),*) -> $result,
+                    >(address)
                 };
                 // SAFETY: the caller's arguments.
                 unsafe { function($($argument),*) }
@@ -97,7 +102,10 @@ macro_rules! next {
 /// body. `unsafe` operations in the body rely on the C library's rules for the arguments: pointers
 /// are valid for what that function does with them.
 macro_rules! symbols {
-    ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block
+    )*) => {
         $(
             $(#[$meta])*
             // SAFETY: the symbol interposes the C library's, and behaves as that does.
@@ -126,13 +134,19 @@ next! {
     pread(fd: c_int, into: *mut c_void, count: size_t, offset: off_t) -> ssize_t, -1;
     pwrite(fd: c_int, from: *const c_void, count: size_t, offset: off_t) -> ssize_t, -1;
     __read_chk(fd: c_int, into: *mut c_void, count: size_t, room: size_t) -> ssize_t, -1;
-    __pread_chk(fd: c_int, into: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t, -1;
+    __pread_chk(
+        fd: c_int, into: *mut c_void, count: size_t, offset: off_t, room: size_t
+    ) -> ssize_t, -1;
     readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t, -1;
     writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t, -1;
     preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t, -1;
     pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t, -1;
-    preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t, -1;
-    pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t, -1;
+    preadv2(
+        fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int
+    ) -> ssize_t, -1;
+    pwritev2(
+        fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int
+    ) -> ssize_t, -1;
     lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t, -1;
     fstat(fd: c_int, about: *mut libc::stat) -> c_int, -1;
     stat(path: *const c_char, about: *mut libc::stat) -> c_int, -1;
@@ -141,12 +155,20 @@ next! {
     __xstat(version: c_int, path: *const c_char, about: *mut libc::stat) -> c_int, -1;
     __lxstat(version: c_int, path: *const c_char, about: *mut libc::stat) -> c_int, -1;
     __fxstat(version: c_int, fd: c_int, about: *mut libc::stat) -> c_int, -1;
-    __fxstatat(version: c_int, base: c_int, path: *const c_char, about: *mut libc::stat, flags: c_int) -> c_int, -1;
-    statx(base: c_int, path: *const c_char, flags: c_int, mask: c_uint, about: *mut libc::statx) -> c_int, -1;
+    __fxstatat(
+        version: c_int, base: c_int, path: *const c_char, about: *mut libc::stat, flags: c_int
+    ) -> c_int, -1;
+    statx(
+        base: c_int, path: *const c_char, flags: c_int, mask: c_uint, about: *mut libc::statx
+    ) -> c_int, -1;
     fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE, null_mut();
-    freopen(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE) -> *mut libc::FILE, null_mut();
+    freopen(
+        path: *const c_char, mode: *const c_char, stream: *mut libc::FILE
+    ) -> *mut libc::FILE, null_mut();
     fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE, null_mut();
-    fopencookie(cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions) -> *mut libc::FILE, null_mut();
+    fopencookie(
+        cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions
+    ) -> *mut libc::FILE, null_mut();
     fclose(stream: *mut libc::FILE) -> c_int, libc::EOF;
     fileno(stream: *mut libc::FILE) -> c_int, -1;
     ftruncate(fd: c_int, size: off_t) -> c_int, -1;
@@ -156,26 +178,44 @@ next! {
     fsync(fd: c_int) -> c_int, -1;
     rename(from: *const c_char, to: *const c_char) -> c_int, -1;
     renameat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char) -> c_int, -1;
-    renameat2(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint) -> c_int, -1;
+    renameat2(
+        from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint
+    ) -> c_int, -1;
     link(from: *const c_char, to: *const c_char) -> c_int, -1;
-    linkat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int) -> c_int, -1;
+    linkat(
+        from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int
+    ) -> c_int, -1;
     unlink(path: *const c_char) -> c_int, -1;
     unlinkat(base: c_int, path: *const c_char, flags: c_int) -> c_int, -1;
     remove(path: *const c_char) -> c_int, -1;
     access(path: *const c_char, mode: c_int) -> c_int, -1;
     faccessat(base: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, -1;
     readdir(directory: *mut DIR) -> *mut libc::dirent, null_mut();
-    readdir_r(directory: *mut DIR, entry: *mut libc::dirent, result: *mut *mut libc::dirent) -> c_int, libc::ENOSYS;
-    copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, count: size_t, flags: c_uint) -> ssize_t, -1;
+    readdir_r(
+        directory: *mut DIR, entry: *mut libc::dirent, result: *mut *mut libc::dirent
+    ) -> c_int, libc::ENOSYS;
+    copy_file_range(
+        from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, count: size_t, flags: c_uint
+    ) -> ssize_t, -1;
     sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t, -1;
-    splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, count: size_t, flags: c_uint) -> ssize_t, -1;
-    mmap(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void, libc::MAP_FAILED;
+    splice(
+        from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, count: size_t, flags: c_uint
+    ) -> ssize_t, -1;
+    mmap(
+        address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t
+    ) -> *mut c_void, libc::MAP_FAILED;
     aio_read(block: *mut libc::aiocb) -> c_int, -1;
     aio_write(block: *mut libc::aiocb) -> c_int, -1;
-    lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int, -1;
+    lio_listio(
+        mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void
+    ) -> c_int, -1;
     vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, -1;
-    __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, -1;
-    posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, libc::ENOSYS;
+    __vdprintf_chk(
+        fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void
+    ) -> c_int, -1;
+    posix_spawn_file_actions_addopen(
+        actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t
+    ) -> c_int, libc::ENOSYS;
     mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int, -1;
     fork() -> libc::pid_t, -1;
     chdir(path: *const c_char) -> c_int, -1;

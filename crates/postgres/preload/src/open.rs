@@ -26,27 +26,45 @@ symbols! {
         open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags, mode))
     }
     fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, mode))
+        open_resolved(
+            resolve_path(path), path, flags, |flags| next::open(
+                path, flags | libc::O_LARGEFILE, mode
+            )
+        )
     }
     fn __open_2(path: *const c_char, flags: c_int) -> c_int {
         open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags, 0))
     }
     fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
-        open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, 0))
+        open_resolved(
+            resolve_path(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, 0)
+        )
     }
     fn openat(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        open_resolved(resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags, mode))
+        open_resolved(
+            resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags, mode)
+        )
     }
     fn openat64(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         let large = libc::O_LARGEFILE;
-        open_resolved(resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags | large, mode))
+        open_resolved(
+            resolve_path_at(base, path), path, flags, |flags| next::openat(
+                base, path, flags | large, mode
+            )
+        )
     }
     fn __openat_2(base: c_int, path: *const c_char, flags: c_int) -> c_int {
-        open_resolved(resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags, 0))
+        open_resolved(
+            resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags, 0)
+        )
     }
     fn __openat64_2(base: c_int, path: *const c_char, flags: c_int) -> c_int {
         let large = libc::O_LARGEFILE;
-        open_resolved(resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags | large, 0))
+        open_resolved(
+            resolve_path_at(base, path), path, flags, |flags| next::openat(
+                base, path, flags | large, 0
+            )
+        )
     }
     fn creat(path: *const c_char, mode: mode_t) -> c_int {
         let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;

@@ -18,20 +18,38 @@ use crate::open::fail;
 use crate::{next, report};
 
 symbols! {
-    fn mmap(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t) -> *mut c_void {
+    fn mmap(
+        address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t
+    ) -> *mut c_void {
         mmap_any(address, len, protection, flags, fd, at)
     }
-    fn mmap64(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t) -> *mut c_void {
+    fn mmap64(
+        address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t
+    ) -> *mut c_void {
         mmap_any(address, len, protection, flags, fd, at)
     }
     fn sendfile(to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
-        if is_sealed(to) || is_sealed(from) { refuse_transfer() } else { next::sendfile(to, from, at, len) }
+        if is_sealed(to) || is_sealed(from) {
+            refuse_transfer()
+        } else {
+            next::sendfile(to, from, at, len)
+        }
     }
     fn sendfile64(to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
-        if is_sealed(to) || is_sealed(from) { refuse_transfer() } else { next::sendfile(to, from, at, len) }
+        if is_sealed(to) || is_sealed(from) {
+            refuse_transfer()
+        } else {
+            next::sendfile(to, from, at, len)
+        }
     }
-    fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint) -> ssize_t {
-        if is_sealed(to) || is_sealed(from) { refuse_transfer() } else { next::splice(from, from_at, to, to_at, len, flags) }
+    fn splice(
+        from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint
+    ) -> ssize_t {
+        if is_sealed(to) || is_sealed(from) {
+            refuse_transfer()
+        } else {
+            next::splice(from, from_at, to, to_at, len, flags)
+        }
     }
     fn aio_read(block: *mut libc::aiocb) -> c_int {
         if targets_sealed_file(block) { fail(libc::EINVAL) } else { next::aio_read(block) }
@@ -53,19 +71,33 @@ symbols! {
     }
     fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int {
         refuse_io_uring(c"io_uring_queue_init", |function| {
-            let function: unsafe extern "C" fn(c_uint, *mut c_void, c_uint) -> c_int = std::mem::transmute(function);
+            let function: unsafe extern "C" fn(
+                c_uint, *mut c_void, c_uint
+            ) -> c_int = std::mem::transmute(function);
             function(entries, ring, flags)
         })
     }
-    fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int {
+    fn io_uring_queue_init_params(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void
+    ) -> c_int {
         refuse_io_uring(c"io_uring_queue_init_params", |function| {
-            let function: unsafe extern "C" fn(c_uint, *mut c_void, *mut c_void) -> c_int = std::mem::transmute(function);
+            let function: unsafe extern "C" fn(
+                c_uint, *mut c_void, *mut c_void
+            ) -> c_int = std::mem::transmute(function);
             function(entries, ring, parameters)
         })
     }
-    fn io_uring_queue_init_mem(entries: c_uint, ring: *mut c_void, parameters: *mut c_void, memory: *mut c_void, len: size_t) -> c_int {
+    fn io_uring_queue_init_mem(
+        entries: c_uint,
+        ring: *mut c_void,
+        parameters: *mut c_void,
+        memory: *mut c_void,
+        len: size_t
+    ) -> c_int {
         refuse_io_uring(c"io_uring_queue_init_mem", |function| {
-            let function: unsafe extern "C" fn(c_uint, *mut c_void, *mut c_void, *mut c_void, size_t) -> c_int = std::mem::transmute(function);
+            let function: unsafe extern "C" fn(
+                c_uint, *mut c_void, *mut c_void, *mut c_void, size_t
+            ) -> c_int = std::mem::transmute(function);
             function(entries, ring, parameters, memory, len)
         })
     }

@@ -43,23 +43,35 @@ symbols! {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::fstat(fd, about))
     }
     fn fstatat(base: c_int, path: *const c_char, about: *mut Stat, flags: c_int) -> c_int {
-        stat_at(base, path, flags, StatBuffer::Stat(about), || next::fstatat(base, path, about, flags))
+        stat_at(
+            base, path, flags, StatBuffer::Stat(about), || next::fstatat(base, path, about, flags)
+        )
     }
     fn fstatat64(base: c_int, path: *const c_char, about: *mut Stat, flags: c_int) -> c_int {
-        stat_at(base, path, flags, StatBuffer::Stat(about), || next::fstatat(base, path, about, flags))
+        stat_at(
+            base, path, flags, StatBuffer::Stat(about), || next::fstatat(base, path, about, flags)
+        )
     }
     // Programs that were linked with a C library before 2.33 call these.
     fn __xstat(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
-        stat_by_path(resolve_path(path), StatBuffer::Stat(about), || next::__xstat(version, path, about))
+        stat_by_path(
+            resolve_path(path), StatBuffer::Stat(about), || next::__xstat(version, path, about)
+        )
     }
     fn __xstat64(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
-        stat_by_path(resolve_path(path), StatBuffer::Stat(about), || next::__xstat(version, path, about))
+        stat_by_path(
+            resolve_path(path), StatBuffer::Stat(about), || next::__xstat(version, path, about)
+        )
     }
     fn __lxstat(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
-        stat_by_path(resolve_path(path), StatBuffer::Stat(about), || next::__lxstat(version, path, about))
+        stat_by_path(
+            resolve_path(path), StatBuffer::Stat(about), || next::__lxstat(version, path, about)
+        )
     }
     fn __lxstat64(version: c_int, path: *const c_char, about: *mut Stat) -> c_int {
-        stat_by_path(resolve_path(path), StatBuffer::Stat(about), || next::__lxstat(version, path, about))
+        stat_by_path(
+            resolve_path(path), StatBuffer::Stat(about), || next::__lxstat(version, path, about)
+        )
     }
     fn __fxstat(version: c_int, fd: c_int, about: *mut Stat) -> c_int {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::__fxstat(version, fd, about))
@@ -67,14 +79,32 @@ symbols! {
     fn __fxstat64(version: c_int, fd: c_int, about: *mut Stat) -> c_int {
         stat_by_descriptor(fd, StatBuffer::Stat(about), || next::__fxstat(version, fd, about))
     }
-    fn __fxstatat(version: c_int, base: c_int, path: *const c_char, about: *mut Stat, flags: c_int) -> c_int {
-        stat_at(base, path, flags, StatBuffer::Stat(about), || next::__fxstatat(version, base, path, about, flags))
+    fn __fxstatat(
+        version: c_int, base: c_int, path: *const c_char, about: *mut Stat, flags: c_int
+    ) -> c_int {
+        stat_at(
+            base, path, flags, StatBuffer::Stat(about), || next::__fxstatat(
+                version, base, path, about, flags
+            )
+        )
     }
-    fn __fxstatat64(version: c_int, base: c_int, path: *const c_char, about: *mut Stat, flags: c_int) -> c_int {
-        stat_at(base, path, flags, StatBuffer::Stat(about), || next::__fxstatat(version, base, path, about, flags))
+    fn __fxstatat64(
+        version: c_int, base: c_int, path: *const c_char, about: *mut Stat, flags: c_int
+    ) -> c_int {
+        stat_at(
+            base, path, flags, StatBuffer::Stat(about), || next::__fxstatat(
+                version, base, path, about, flags
+            )
+        )
     }
-    fn statx(base: c_int, path: *const c_char, flags: c_int, mask: c_uint, about: *mut Statx) -> c_int {
-        stat_at(base, path, flags, StatBuffer::Statx(about), || next::statx(base, path, flags, mask, about))
+    fn statx(
+        base: c_int, path: *const c_char, flags: c_int, mask: c_uint, about: *mut Statx
+    ) -> c_int {
+        stat_at(
+            base, path, flags, StatBuffer::Statx(about), || next::statx(
+                base, path, flags, mask, about
+            )
+        )
     }
 }
 

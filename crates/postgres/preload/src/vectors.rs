@@ -24,14 +24,20 @@ symbols! {
         match descriptors::find(fd) {
             Ok(None) => next::readv(fd, parts, number),
             Err(errno) => count(Err(errno)),
-            Ok(Some(open)) => count(parts_of(parts, number).and_then(|parts| read_from_position(fd, &open, parts))),
+            Ok(Some(open)) => {
+                count(
+                    parts_of(parts, number).and_then(|parts| read_from_position(fd, &open, parts))
+                )
+            }
         }
     }
     fn writev(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
         match descriptors::find(fd) {
             Ok(None) => next::writev(fd, parts, number),
             Err(errno) => count(Err(errno)),
-            Ok(Some(open)) => count(parts_of(parts, number).and_then(|parts| write_at_position(fd, &open, parts))),
+            Ok(Some(open)) => {
+                count(parts_of(parts, number).and_then(|parts| write_at_position(fd, &open, parts)))
+            }
         }
     }
     fn preadv(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
@@ -49,13 +55,17 @@ symbols! {
     fn preadv2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
         preadv2_any(fd, parts, number, at, flags)
     }
-    fn preadv64v2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
+    fn preadv64v2(
+        fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int
+    ) -> ssize_t {
         preadv2_any(fd, parts, number, at, flags)
     }
     fn pwritev2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
         pwritev2_any(fd, parts, number, at, flags)
     }
-    fn pwritev64v2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
+    fn pwritev64v2(
+        fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int
+    ) -> ssize_t {
         pwritev2_any(fd, parts, number, at, flags)
     }
 }

@@ -42,7 +42,7 @@ enum Stage {
     Accepted,
 }
 
-fn refused(text: impl Into<String>) -> Error {
+fn auth_error(text: impl Into<String>) -> Error {
     Error::Authentication(text.into())
 }
 
@@ -86,13 +86,13 @@ impl<'a> Authenticator<'a> {
             (Message::AuthenticationSaslContinue(body), Stage::Scram(mut scram)) => {
                 scram
                     .update(body.data())
-                    .map_err(|error| refused(format!("SCRAM: {error}")))?;
+                    .map_err(|error| auth_error(format!("SCRAM: {error}")))?;
                 put(frontend::sasl_response(scram.message(), output))?;
                 Stage::ScramFinal(scram)
             }
             (Message::AuthenticationSaslFinal(body), Stage::ScramFinal(mut scram)) => {
                 scram.finish(body.data()).map_err(|error| {
-                    refused(format!(
+                    auth_error(format!(
                         "the server did not prove that it knows us: {error}"
                     ))
                 })?;
@@ -100,7 +100,7 @@ impl<'a> Authenticator<'a> {
             }
             (request, Stage::Beginning) => {
                 let name = method(request);
-                return Err(refused(format!(
+                return Err(auth_error(format!(
                     "the server asks for {name}, which this program cannot do"
                 )));
             }
@@ -113,13 +113,13 @@ impl<'a> Authenticator<'a> {
         match stage {
             Stage::Beginning | Stage::Sent | Stage::Proven => {}
             Stage::Scram(_) | Stage::ScramFinal(_) => {
-                return Err(refused("the server ends SCRAM without its own proof"));
+                return Err(auth_error("the server ends SCRAM without its own proof"));
             }
             Stage::Accepted => return Err(Error::protocol("authentication out of order")),
         }
         let required = self.config.channel_binding == ChannelBindingMode::Require;
         if required && !(self.bound && matches!(stage, Stage::Proven)) {
-            return Err(refused(
+            return Err(auth_error(
                 "channel_binding=require, and the server did not bind",
             ));
         }
@@ -132,7 +132,7 @@ impl<'a> Authenticator<'a> {
 
     fn password_to_send(&self, what: &str) -> Result<Secret> {
         if self.config.channel_binding == ChannelBindingMode::Require {
-            return Err(refused(
+            return Err(auth_error(
                 "channel_binding=require, and the server cannot bind",
             ));
         }
@@ -141,7 +141,7 @@ impl<'a> Authenticator<'a> {
                 "the server wants {what}, which is sent over TLS or a local socket only; \
                  use scram-sha-256 or TLS"
             );
-            return Err(refused(text));
+            return Err(auth_error(text));
         }
         self.password()
     }
@@ -164,7 +164,7 @@ impl<'a> Authenticator<'a> {
             plus |= name == SCRAM_SHA_256_PLUS;
         }
         if plus && !self.tls {
-            return Err(refused(
+            return Err(auth_error(
                 "the server offers to bind to TLS that there is not",
             ));
         }
@@ -182,11 +182,11 @@ impl<'a> Authenticator<'a> {
                 )
             }
             _ if mode == ChannelBindingMode::Require => {
-                return Err(refused(
+                return Err(auth_error(
                     "channel_binding=require, and the server cannot bind",
                 ));
             }
-            _ if !plain => return Err(refused("the server has no SCRAM-SHA-256")),
+            _ if !plain => return Err(auth_error("the server has no SCRAM-SHA-256")),
             // Tells the server that we could have: it notices when its offer was removed on the
             // way.
             Some(_) => (ChannelBinding::unrequested(), SCRAM_SHA_256),

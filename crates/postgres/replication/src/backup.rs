@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use postgres_protocol::message::frontend;
 
-use crate::command::{optional, parsed, quoted, text};
+use crate::command::{optional, parse_column, quote, text};
 use crate::connection::{Connection, row_bytes};
 use crate::error::{Error, Result};
 use crate::lsn::Lsn;
@@ -458,7 +458,7 @@ fn begun(sets: &[Vec<Row>]) -> Result<(Lsn, u32, Vec<Tablespace>)> {
 }
 
 fn position(row: &Row) -> Result<(Lsn, u32)> {
-    Ok((parsed(row, 0)?, parsed(row, 1)?))
+    Ok((parse_column(row, 0)?, parse_column(row, 1)?))
 }
 
 fn tablespace(row: &Row) -> Result<Tablespace> {
@@ -485,7 +485,7 @@ fn command(options: &BackupOptions) -> Result<String> {
     if options.incremental && options.manifest.is_none() {
         return Err(Error::Misuse("an incremental backup without a manifest"));
     }
-    let mut command = format!("BASE_BACKUP (LABEL {}", quoted(&options.label)?);
+    let mut command = format!("BASE_BACKUP (LABEL {}", quote(&options.label)?);
     let checkpoint = match options.checkpoint {
         Checkpoint::Fast => "fast",
         Checkpoint::Spread => "spread",

@@ -60,9 +60,9 @@ impl Connection {
         let during = "the server was being identified";
         let row = self.single("IDENTIFY_SYSTEM", during)?;
         Ok(Identity {
-            system: parsed(&row, 0)?,
-            timeline: parsed(&row, 1)?,
-            position: parsed(&row, 2)?,
+            system: parse_column(&row, 0)?,
+            timeline: parse_column(&row, 1)?,
+            position: parse_column(&row, 2)?,
         })
     }
 
@@ -185,7 +185,7 @@ pub(crate) fn slot_name(name: &str) -> Result<()> {
 }
 
 /// A string constant of the replication commands: quotes are doubled, backslashes are ordinary.
-pub(crate) fn quoted(text: &str) -> Result<String> {
+pub(crate) fn quote(text: &str) -> Result<String> {
     match text.contains('\0') {
         true => Err(Error::Misuse("a text with a zero byte")),
         false => Ok(format!("'{}'", text.replace('\'', "''"))),
@@ -206,6 +206,6 @@ pub(crate) fn optional<T: std::str::FromStr>(row: &Row, column: usize) -> Result
     parsed.map_err(|_| Error::protocol("a number or position that is none"))
 }
 
-pub(crate) fn parsed<T: std::str::FromStr>(row: &Row, column: usize) -> Result<T> {
+pub(crate) fn parse_column<T: std::str::FromStr>(row: &Row, column: usize) -> Result<T> {
     optional(row, column)?.ok_or_else(|| Error::protocol("NULL where it cannot be"))
 }

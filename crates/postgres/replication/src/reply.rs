@@ -76,11 +76,11 @@ pub(crate) fn read(wire: &Wire, frame: &Frame) -> Result<Reply> {
         | Message::AuthenticationKerberosV5
         | Message::AuthenticationSspi
         | Message::AuthenticationScmCredential) => Reply::Authentication(Box::new(message)),
-        _ => return Err(unexpected(frame)),
+        _ => return Err(unexpected_message(frame)),
     })
 }
 
-pub(crate) fn unexpected(frame: &Frame) -> Error {
+pub(crate) fn unexpected_message(frame: &Frame) -> Error {
     let tag = char::from(frame.tag).escape_default();
     Error::protocol(format!("a message of type '{tag}' where none can be"))
 }
@@ -93,7 +93,7 @@ fn message(wire: &Wire, frame: &Frame) -> Result<Message> {
     whole.put_u32(length);
     whole.put_slice(body);
     let parsed = Message::parse(&mut whole).map_err(|error| Error::protocol(error.to_string()))?;
-    parsed.ok_or_else(|| unexpected(frame))
+    parsed.ok_or_else(|| unexpected_message(frame))
 }
 
 fn row(body: &DataRowBody) -> Result<Row> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::BufMut as _;
 use postgres_protocol::message::frontend;
 
-use crate::command::{parsed, slot_name};
+use crate::command::{parse_column, slot_name};
 use crate::connection::{Connection, Sent, State};
 use crate::error::{Error, Result};
 use crate::lsn::{Lsn, clock};
@@ -160,8 +160,8 @@ impl Connection {
         }
         let next = rows.first().map(|row| {
             Ok(NextTimeline {
-                timeline: parsed(row, 0)?,
-                start: parsed(row, 1)?,
+                timeline: parse_column(row, 0)?,
+                start: parse_column(row, 1)?,
             })
         });
         next.transpose()

@@ -48,7 +48,8 @@ use strongroom_format::postgres::container::{
 };
 
 use self::image::{
-    CHUNK, Image, NONCE, Source, State, offset_of, overlap, sealed_len, shifted, to_u64, to_usize,
+    CHUNK, Image, NONCE, Source, State, offset_of, overlap, sealed_len, sealed_range, to_u64,
+    to_usize,
 };
 use crate::damage;
 use crate::fault::Fault;
@@ -409,7 +410,7 @@ impl Target<'_> {
                     .ok_or(Fault::Damaged)?
                     .copy_from_slice(from);
             }
-            let target = shifted(within)?;
+            let target = sealed_range(within)?;
             source.put(taken, unit.get_mut(target).ok_or(Fault::Damaged)?)?;
             self.seal(&image.header, index, unit)?;
         }
@@ -486,7 +487,7 @@ impl Target<'_> {
             return Err(Fault::Damaged);
         }
         let data = self.open(header, index, unit)?.len();
-        shifted(0..data)
+        sealed_range(0..data)
     }
 
     /// What the file is now. The caller holds the lock.

@@ -82,7 +82,7 @@ pub fn find(fd: RawFd) -> Result<Option<OpenFile>, Errno> {
     if state == 0 {
         return Ok(None);
     }
-    entry.opened(state).map(Some).ok_or(Errno(libc::EIO))
+    entry.open_file(state).map(Some).ok_or(Errno(libc::EIO))
 }
 
 /// Whether `fd` is a sealed file, even if its entry is invalid.
@@ -93,7 +93,7 @@ pub fn is_sealed(fd: RawFd) -> bool {
 }
 
 impl Entry {
-    fn opened(&'static self, state: u64) -> Option<OpenFile> {
+    fn open_file(&'static self, state: u64) -> Option<OpenFile> {
         let [layout, key, flags, root, ..] = state.to_le_bytes();
         let [low, high] = &self.tweak;
         let tweak = u128::from(low.load(Ordering::Relaxed))

@@ -99,7 +99,7 @@ pub fn resolve(base: &[u8], path: &[u8]) -> Result<Resolved, Errno> {
         return Ok(Resolved::Outside);
     }
     let mut buffer = [0_u8; PATH_BUFFER];
-    let normal = normalised(base, path, &mut buffer)?;
+    let normal = normalise_path(base, path, &mut buffer)?;
     match resolve_below_prefixes(normal)? {
         Resolved::Outside => Ok(resolve_tablespace(normal).unwrap_or(Resolved::Outside)),
         resolved => Ok(resolved),
@@ -114,10 +114,10 @@ pub fn resolve(base: &[u8], path: &[u8]) -> Result<Resolved, Errno> {
 /// As [`rule`].
 pub fn resolve_followed(base: &[u8], name: &[u8]) -> Result<Resolved, Errno> {
     let mut buffer = [0_u8; PATH_BUFFER];
-    resolve_below_prefixes(normalised(base, name, &mut buffer)?)
+    resolve_below_prefixes(normalise_path(base, name, &mut buffer)?)
 }
 
-fn normalised<'out>(
+fn normalise_path<'out>(
     base: &[u8],
     path: &[u8],
     buffer: &'out mut [u8; PATH_BUFFER],

@@ -178,7 +178,7 @@ pub(super) fn overlap(begins: u64, holds: usize, offset: u64, len: usize) -> Res
 }
 
 /// Converts a range of a chunk's data to one of its sealed bytes.
-pub(super) fn shifted(data: Range<usize>) -> Result<Range<usize>, Fault> {
+pub(super) fn sealed_range(data: Range<usize>) -> Result<Range<usize>, Fault> {
     let shift = |at: usize| at.checked_add(NONCE).ok_or(Fault::Damaged);
     Ok(shift(data.start)?..shift(data.end)?)
 }
