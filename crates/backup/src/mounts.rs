@@ -67,7 +67,7 @@ fn remove_below(top: &File, mount: u64) -> bool {
     let Ok(top) = top
         .try_clone()
         .map_err(drop)
-        .and_then(|held| Level::emptied(held, CString::default(), &mut whole).map_err(drop))
+        .and_then(|held| Level::remove_files(held, CString::default(), &mut whole).map_err(drop))
     else {
         return false;
     };

@@ -141,8 +141,8 @@ pub(crate) fn verified_set(set: &SetReader<'_>) -> Result<Verified> {
     }
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
     // A signed set was made by the signer and not changed.
-    let not_proved = set.guard.unproven().filter(|_| set.signer.is_none());
-    not_checked.extend(not_proved.map(String::from));
+    let unproven = set.guard.unproven().filter(|_| set.signer.is_none());
+    not_checked.extend(unproven.map(String::from));
     let segments = description.families.iter();
     Ok(Verified {
         position: set.position,

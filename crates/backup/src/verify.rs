@@ -71,7 +71,7 @@ pub fn verify_chain(
 /// # Errors
 /// SR-7108 to SR-7110 when a manifest is damaged.
 pub fn verified_by_restore(chain: &Chain<'_>) -> Result<(Verified, Vec<Verified>)> {
-    let all: Result<Vec<Verified>> = chain.sets().iter().map(found_good).collect();
+    let all: Result<Vec<Verified>> = chain.sets().iter().map(verified_set).collect();
     let mut all = all?;
     let newest = all.pop();
     let newest = newest.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))?;

@@ -135,7 +135,7 @@ impl ObjectMedium {
             generation: found.meta.version.clone(),
         };
         // What the store says of the length need not be so.
-        let bytes = self.client.send(read::gathered(found, limit));
+        let bytes = self.client.send(read::collect_ranges(found, limit));
         let bytes = bytes.map_err(|error| told(&error))?;
         let bytes = bytes.ok_or(io::ErrorKind::FileTooLarge)?;
         Ok(Some((bytes, seen)))

@@ -93,7 +93,9 @@ async fn request_range(
     };
     let found = store.get_opts(&path, options).await?;
     let length = range.end - range.start;
-    let bytes = collect_ranges(found, length).await?.ok_or_else(not_asked)?;
+    let bytes = collect_ranges(found, length)
+        .await?
+        .ok_or_else(not_requested_error)?;
     if bytes.len() as u64 == length {
         Ok(bytes.into())
     } else {

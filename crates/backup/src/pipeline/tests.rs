@@ -108,7 +108,7 @@ fn opened(
     for (family, bytes) in (0..).zip(families) {
         let unkeyed = FamilyPrefix::read(Box::new(io::Cursor::new(bytes.clone())), family)?;
         let key = guard.family(&unkeyed.header, family, count)?;
-        let reader = unkeyed.keyed(&key, false);
+        let reader = unkeyed.with_key(&key, false);
         origins.push(Origin { key, reader });
     }
     read::run(origins, threads, |stream| {
@@ -367,7 +367,7 @@ fn a_consumer_that_stops_ends_the_pipeline() {
     let origin = || {
         let unkeyed = unkeyed();
         let key = guard.family(&unkeyed.header, 0, 1).unwrap();
-        let reader = unkeyed.keyed(&key, false);
+        let reader = unkeyed.with_key(&key, false);
         vec![Origin { key, reader }]
     };
     let stopped = read::run(origin(), 2, |stream| {

@@ -127,7 +127,7 @@ impl<'a> Authenticator<'a> {
     }
 
     fn password(&self) -> Result<Secret> {
-        self.config.password().map_err(refused)
+        self.config.password().map_err(auth_error)
     }
 
     fn password_to_send(&self, what: &str) -> Result<Secret> {
