@@ -7,6 +7,7 @@
 //! - B13: no server starts on what a restore of a chain leaves when it is killed: the directories
 //!   that could be clusters are open to everyone, which PostgreSQL refuses, below one that is open
 //!   to nobody else, until the one that is wanted is whole and durable and only needs its name.
+//!
 //! Must not: combine sets itself; trust a listing, which is not authenticated, about the base of a
 //! set.
 

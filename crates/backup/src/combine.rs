@@ -1,4 +1,5 @@
 //! Runs PostgreSQL's `pg_combinebackup`, stops it with the restore, and reports its messages.
+//!
 //! Must not: put a program's messages into an error unfiltered.
 
 use std::fs::{self, File};

@@ -1,6 +1,7 @@
 //! Checks whether the archive has all the log after a set: by the names of its files, by the
 //! history of the newest timeline, and by the page headers of each segment that recovery will ask
 //! for.
+//!
 //! Must not: check records; count log of a timeline that does not descend from the set's.
 
 use std::collections::{BTreeMap, BTreeSet};

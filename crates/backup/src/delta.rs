@@ -6,6 +6,7 @@
 //! Invariants: B26, at every moment the target is the old directory, unchanged, or the complete new
 //! one; nothing is removed before the exchange; a directory is replaced only if it is the source of
 //! the set, or with `force`.
+//!
 //! Must not: follow a link; remove files of another mount, or files that the restore needs.
 
 use std::fs::{self, DirBuilder, File};

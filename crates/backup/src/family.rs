@@ -1,4 +1,5 @@
 //! Writes and reads the framing of families, and computes the digest that the head names.
+//!
 //! Must not: seal, open or compress; use a length before [`SegmentHead::parse`] has bounded it.
 
 use std::io::{self, Read, Write as _};

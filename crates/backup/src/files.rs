@@ -7,6 +7,7 @@
 //! end their names are compared. While they are filled, the directory and those of tablespaces are
 //! accessible only to the user who restores; their owner and mode are set last, so that nobody can
 //! exchange files below them.
+//!
 //! Must not: write outside of the given directory, except into tablespaces.
 
 mod old;

@@ -3,6 +3,7 @@
 //!
 //! Invariant B4: with a key, a description is used only after its seal was verified, and a head
 //! without seal is refused.
+//!
 //! Must not: do I/O, except to read the medium's head; put a secret into a description.
 
 use serde::{Deserialize, Serialize};

@@ -2,6 +2,7 @@
 //!
 //! Invariants: B9, a set exists if and only if its head does, and the head is created last and
 //! never replaces another; every set of a medium has the medium's protection.
+//!
 //! Must not: trust the medium's head in a restore, except to refuse one.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
 //! The head of a medium: `medium.json`.
+//!
 //! Must not: be trusted in a restore, except to refuse one.
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
 //! Opens a set and reads it to its end: the common part of restoring and verifying.
+//!
 //! Invariants: B4, B6. The result names what was not checked.
 //!
 //! Must not: write anything.

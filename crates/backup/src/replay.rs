@@ -4,6 +4,7 @@
 //! Invariants: a file that cannot be opened, and a segment that was lost, are errors and never the
 //! end of the log. What the server says of its recovery is compared with what the archive has:
 //! PostgreSQL takes a record that is damaged for the end of the log, and starts all the same.
+//!
 //! Must not: return files under names that PostgreSQL does not archive.
 
 use strongroom_format::code;

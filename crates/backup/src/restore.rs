@@ -5,6 +5,7 @@
 //! when it is whole and durable. A restore that fails removes what it wrote; one that is killed
 //! leaves a directory with another name, and one of PostgreSQL's without its control file, on which
 //! no server starts.
+//!
 //! Must not: change the target before every family of the set was found.
 
 use std::fs::{self, DirBuilder};

@@ -1,6 +1,7 @@
 //! Replaces the key slots of a set or an archived file: only its object header is rewritten.
 //!
 //! Invariant: an object that was removed stays removed: removing and replacing exclude each other.
+//!
 //! Must not: change a family, or leave an object that neither the old nor the new keys open.
 
 use strongroom_format::code;

@@ -3,6 +3,7 @@
 //! Invariants: a segment's first page says which segment it is, of which cluster, and how long it
 //! is; every later page says its address. So a file that is sealed, of another place in the log, or
 //! damaged at a page's beginning is known without a server.
+//!
 //! Must not: interpret records. Only their lengths are read, to find the last one.
 
 use strongroom_format::code;

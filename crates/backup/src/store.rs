@@ -2,6 +2,7 @@
 //!
 //! Invariants: B1, an object that was reported as written is durable and whole; B2, `create_new`
 //! and the end of a stream of bytes never replace an object; B18, `replace` replaces what was read.
+//!
 //! Must not: interpret an object.
 
 use std::fs::{self, File, OpenOptions};

@@ -3,6 +3,7 @@
 //! Invariants: B2, an archived file is never replaced, but for a sealed piece by the same piece; a
 //! file that is archived twice with the same content is archived once; a file that cannot be opened
 //! is never reported as absent, nor is a segment that has later ones.
+//!
 //! Must not: return a file under another name than it was archived under.
 
 use std::io;

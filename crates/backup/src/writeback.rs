@@ -1,5 +1,6 @@
 //! Starts writeback of a file while it is being written, so that the disk works in parallel and the
 //! final sync has little left to write.
+//!
 //! Must not: change data, or be relied on for durability.
 
 use std::fs::File;

@@ -4,6 +4,7 @@
 //! A set that follows names every file of the cluster: those that are wholly in it take the place
 //! of what is there, an incremental file changes the file whose name it has, and what it does not
 //! name is removed.
+//!
 //! Must not: change a file that this restore did not make.
 
 use std::collections::BTreeMap;

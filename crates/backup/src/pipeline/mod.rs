@@ -5,6 +5,7 @@
 //!   a segment's size, whatever the stream's length.
 //! - B6: segments are written and handed out in order; nothing of a segment is handed out before it
 //!   was authenticated, and the end only after every family's last segment was.
+//!
 //! Must not: interpret the stream.
 
 pub(crate) mod read;

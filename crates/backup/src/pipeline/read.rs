@@ -3,6 +3,7 @@
 //!
 //! Invariants B5 and B6 (`pipeline`): the end of the stream comes only after every family's last
 //! segment was authenticated and nothing followed it.
+//!
 //! Must not: return a byte of a segment that was not authenticated.
 
 use std::collections::BTreeMap;

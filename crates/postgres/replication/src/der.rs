@@ -1,5 +1,6 @@
 //! Parses three fields of an X.509 certificate that the TLS library does not expose: its signature
 //! algorithm, and the beginning and end of its validity.
+//!
 //! Must not: parse other fields, or decide about trust. It returns `None` for any input that it
 //! does not understand. RFC 5280, section 4.1; ITU-T X.690 for the encoding.
 

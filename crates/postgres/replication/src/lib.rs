@@ -2,6 +2,7 @@
 //! backups and the write-ahead log as a stream. Begin with a [`Config`], read from a connection
 //! string, and [`Connection::open`]. docs/internals/replication.md lists the invariants Q1 to Q16;
 //! each file names those that it keeps.
+//!
 //! Must not: write a file, interpret a tar archive or a record of the log, retry after an error, or
 //! start a thread. It reads only the files that a connection string names.
 #![forbid(unsafe_code)]

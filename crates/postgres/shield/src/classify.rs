@@ -2,17 +2,16 @@
 //! tweak is made from.
 //!
 //! Covers PostgreSQL 15 to 18. Every rule is anchored at the whole path relative to the data
-//! directory; a path that no
-//! rule matches is [`Class::Unknown`], which is sealed.
+//! directory; a path that no rule matches is [`Class::Unknown`], which is sealed.
 //!
 //! Invariants:
 //! 1. The class depends on the path alone: classifying reads no file, allocates nothing, never
-//!   panics.
+//!    panics.
 //! 2. The identity of a block depends on what PostgreSQL preserves in a copy, a move and an upgrade
-//!   (database, relation, fork, segment), never on the tablespace or on the version directory.
+//!    (database, relation, fork, segment), never on the tablespace or on the version directory.
 //! 3. A file that PostgreSQL renames into place has the same treatment, and the same identity,
-//!   under both names. The one exception is [`Class::WalTemp`], whose contents are converted at the
-//!   rename.
+//!    under both names. The one exception is [`Class::WalTemp`], whose contents are converted at the
+//!    rename.
 //!
 //! Must not: determine how a class is sealed; that is [`crate::table`].
 #![deny(

@@ -37,7 +37,7 @@ pub struct OpenFile {
 /// is written last and read first.
 #[repr(align(64))]
 struct Entry {
-    /// FileLayout (byte 0), key (1), flags (2), root (3).
+    /// Layout (byte 0), key (1), flags (2), root (3).
     state: AtomicU64,
     tweak: [AtomicU64; 2],
     cache: FileCache,
