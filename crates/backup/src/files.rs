@@ -4,9 +4,10 @@
 //! created anew, so nothing is ever written through a link or over anything. The control file of a
 //! PostgreSQL cluster is kept back until the end. B11: everything is written below directories that
 //! are held open, so that exchanging their names does not change where files are written; at the
-//! end their names are compared. While they are filled, the directory and those of tablespaces are
-//! accessible only to the user who restores; their owner and mode are set last, so that nobody can
-//! exchange files below them.
+//! end their names are compared.
+//!
+//! While they are filled, the directory and those of tablespaces are accessible only to the user
+//! who restores; their owner and mode are set last, so that nobody can exchange files below them.
 //!
 //! Must not: write outside of the given directory, except into tablespaces.
 

@@ -1,5 +1,6 @@
-//! The traits by which a restore seals the files of a PostgreSQL cluster as they are written. The
-//! library does not know sealed instances (B24): the command implements these traits with the
+//! The traits by which a restore seals the files of a PostgreSQL cluster as they are written.
+//!
+//! The library does not know sealed instances (B24): the command implements these traits with the
 //! shield.
 //!
 //! Must not: know the layout of a sealed file.
