@@ -1,13 +1,15 @@
-//! Incremental sets of PostgreSQL clusters: what one can build on, its chain, and a chain put together again by
-//! PostgreSQL's own `pg_combinebackup`.
+//! Incremental sets of PostgreSQL clusters: their bases, their chains, and the restore of a chain
+//! by PostgreSQL's `pg_combinebackup`.
 //!
 //! Invariants:
-//! - B12: an incremental set is published while its base is there, and a base is not removed while a set that stays names it.
-//! - B13: no server starts on what a restore of a chain leaves when it is killed: the directories that could be clusters are
-//!   open to everyone, which PostgreSQL refuses, below one that is open to nobody else, until the one that is wanted is whole and
-//!   durable and only needs its name.
+//! - B12: an incremental set is published while its base is there, and a base is not removed while
+//!   a set that stays names it.
+//! - B13: no server starts on what a restore of a chain leaves when it is killed: the directories
+//!   that could be clusters are open to everyone, which PostgreSQL refuses, below one that is open
+//!   to nobody else, until the one that is wanted is whole and durable and only needs its name.
 //!
-//! Must not: combine by itself; believe a listing, which is not authenticated, about what builds on what.
+//! Must not: combine sets itself; trust a listing, which is not authenticated, about the base of a
+//! set.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
@@ -20,50 +22,20 @@ use strongroom_crypto::VerifyingKey;
 use strongroom_format::code;
 use strongroom_keyring::{Opener, durable};
 
-use crate::combine::{self, mapped};
-use crate::create::CreateOptions;
+use crate::combine::{self, escape_mapping};
+use crate::directory_lock::lock_directory;
 use crate::files::{Files, sync_all_of};
-use crate::head::{Description, Kind, PostgresFacts};
+use crate::head::PostgresFacts;
 use crate::medium::list;
 use crate::read::{SetReader, open_set};
-use crate::removal::is_there_to_stay;
-use crate::restore::{self, RestoreOptions, Restored};
-use crate::set::Guard;
-use crate::source::Source;
+use crate::removal::is_kept;
+use crate::restore::{self, Restored};
+use crate::restore_options::RestoreOptions;
+use crate::restore_paths::{self, absolute, beside, parent_of, partial_beside};
 use crate::store::Store;
-use crate::wal::{opened_family, sealed_family};
 use crate::{Error, Result};
 
-/// Longest object of a manifest, in bytes.
-const MANIFEST_MAX: u64 = 512 << 20;
-
-pub(crate) fn manifest_name(set_id: &str) -> String {
-    format!("data/{set_id}.manifest")
-}
-
-/// Keeps the source's manifest as an object of its own, if it has one.
-pub(crate) fn store_manifest(
-    store: &dyn Store,
-    guard: &Guard,
-    options: &CreateOptions<'_>,
-    source: &dyn Source,
-    description: &mut Description,
-) -> Result<()> {
-    let (Some(manifest), Some(facts)) = (source.manifest(), &mut description.postgres) else {
-        return Ok(());
-    };
-    let (bytes, end) = sealed_family(guard, manifest, options)?;
-    let name = manifest_name(&description.set_id);
-    let created = store.create_new(&name, &bytes);
-    let shown = format!("{}/{name}", store.shown());
-    if !created.map_err(|error| Error::io(shown.as_str(), error))? {
-        return Err(Error::new(&code::BUG, shown));
-    }
-    facts.manifest_object = Some(end);
-    Ok(())
-}
-
-/// What an incremental set builds on.
+/// The base of an incremental set.
 #[derive(Debug)]
 pub struct Base {
     set_id: String,
@@ -116,7 +88,7 @@ pub fn open_base(
         chain
     };
     let set = chain.newest()?;
-    let facts = facts_of(set.description());
+    let facts = set.description().cluster_facts();
     if facts.is_none_or(|facts| facts.system_identifier != system_identifier) {
         return Err(unfit(format!("set {position} is not of this cluster")));
     }
@@ -125,7 +97,7 @@ pub fn open_base(
     }
     let set_id = &set.description().set_id;
     // Told before anything is written; looked at again when the set is published.
-    if !is_there_to_stay(store, set_id)? {
+    if !is_kept(store, set_id)? {
         return Err(unfit(format!(
             "set {position}, or one that it builds on, is missing or about to be removed"
         )));
@@ -133,13 +105,15 @@ pub fn open_base(
     Ok(Base {
         set_id: set_id.clone(),
         position,
-        manifest: manifest_of(set)?,
+        manifest: set.read_manifest()?,
     })
 }
 
 fn newest(store: &dyn Store, system_identifier: &str) -> Result<u32> {
     let found = list(store)?.sets.into_iter().rev().find(|set| {
-        facts_of(&set.description).is_some_and(|facts| facts.system_identifier == system_identifier)
+        set.description
+            .cluster_facts()
+            .is_some_and(|facts| facts.system_identifier == system_identifier)
     });
     let none = || {
         format!(
@@ -151,28 +125,7 @@ fn newest(store: &dyn Store, system_identifier: &str) -> Result<u32> {
     found.ok_or_else(|| Error::new(&code::INCREMENTAL_BASE, none()))
 }
 
-fn facts_of(description: &Description) -> Option<&PostgresFacts> {
-    let facts = description.postgres.as_ref();
-    facts.filter(|_| description.kind == Kind::Postgres)
-}
-
-/// The server's manifest of a set, authentic if the set is sealed.
-pub(crate) fn manifest_of(set: &SetReader<'_>) -> Result<Vec<u8>> {
-    let name = manifest_name(&set.description().set_id);
-    let shown = format!("{}/{name}", set.store().shown());
-    let read = set.store().read(&name, MANIFEST_MAX);
-    let bytes = read.map_err(|error| Error::io(shown.as_str(), error))?;
-    let bytes = bytes.ok_or_else(|| Error::new(&code::FAMILY_ABSENT, shown.as_str()))?;
-    let stated = facts_of(set.description()).and_then(|facts| facts.manifest_object.as_ref());
-    let signed = stated.is_some_and(|end| end.bytes_digest.is_some());
-    let (manifest, ends) = opened_family(set.guard(), bytes, MANIFEST_MAX, signed)?;
-    if stated.is_none() || ends.first() != stated {
-        return Err(Error::new(&code::FAMILY_SHORT, shown));
-    }
-    Ok(manifest)
-}
-
-/// A set and those that it builds on, every head authentic.
+/// A set and its bases. Every head is authenticated.
 #[derive(Debug)]
 pub struct Chain<'a> {
     /// The full one first.
@@ -211,7 +164,9 @@ pub fn open_chain<'a>(
         };
         let next = open_set(store, Some(below.ok_or_else(missing)?), opener)?;
         let system = |set: &SetReader<'_>| {
-            facts_of(set.description()).map(|facts| facts.system_identifier.clone())
+            set.description()
+                .cluster_facts()
+                .map(|facts| facts.system_identifier.clone())
         };
         let same = system(&next).is_some() && system(&next) == system(last);
         if !same || next.description().set_id != base {
@@ -269,11 +224,13 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Restores a chain as a sealed instance: each set is written over the one before, sealed, so nothing of any of them is in clear, and no
-/// program of PostgreSQL's is needed. `progress` gets the bytes of files so far, of all sets.
+/// Restores a chain as a sealed instance: each set is written over the one before, sealed, so
+/// nothing of any of them is in clear, and no program of PostgreSQL's is needed. `progress` gets
+/// the bytes of files so far, of all sets.
 ///
 /// # Errors
-/// As [`restore::restore`]; SR-7161 when a set has changes of a file that those before it do not have. Nothing is at the target then.
+/// As [`restore::restore`]; SR-7161 when a set has changes of a file that those before it do not
+/// have. Nothing is at the target then.
 pub fn restore_chain_sealed(
     chain: &Chain<'_>,
     options: &RestoreOptions,
@@ -284,50 +241,51 @@ pub fn restore_chain_sealed(
     }
     let mut restored = restore::restore_part(chain.sets(), options, false, progress)?;
     let spaces: Vec<PathBuf> = restored.tablespaces.iter().cloned().collect();
-    (restored.files, restored.bytes) = counted(&restore::absolute(&options.to)?, &spaces)?;
+    (restored.files, restored.bytes) = count_files(&absolute(&options.to)?, &spaces)?;
     Ok(restored)
 }
 
-/// Restores a chain: each set into a directory of its own, which `combine`, the server's `pg_combinebackup`, puts together.
-/// `progress` gets the bytes of files so far, of all sets.
+/// Restores a chain: each set into a directory of its own, which `combine`, the server's
+/// `pg_combinebackup`, puts together. `progress` gets the bytes of files so far, of all sets.
 ///
 /// # Errors
-/// As [`restore::restore`]; SR-7162. Nothing is at the target then, unless its name could not be made durable (SR-5001).
+/// As [`restore::restore`]; SR-7162. Nothing is at the target then, unless its name could not be
+/// made durable (SR-5001).
 pub fn restore_chain(
     chain: &Chain<'_>,
     options: &RestoreOptions,
     combine: &Path,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored> {
-    let to = restore::absolute(&options.to)?;
+    let to = absolute(&options.to)?;
     if options.delta.is_some() {
         let detail = "an incremental set is put together anew; restore it to a new directory";
         return Err(Error::new(&code::DELTA_REFUSED, detail));
     }
-    restore::check_target(&to)?;
+    restore_paths::check_target(&to)?;
     for set in chain.sets() {
         set.check_families()?;
     }
     // All sets are put together beside the target, their tablespaces too.
-    let beside = std::iter::once(restore::parent_of(&to));
-    restore::check_space(beside, chain.size_bytes())?;
+    let parent = std::iter::once(parent_of(&to));
+    restore_paths::check_space(parent, chain.size_bytes())?;
     let spaces = match &options.tablespaces {
-        Some(named) => restore::absolute(named)?,
-        None => restore::beside(&to, |name| name.push(".tablespaces"))?,
+        Some(named) => absolute(named)?,
+        None => beside(&to, |name| name.push(".tablespaces"))?,
     };
-    let scratch = restore::partial_beside(&to)?;
+    let scratch = partial_beside(&to)?;
     make_private(&scratch)?;
     // So that it is not taken for what a killed restore has left.
     let held = fs::File::open(&scratch).map_err(|error| failed(&scratch, error))?;
-    let _free = crate::delta::locked(&held);
-    let mut work = Work {
+    let _free = lock_directory(&held);
+    let mut work = ChainRestore {
         scratch,
         spaces,
         made: Vec::new(),
     };
     let done = work
         .fill(chain, options, combine, progress)
-        .and_then(|()| restore::moved(&work.out(), &to));
+        .and_then(|()| restore_paths::move_into_place(&work.out(), &to));
     // Readable to nobody else, and of no use to anyone.
     drop(fs::remove_dir_all(&work.scratch));
     if let Err(error) = done {
@@ -339,7 +297,7 @@ pub fn restore_chain(
     let description = chain.newest()?.description().clone();
     let facts = description.postgres.as_ref();
     let has_spaces = facts.is_some_and(|facts| !facts.tablespaces.is_empty());
-    let (files, bytes) = counted(&to, &work.made)?;
+    let (files, bytes) = count_files(&to, &work.made)?;
     Ok(Restored {
         description,
         files,
@@ -351,7 +309,7 @@ pub fn restore_chain(
 }
 
 /// The directories of a restore of a chain.
-struct Work {
+struct ChainRestore {
     /// Holds the sets and, until it is whole, what they become.
     scratch: PathBuf,
     /// Where tablespaces go.
@@ -360,7 +318,7 @@ struct Work {
     made: Vec<PathBuf>,
 }
 
-impl Work {
+impl ChainRestore {
     fn out(&self) -> PathBuf {
         self.scratch.join("out")
     }
@@ -406,7 +364,8 @@ impl Work {
         self.settle(&about, options)
     }
 
-    /// Where each tablespace of the last set goes. The directories are made here, so that what is removed after a failure is ours.
+    /// Where each tablespace of the last set goes. The directories are made here, so that what is
+    /// removed after a failure is ours.
     fn mappings(&mut self, last: &Path, facts: &PostgresFacts) -> Result<Vec<OsString>> {
         if facts.tablespaces.is_empty() {
             return Ok(Vec::new());
@@ -421,7 +380,7 @@ impl Work {
             self.made.push(self.spaces.clone());
         }
         let mut out = Vec::new();
-        let from = restore::beside(last, |name| name.push(".tablespaces"))?;
+        let from = beside(last, |name| name.push(".tablespaces"))?;
         for space in &facts.tablespaces {
             let number = space.oid.to_string();
             let place = self.spaces.join(&number);
@@ -431,7 +390,11 @@ impl Work {
             }
             make_private(&place)?;
             self.made.push(place.clone());
-            let mapping = [mapped(&from.join(&number)), vec![b'='], mapped(&place)];
+            let mapping = [
+                escape_mapping(&from.join(&number)),
+                vec![b'='],
+                escape_mapping(&place),
+            ];
             out.push(OsString::from_vec(mapping.concat()));
         }
         Ok(out)
@@ -452,7 +415,8 @@ impl Work {
         command.env_clear().envs(kept).env("LC_ALL", "C");
         command.stdin(Stdio::null()).current_dir(&self.scratch);
         command.args(["--no-sync", "--manifest-checksums=SHA256"]);
-        // The sets are removed afterwards: their files need not be copied. Since 18, and never from one file system to another.
+        // The sets are removed afterwards: their files need not be copied. Since 18, and never from
+        // one file system to another.
         if facts.server_version >= 180_000 && self.is_on_one_device()? {
             command.arg("--link");
         }
@@ -478,7 +442,8 @@ impl Work {
         Ok(true)
     }
 
-    /// Gives what was combined its owner, the settings of a recovery and its mode, and makes it durable.
+    /// Gives what was combined its owner, the settings of a recovery and its mode, and makes it
+    /// durable.
     fn settle(&self, like: &fs::Metadata, options: &RestoreOptions) -> Result<()> {
         let out = self.out();
         let files = Files::new(&out, &self.spaces, true, options.kept)?;
@@ -487,7 +452,7 @@ impl Work {
         }
         if rustix::process::geteuid().is_root() {
             for directory in self.made.iter().chain([&out]) {
-                own_all(directory, like.uid(), like.gid())?;
+                change_owner_below(directory, like.uid(), like.gid())?;
             }
         }
         for directory in &self.made {
@@ -508,7 +473,7 @@ impl Work {
 }
 
 /// Files and their bytes below directories.
-fn counted(root: &Path, spaces: &[PathBuf]) -> Result<(u64, u64)> {
+fn count_files(root: &Path, spaces: &[PathBuf]) -> Result<(u64, u64)> {
     let (mut files, mut bytes) = (0_u64, 0_u64);
     // The first of `spaces` may hold the others.
     let within = |space: &&PathBuf| !spaces.iter().any(|other| space.parent() == Some(other));
@@ -545,7 +510,7 @@ fn walk(directory: &Path, each: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<(
 }
 
 /// Gives everything below a directory, which nobody else can reach, to an owner.
-fn own_all(directory: &Path, owner: u32, group: u32) -> Result<()> {
+fn change_owner_below(directory: &Path, owner: u32, group: u32) -> Result<()> {
     walk(directory, &mut |path, _| {
         std::os::unix::fs::lchown(path, Some(owner), Some(group))
             .map_err(|error| failed(path, error))

@@ -1,6 +1,6 @@
-//! How PostgreSQL's `pg_combinebackup` is run: until it ends or is to end, and what it has said.
+//! Runs PostgreSQL's `pg_combinebackup`, stops it with the restore, and reports its messages.
 //!
-//! Must not: let what a program says stand in an error as it is.
+//! Must not: put a program's messages into an error unfiltered.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -12,17 +12,18 @@ use std::time::Duration;
 
 use strongroom_format::code;
 
-use crate::restore::RestoreOptions;
+use crate::restore_options::RestoreOptions;
 use crate::{Error, Result};
 
-/// How often a program that runs is looked at.
+/// How often a running program is polled.
 const LOOK: Duration = Duration::from_millis(20);
 /// Most characters of a program's messages that stand in an error.
 const WORDS_MAX: usize = 2000;
 /// Most bytes of them that are looked at.
 const SAID_MAX: u64 = 64 * 1024;
 
-/// Runs `command`, which is `program`, to its end, or until the restore is to end. What it says goes to the new file `said`.
+/// Runs `command`, which is `program`, to its end, or until the restore is to end. What it says
+/// goes to the new file `said`.
 pub(crate) fn run(
     mut command: Command,
     program: &Path,
@@ -54,12 +55,12 @@ pub(crate) fn run(
     if status.success() {
         return Ok(());
     }
-    let detail = format!("{shown}: {status}: {}", words(&text));
+    let detail = format!("{shown}: {status}: {}", printable(&text));
     Err(Error::new(&code::COMBINE, detail))
 }
 
 /// What a program has said, short and without control characters.
-pub(crate) fn words(said: &[u8]) -> String {
+pub(crate) fn printable(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let text = lines.join("; ");
@@ -68,7 +69,7 @@ pub(crate) fn words(said: &[u8]) -> String {
 }
 
 /// A path in a mapping of tablespaces: `=` ends the first one unless a backslash is before it.
-pub(crate) fn mapped(path: &Path) -> Vec<u8> {
+pub(crate) fn escape_mapping(path: &Path) -> Vec<u8> {
     let escaped = path.as_os_str().as_bytes().iter().flat_map(|byte| {
         let escape = (*byte == b'=').then_some(b'\\');
         escape.into_iter().chain([*byte])
@@ -85,14 +86,17 @@ mod tests {
 
     #[test]
     fn a_mapping_has_one_sign_that_is_not_escaped() {
-        let mapping = mapped(Path::new("/a=b/c"));
+        let mapping = escape_mapping(Path::new("/a=b/c"));
         assert_eq!(mapping, br"/a\=b/c");
     }
 
     #[test]
     fn what_a_program_says_is_one_short_line() {
-        assert_eq!(words(b"error: a\n\x1b[0mhint: b\n"), "error: a; [0mhint: b");
-        assert_eq!(words(&vec![b'x'; 5000]).len(), WORDS_MAX);
+        assert_eq!(
+            printable(b"error: a\n\x1b[0mhint: b\n"),
+            "error: a; [0mhint: b"
+        );
+        assert_eq!(printable(&vec![b'x'; 5000]).len(), WORDS_MAX);
     }
 
     #[test]

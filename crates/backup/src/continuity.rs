@@ -1,9 +1,8 @@
-//! Whether the archive has all the log that follows a set: by the names of its files, by the
-//! history of the newest timeline, and by what the pages of each segment say that recovery will ask
+//! Checks whether the archive has all the log after a set: by the names of its files, by the
+//! history of the newest timeline, and by the page headers of each segment that recovery will ask
 //! for.
 //!
-//! Must not: say anything about records; take log of a timeline for the set's that does not
-//! come from it.
+//! Must not: check records; count log of a timeline that does not descend from the set's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +10,12 @@ use strongroom_format::code::{self, Class};
 use strongroom_keyring::Opener;
 use strongroom_postgres_replication::Lsn;
 
-use crate::expire::is_segment_size;
 use crate::head::{Description, PostgresFacts};
+use crate::log_names::{is_segment_size, parse_segment_name};
 use crate::segment;
 use crate::store::Store;
-use crate::wal::{segment as segment_of, wal_fetch};
+use crate::timeline_history::parse_history;
+use crate::wal::wal_fetch;
 use crate::{Error, Result};
 
 /// Names that are listed at the most; the rest is counted.
@@ -56,9 +56,9 @@ impl LogCheck {
 /// Numbers of the whole segments of each timeline.
 type Timelines = BTreeMap<u64, BTreeSet<u64>>;
 
-/// Looks for segments that are missing between the end of a set of a PostgreSQL cluster, which brings its own log, and the newest
-/// archived one on the way to the newest timeline, to which recovery goes. `None` for other sets, and where nothing is archived that
-/// follows it.
+/// Looks for segments that are missing between the end of a set of a PostgreSQL cluster, which
+/// brings its own log, and the newest archived one on the way to the newest timeline, to which
+/// recovery goes. `None` for other sets, and where nothing is archived that follows it.
 ///
 /// # Errors
 /// SR-7106 when the set's range of the log is none; SR-5001.
@@ -73,7 +73,7 @@ pub fn check_log(
     let end: Option<Lsn> = facts.end_lsn.parse().ok();
     let end = end.filter(|end| is_segment_size(facts.segment_size_bytes) && end.0 > 0);
     let end = end.ok_or_else(|| Error::new(&code::SET_HEAD, "a set's log range"))?;
-    let timelines = archived(store, facts)?;
+    let timelines = list_archived(store, facts)?;
     // The end is behind the set's last byte of log.
     let last = (end.0 - 1) / facts.segment_size_bytes;
     let of = u64::from(facts.end_timeline);
@@ -82,8 +82,8 @@ pub fn check_log(
     let mut stranger = false;
     let mut way = vec![(of, None)];
     if newest > of {
-        match branches(store, newest, opener)? {
-            Ok(branches) => match lineage(&branches, of, newest, facts) {
+        match read_history(store, newest, opener)? {
+            Ok(branches) => match timelines_between(&branches, of, newest, facts) {
                 Some(found) if found.first().is_some_and(|(_, end)| *end >= Some(last)) => {
                     way = found;
                 }
@@ -106,21 +106,21 @@ pub fn check_log(
         let text = format!("log of timeline {timeline}, from which {newest} does not come");
         not_checked.push(text);
     }
-    let mut check = follow(&timelines, &way, last, facts);
+    let mut check = follow_timelines(&timelines, &way, last, facts);
     check.not_checked.extend(not_checked);
     // A server takes from the archive what the set has brought, too.
     let start: Option<Lsn> = facts.start_lsn.parse().ok();
     let first = start.map_or(last, |start| start.0 / facts.segment_size_bytes);
     let before = timelines.get(&of).into_iter().flat_map(|numbers| {
         let brought = numbers.range(first.min(last)..=last);
-        brought.map(|number| name(of, *number, facts))
+        brought.map(|number| segment_name(of, *number, facts))
     });
     let followed = std::mem::take(&mut check.wanted);
     // A segment that the next timeline has anew is not taken of the older one.
     let is_newer = |of: &String| followed.iter().any(|name| name.get(8..) == of.get(8..));
     let mut wanted: Vec<String> = before.filter(|name| !is_newer(name)).collect();
     wanted.extend_from_slice(&followed);
-    look_into(store, &wanted, facts, opener, &mut check)?;
+    check_pages(store, &wanted, facts, opener, &mut check)?;
     (check.wanted, check.stranger) = (wanted, stranger);
     let any = check.segments > 0
         || check.missing_count > 0
@@ -130,7 +130,7 @@ pub fn check_log(
 }
 
 /// Compares the pages of each segment with its name and with the set's cluster.
-fn look_into(
+fn check_pages(
     store: &dyn Store,
     wanted: &[String],
     facts: &PostgresFacts,
@@ -144,7 +144,7 @@ fn look_into(
             Ok(content) => {
                 check.looked_into = check.looked_into.saturating_add(1);
                 let is_last = at.saturating_add(1) == wanted.len();
-                is_wrong(name, &content, facts, is_last).map(String::from)
+                mismatch_of(name, &content, facts, is_last).map(String::from)
             }
             Err(error) if error.code().class == Class::Io => return Err(error),
             Err(error) if error.code().class == Class::Key => {
@@ -173,13 +173,13 @@ fn look_into(
 
 /// Why a segment is not what its name says. Only the last one may have something else behind its
 /// end.
-fn is_wrong(
+fn mismatch_of(
     name: &str,
     content: &[u8],
     facts: &PostgresFacts,
     is_last: bool,
 ) -> Option<&'static str> {
-    match segment::pages(name, content) {
+    match segment::examine_pages(name, content) {
         Err(why) => Some(why),
         Ok(pages) if pages.system.to_string() != facts.system_identifier => {
             Some("of another cluster")
@@ -190,13 +190,13 @@ fn is_wrong(
 }
 
 /// The whole segments that the archive lists.
-fn archived(store: &dyn Store, facts: &PostgresFacts) -> Result<Timelines> {
+fn list_archived(store: &dyn Store, facts: &PostgresFacts) -> Result<Timelines> {
     let listed = store.list("wal");
     let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
     let per_file = (1_u64 << 32) / facts.segment_size_bytes.max(1);
     let mut timelines = Timelines::new();
     for (name, _) in &listed {
-        if let Some((timeline, number)) = segment_of(name) {
+        if let Some((timeline, number)) = parse_segment_name(name) {
             let number = (number >> 32)
                 .saturating_mul(per_file)
                 .saturating_add(number & 0xffff_ffff);
@@ -206,8 +206,9 @@ fn archived(store: &dyn Store, facts: &PostgresFacts) -> Result<Timelines> {
     Ok(timelines)
 }
 
-/// The timelines that `timeline` comes from, each with where it was left, the first one first; or why that is not known.
-fn branches(
+/// The timelines that `timeline` comes from, each with where it was left, the first one first; or
+/// why that is not known.
+fn read_history(
     store: &dyn Store,
     timeline: u64,
     opener: Option<&Opener>,
@@ -220,34 +221,13 @@ fn branches(
         }
         Err(error) => return Ok(Err(format!("SR-{:04}", error.code().number))),
     };
-    let parsed = parsed(&content);
+    let parsed = parse_history(&content);
     Ok(parsed.ok_or_else(|| String::from("not a timeline's history")))
 }
 
-/// Timeline, position, reason on each line (PostgreSQL: `readTimeLineHistory`, `src/backend/access/transam/timeline.c`).
-pub(crate) fn parsed(content: &[u8]) -> Option<Vec<(u64, Lsn)>> {
-    let text = std::str::from_utf8(content).ok()?;
-    let mut found: Vec<(u64, Lsn)> = Vec::new();
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or_default();
-        let mut words = line.split_whitespace();
-        let Some(timeline) = words.next() else {
-            continue;
-        };
-        let (timeline, end) = (timeline.parse().ok()?, words.next()?.parse().ok()?);
-        let rising = found
-            .last()
-            .is_none_or(|(before, at): &(u64, Lsn)| *before < timeline && *at <= end);
-        if !rising {
-            return None;
-        }
-        found.push((timeline, end));
-    }
-    Some(found)
-}
-
-/// The way from the timeline `of` to `newest`: each with the number of the segment in which the next one begins.
-fn lineage(
+/// The way from the timeline `of` to `newest`: each with the number of the segment in which the
+/// next one begins.
+fn timelines_between(
     branches: &[(u64, Lsn)],
     of: u64,
     newest: u64,
@@ -263,9 +243,10 @@ fn lineage(
     Some(way)
 }
 
-/// From the segment `last` of the first timeline of the way on to the newest one. A segment in which a timeline was left is the next
-/// one's: recovery takes the newest timeline's that begins before its end.
-fn follow(
+/// From the segment `last` of the first timeline of the way on to the newest one. A segment in
+/// which a timeline was left is the next one's: recovery takes the newest timeline's that begins
+/// before its end.
+fn follow_timelines(
     timelines: &Timelines,
     way: &[(u64, Option<u64>)],
     last: u64,
@@ -280,7 +261,7 @@ fn follow(
     } else if let Some((timeline, _)) = way.first() {
         let numbers = timelines.get(timeline).unwrap_or(&none);
         if !numbers.contains(&last) && numbers.range(next..).next().is_some() {
-            let name = name(*timeline, last, facts);
+            let name = segment_name(*timeline, last, facts);
             check.not_checked.push(format!(
                 "whether the set has all of {name}, which is not archived: one of a standby has only its beginning"
             ));
@@ -299,14 +280,14 @@ fn follow(
         });
         let end = end.unwrap_or(next).max(next);
         for number in numbers.range(next..end) {
-            missing(&mut check, *timeline, next..*number, facts);
+            add_missing(&mut check, *timeline, next..*number, facts);
             next = number.saturating_add(1);
             check.segments = check.segments.saturating_add(1);
-            let name = name(*timeline, *number, facts);
+            let name = segment_name(*timeline, *number, facts);
             check.wanted.push(name.clone());
             check.newest = Some(name);
         }
-        missing(&mut check, *timeline, next..end, facts);
+        add_missing(&mut check, *timeline, next..end, facts);
         next = end;
         if !later {
             break;
@@ -315,7 +296,7 @@ fn follow(
     check
 }
 
-fn missing(
+fn add_missing(
     check: &mut LogCheck,
     timeline: u64,
     numbers: std::ops::Range<u64>,
@@ -326,11 +307,11 @@ fn missing(
     let names = numbers.take(usize::try_from(room).unwrap_or(0));
     check
         .missing
-        .extend(names.map(|number| name(timeline, number, facts)));
+        .extend(names.map(|number| segment_name(timeline, number, facts)));
     check.missing_count = check.missing_count.saturating_add(count);
 }
 
-fn name(timeline: u64, number: u64, facts: &PostgresFacts) -> String {
+fn segment_name(timeline: u64, number: u64, facts: &PostgresFacts) -> String {
     let per_file = ((1_u64 << 32) / facts.segment_size_bytes.max(1)).max(1);
     let (file, within) = (number / per_file, number % per_file);
     format!("{timeline:08X}{file:08X}{within:08X}")
@@ -356,7 +337,7 @@ mod tests {
             .iter()
             .map(|(timeline, numbers)| (*timeline, numbers.iter().copied().collect()))
             .collect();
-        let check = follow(&timelines, way, last, &facts);
+        let check = follow_timelines(&timelines, way, last, &facts);
         assert!(check.missing.len() as u64 <= check.missing_count);
         (check.missing, check.segments, check.not_checked.len())
     }
@@ -415,17 +396,17 @@ mod tests {
     #[test]
     fn a_history_names_the_way() {
         let text = b"1\t0/5000000\tno recovery target specified\n\n# no line\n2\t0/7000000\tx\n";
-        let found = parsed(text).unwrap();
+        let found = parse_history(text).unwrap();
         assert_eq!(found, [(1, Lsn(0x500_0000)), (2, Lsn(0x700_0000))]);
         let facts = PostgresFacts {
             segment_size_bytes: SIZE,
             ..PostgresFacts::default()
         };
-        let way = lineage(&found, 1, 4, &facts).unwrap();
+        let way = timelines_between(&found, 1, 4, &facts).unwrap();
         assert_eq!(way, [(1, Some(5)), (2, Some(7)), (4, None)]);
-        let way = lineage(&found, 2, 4, &facts).unwrap();
+        let way = timelines_between(&found, 2, 4, &facts).unwrap();
         assert_eq!(way, [(2, Some(7)), (4, None)]);
-        assert_eq!(lineage(&found, 3, 4, &facts), None);
+        assert_eq!(timelines_between(&found, 3, 4, &facts), None);
         for odd in [
             &b"1"[..],
             b"x 0/1",
@@ -434,7 +415,7 @@ mod tests {
             b"1 0/2\n2 0/1",
             b"\xff",
         ] {
-            assert_eq!(parsed(odd), None, "{odd:?}");
+            assert_eq!(parse_history(odd), None, "{odd:?}");
         }
     }
 

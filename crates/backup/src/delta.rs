@@ -1,45 +1,36 @@
-//! A restore over a directory that is there. The new directory is made beside it, as in every
-//! restore; files of the old one that are what the set says are linked into it (`files/old.rs`);
-//! and when everything is authentic, whole and durable, the two exchange their names, and the old
-//! one is removed.
+//! Restores over an existing directory. The new directory is made beside it, as in every restore;
+//! files of the old one that agree with the set are linked into it (`files/old.rs`); and when
+//! everything is authentic, whole and durable, the two exchange their names, and the old one is
+//! removed.
 //!
-//! Invariants: B26, what is at the target is the old directory, untouched, or the new one, whole,
-//! at every moment; nothing is removed before that; a directory is restored over only if it is what
-//! the set was made of, or the user insists.
+//! Invariants: B26, at every moment the target is the old directory, unchanged, or the complete new
+//! one; nothing is removed before the exchange; a directory is replaced only if it is the source of
+//! the set, or with `force`.
 //!
-//! Must not: follow a link; remove what lies in another mount, or what the restore itself needs.
+//! Must not: follow a link; remove files of another mount, or files that the restore needs.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, flock, openat, openat2,
-    renameat_with, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, openat, openat2, renameat_with, unlinkat,
 };
 use rustix::process::{Pid, test_kill_process};
 use strongroom_format::{code, hex};
 use strongroom_keyring::durable;
 
-use crate::files::{Files, Kept, Owners};
+use crate::directory_lock::lock_directory;
+use crate::files::Files;
 use crate::head::{Description, Kind};
 use crate::mounts::{mount_of, remove_tree};
-use crate::restore::{absolute, beside, parent_of, partial_beside};
+use crate::restore_options::{Delta, Kept, Owners};
+use crate::restore_paths::{absolute, beside, parent_of, partial_beside};
 use crate::{Error, Result};
 
-/// How a restore treats a directory that is there.
-#[derive(Clone, Debug, Default)]
-pub struct Delta {
-    /// Takes the place also of a directory that is not known to be what the set was made of.
-    pub force: bool,
-    /// What must not lie in the directory, since the restore needs it: the medium, the keyring.
-    pub apart: Vec<PathBuf>,
-}
-
-/// A directory that is restored over.
-pub(crate) struct Over {
+/// An existing directory that a restore replaces.
+pub(crate) struct OldDirectory {
     to: PathBuf,
     held: File,
     cluster: bool,
@@ -47,15 +38,12 @@ pub(crate) struct Over {
     pub(crate) bytes: u64,
 }
 
-/// How often, and after what time each, a lock is asked for that another holds.
-const LOCK_TRIES: u32 = 10;
-const LOCK_WAIT: Duration = Duration::from_millis(50);
 /// Longest `postmaster.pid` that is looked at, in bytes.
 const PID_FILE_MAX: u64 = 4096;
 /// What makes a directory a sealed instance.
 const SEALED: &str = "strongroom.header";
 
-fn refused(to: &Path, why: &str) -> Error {
+fn refusal(to: &Path, why: &str) -> Error {
     Error::new(&code::DELTA_REFUSED, format!("{}: {why}", to.display()))
 }
 
@@ -63,7 +51,7 @@ fn failed(path: &Path, error: io::Error) -> Error {
     Error::io(path.display().to_string(), error)
 }
 
-impl Over {
+impl OldDirectory {
     /// The directory at `to`, if there is one that is not empty, and it may be restored over.
     ///
     /// # Errors
@@ -80,7 +68,7 @@ impl Over {
             other => other.map_err(|error| failed(&to, error))?,
         };
         if !about.is_dir() {
-            return Err(refused(&to, "not a directory; a link is not followed"));
+            return Err(refusal(&to, "not a directory; a link is not followed"));
         }
         let mut entries = fs::read_dir(&to).map_err(|error| failed(&to, error))?;
         if entries.next().is_none() {
@@ -90,7 +78,7 @@ impl Over {
             Kind::Postgres => true,
             Kind::Files => false,
             _ => {
-                return Err(refused(
+                return Err(refusal(
                     &to,
                     "only directories and clusters are restored over",
                 ));
@@ -98,7 +86,7 @@ impl Over {
         };
         if description.base_set_id().is_some() {
             let why = "an incremental set is put together anew; restore it to a new directory";
-            return Err(refused(&to, why));
+            return Err(refusal(&to, why));
         }
         check_place(&to, &about, delta)?;
         check_owner(&to, &about, kept, description)?;
@@ -112,10 +100,10 @@ impl Over {
             bytes: 0,
         };
         // Another restore may have ended between the two: what is held is being removed then.
-        if !locked(&over.held) || !over.is_at(&over.to) {
-            return Err(refused(&over.to, "another restore is at work on it"));
+        if !lock_directory(&over.held) || !over.is_at(&over.to) {
+            return Err(refusal(&over.to, "another restore is at work on it"));
         }
-        no_server(&over.to)?;
+        check_no_server(&over.to)?;
         check_what_it_is(&over.to, &over.held, delta, description)?;
         over.bytes = check_below(&over.to, about.dev(), cluster)?;
         Ok(Some(over))
@@ -136,7 +124,7 @@ impl Over {
     /// it changed that was taken over; SR-7150 when it was exchanged, SR-5001: the old directory is
     /// there then.
     pub(crate) fn exchange(self, new: &Path, files: &Files) -> Result<Option<PathBuf>> {
-        no_server(&self.to)?;
+        check_no_server(&self.to)?;
         let device = self.held.metadata().map(|about| about.dev());
         let device = device.map_err(|error| failed(&self.to, error))?;
         check_below(&self.to, device, self.cluster)?;
@@ -145,11 +133,11 @@ impl Over {
             let shown = self.to.display().to_string();
             return Err(Error::new(&code::RESTORE_EXCHANGED, shown));
         }
-        exchanged(new, &self.to)?;
+        exchange_directories(new, &self.to)?;
         // A server may have begun between the look and the exchange; it runs on what `new` names
         // now. A file may have changed as well.
-        if let Err(error) = no_server(new).and_then(|()| files.check_kept()) {
-            exchanged(new, &self.to)?;
+        if let Err(error) = check_no_server(new).and_then(|()| files.check_kept()) {
+            exchange_directories(new, &self.to)?;
             return Err(error);
         }
         durable::sync_dir_of(&self.to).map_err(|error| failed(&self.to, error))?;
@@ -180,14 +168,14 @@ impl Over {
     }
 }
 
-/// Where it is: not a file system of its own, and nothing in it that the restore needs.
+/// Checks that the directory is not a mount point and contains nothing that the restore needs.
 fn check_place(to: &Path, about: &fs::Metadata, delta: &Delta) -> Result<()> {
     let real = fs::canonicalize(to).map_err(|error| failed(to, error))?;
     let parent = parent_of(&real);
     let above = fs::metadata(&parent).map_err(|error| failed(&parent, error))?;
     let is_mounted = real == Path::new("/") || above.dev() != about.dev();
     if is_mounted || mount_at(&real)? != mount_at(&parent)? {
-        return Err(refused(to, "a mount point; name a directory below it"));
+        return Err(refusal(to, "a mount point; name a directory below it"));
     }
     for needed in &delta.apart {
         // What is not there yet would be made in what is there.
@@ -195,13 +183,14 @@ fn check_place(to: &Path, about: &fs::Metadata, delta: &Delta) -> Result<()> {
         let there = needed.ancestors().find_map(|at| fs::canonicalize(at).ok());
         if there.is_some_and(|there| there.starts_with(&real)) {
             let why = format!("{} lies in it and would be removed", needed.display());
-            return Err(refused(to, &why));
+            return Err(refusal(to, &why));
         }
     }
     Ok(())
 }
 
-/// Whose it is: of who restores, or of whom the files become.
+/// Checks the owner of the directory: the user who restores, or the one whom the files are given
+/// to.
 fn check_owner(
     to: &Path,
     about: &fs::Metadata,
@@ -228,10 +217,10 @@ fn check_owner(
         "it belongs to the user with the number {}{hint}",
         about.uid()
     );
-    Err(refused(to, &why))
+    Err(refusal(to, &why))
 }
 
-/// Whether it is what the set was made of.
+/// Checks that the directory is the source of the set.
 fn check_what_it_is(
     to: &Path,
     held: &File,
@@ -240,7 +229,7 @@ fn check_what_it_is(
 ) -> Result<()> {
     if fs::symlink_metadata(to.join(SEALED)).is_ok() {
         let why = "a sealed instance; restore with --sealed to a new directory";
-        return Err(refused(to, why));
+        return Err(refusal(to, why));
     }
     if delta.force {
         return Ok(());
@@ -257,7 +246,7 @@ fn check_what_it_is(
             "the set was made of {}; everything here that the set does not have would be removed; --force insists",
             description.source
         );
-        return Err(refused(to, &why));
+        return Err(refusal(to, &why));
     };
     let system = system_identifier(held);
     let shown = &facts.system_identifier;
@@ -270,7 +259,7 @@ fn check_what_it_is(
             "it is not known to be the set's cluster: it has no PG_VERSION or no control file",
         ),
     };
-    Err(refused(to, &format!("{what}; --force insists")))
+    Err(refusal(to, &format!("{what}; --force insists")))
 }
 
 /// The number of the cluster, by its control file (`ControlFileData`,
@@ -294,7 +283,7 @@ fn system_identifier(held: &File) -> Option<String> {
 
 /// Refuses while a server has the directory: the process that its `postmaster.pid` names is there,
 /// or it names none.
-fn no_server(directory: &Path) -> Result<()> {
+fn check_no_server(directory: &Path) -> Result<()> {
     let path = directory.join("postmaster.pid");
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, &path, flags, Mode::empty()) {
@@ -315,7 +304,7 @@ fn no_server(directory: &Path) -> Result<()> {
         return Ok(());
     }
     let why = "a server runs on it, by its postmaster.pid; stop it first";
-    Err(refused(directory, why))
+    Err(refusal(directory, why))
 }
 
 /// The number of the mount that `path` is in.
@@ -338,7 +327,7 @@ fn check_below(to: &Path, device: u64, cluster: bool) -> Result<u64> {
                     "{} is in another file system, or mounted there",
                     path.display()
                 );
-                return Err(refused(to, &why));
+                return Err(refusal(to, &why));
             }
             let of_space = directory.ends_with("pg_tblspc");
             if cluster && about.is_symlink() && !of_space {
@@ -346,7 +335,7 @@ fn check_below(to: &Path, device: u64, cluster: bool) -> Result<u64> {
                     "{} is a link, which a restore would replace by a directory or file",
                     path.display()
                 );
-                return Err(refused(to, &why));
+                return Err(refusal(to, &why));
             }
             if about.is_dir() {
                 open.push(path);
@@ -358,46 +347,31 @@ fn check_below(to: &Path, device: u64, cluster: bool) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Takes the lock of a directory that is held open; whether nobody else has it. It ends with the
-/// process.
-pub(crate) fn locked(held: &File) -> bool {
-    for _ in 0..LOCK_TRIES {
-        // A file system without locks has no other holder either.
-        let got = flock(held, FlockOperation::NonBlockingLockExclusive);
-        if got != Err(rustix::io::Errno::WOULDBLOCK) {
-            return true;
-        }
-        // A program that another thread begins may hold it until it runs.
-        std::thread::sleep(LOCK_WAIT);
-    }
-    false
-}
-
 /// Makes sure that the file system can exchange two directories, before anything is written into
 /// `partial`, which is empty.
 pub(crate) fn check_exchange(partial: &Path, to: &Path) -> Result<()> {
     let other = partial_beside(to)?;
     let made = DirBuilder::new().mode(0o700).create(&other);
     made.map_err(|error| failed(&other, error))?;
-    let done = exchanged(partial, &other);
+    let done = exchange_directories(partial, &other);
     drop(fs::remove_dir(&other));
     done.map_err(|error| {
         let why = format!(
             "the file system cannot exchange two directories: {}",
             error.detail()
         );
-        refused(to, &why)
+        refusal(to, &why)
     })
 }
 
-fn exchanged(one: &Path, other: &Path) -> Result<()> {
+fn exchange_directories(one: &Path, other: &Path) -> Result<()> {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)
         .map_err(|error| failed(other, error.into()))
 }
 
 /// Removes what restores to the same target have left that were killed: hidden directories beside
 /// it that nobody has locked.
-pub(crate) fn clear_left(to: &Path) -> Result<()> {
+pub(crate) fn remove_old_partials(to: &Path) -> Result<()> {
     let to = absolute(to)?;
     let above = parent_of(&to);
     let pattern = beside(&to, |name| {
@@ -422,9 +396,9 @@ pub(crate) fn clear_left(to: &Path) -> Result<()> {
         let mine = held
             .metadata()
             .is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw());
-        if is_ours && mine && locked(&held) && !remove_tree(&path, &held) {
+        if is_ours && mine && lock_directory(&held) && !remove_tree(&path, &held) {
             let why = "left by a restore that was killed, and cannot be removed whole: something may be mounted in it; remove it";
-            return Err(refused(&path, why));
+            return Err(refusal(&path, why));
         }
     }
     Ok(())

@@ -1,7 +1,8 @@
-//! Removes sets that are not to be kept any longer, and of the log archive what no set that is left can use.
+//! Removes expired sets, and the part of the log archive that no remaining set can use.
 //!
-//! Invariants: log is removed only together with a set, and never any from the segment on in which the oldest set that is
-//! left begins; a set whose time has not come stays, and so does every set that one which stays builds on.
+//! Invariants: log is removed only together with a set, and only before the segment in which the
+//! oldest remaining set begins; a set that has not expired stays, and so do the bases of sets that
+//! stay.
 //!
 //! Must not: remove anything on a medium of which a head cannot be read.
 
@@ -10,13 +11,16 @@ use std::collections::BTreeSet;
 use strongroom_format::code;
 use strongroom_postgres_replication::Lsn;
 
-use crate::create::now;
+use crate::clock::now_unix_s;
 use crate::head::{Description, Kind};
-use crate::medium::{HEAD, ListedSet, MediumHead, Superseded, clear, list};
+use crate::log_names::is_segment_size;
+use crate::medium::{ListedSet, list, remove_sets};
+use crate::medium_head::{MEDIUM_FILE, MediumHead};
+use crate::set_heads::Superseded;
 use crate::store::Store;
 use crate::{Error, Result};
 
-/// What was removed.
+/// The removed sets and files.
 #[derive(Debug, Default)]
 pub struct Expired {
     /// Positions of the sets.
@@ -25,7 +29,8 @@ pub struct Expired {
     pub log: Vec<String>,
 }
 
-/// Keeps the newest `keep` sets, and those that have not expired. With `pretend` nothing is removed.
+/// Keeps the newest `keep` sets, and those that have not expired. With `pretend` nothing is
+/// removed.
 ///
 /// # Errors
 /// SR-7102 when the medium's own head is damaged or missing; SR-7106 and others when that of a set
@@ -36,10 +41,10 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
         return Err(bad.error);
     }
     if MediumHead::read(store)?.is_none() && !listing.sets.is_empty() {
-        let detail = format!("{}/{HEAD} is missing; nothing was removed", store.shown());
+        let detail = format!("{}/{MEDIUM_FILE} is missing; nothing was removed", store.shown());
         return Err(Error::new(&code::MEDIUM_DAMAGED, detail));
     }
-    let now_unix_s = now();
+    let now_unix_s = now_unix_s();
     let due = |set: &ListedSet| {
         set.description
             .expires_unix_s
@@ -48,7 +53,7 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
     let old = listing.sets.len().saturating_sub(keep);
     let (old, new) = listing.sets.split_at(old);
     let (gone, kept): (Vec<&ListedSet>, Vec<&ListedSet>) = old.iter().partition(|set| due(set));
-    let (gone, bases) = without_bases(gone, kept.iter().copied().chain(new));
+    let (gone, bases) = split_off_bases(gone, kept.iter().copied().chain(new));
     let left: Vec<&Description> = kept
         .into_iter()
         .chain(bases)
@@ -63,7 +68,7 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
     let due: Vec<u32> = gone.iter().map(|set| set.position).collect();
     if pretend || due.is_empty() {
         let log = if of_cluster(&due) {
-            useless_log(store, &left)?
+            unneeded_log(store, &left)?
         } else {
             Vec::new()
         };
@@ -76,9 +81,9 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
             set_id: Some(set.description.set_id.clone()),
         })
         .collect();
-    let sets = clear(store, &superseded, None)?;
+    let sets = remove_sets(store, &superseded, None)?;
     let log = if of_cluster(&sets) {
-        useless_now(store)?
+        unneeded_log_now(store)?
     } else {
         Vec::new()
     };
@@ -87,17 +92,18 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
 }
 
 /// By the sets that are there: one that was to go may have become a base, and stayed.
-fn useless_now(store: &dyn Store) -> Result<Vec<String>> {
+fn unneeded_log_now(store: &dyn Store) -> Result<Vec<String>> {
     let listing = list(store)?;
     if let Some(bad) = listing.unreadable.into_iter().next() {
         return Err(bad.error);
     }
     let left: Vec<&Description> = listing.sets.iter().map(|set| &set.description).collect();
-    useless_log(store, &left)
+    unneeded_log(store, &left)
 }
 
-/// Of `gone` those that no set which stays builds on, and the others. Sets lie behind those that they build on.
-fn without_bases<'a>(
+/// Of `gone` those that no set which stays builds on, and the others. Sets lie behind those that
+/// they build on.
+fn split_off_bases<'a>(
     gone: Vec<&'a ListedSet>,
     stay: impl Iterator<Item = &'a ListedSet>,
 ) -> (Vec<&'a ListedSet>, Vec<&'a ListedSet>) {
@@ -119,15 +125,15 @@ fn without_bases<'a>(
 
 fn remove_log(store: &dyn Store, names: &[String]) -> std::io::Result<()> {
     for name in names {
-        let _changing = store.changing("wal")?;
+        let _changing = store.lock_changes("wal")?;
         store.remove(&format!("wal/{name}"))?;
     }
     Ok(())
 }
 
-/// Archived segments before the one in which the oldest of `left` begins. None when no cluster's set is left: the log
-/// may be all that there is.
-fn useless_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> {
+/// Archived segments before the one in which the oldest of `left` begins. None when no cluster's
+/// set is left: the log may be all that there is.
+fn unneeded_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> {
     let mut first: Option<u64> = None;
     for facts in left.iter().filter_map(|set| set.postgres.as_ref()) {
         let start: Option<Lsn> = facts.start_lsn.parse().ok();
@@ -146,17 +152,13 @@ fn useless_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> 
     let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
     let names = listed.into_iter().map(|(name, _)| name);
     Ok(names
-        .filter(|name| number_of(name).is_some_and(|number| number < first))
+        .filter(|name| segment_number(name).is_some_and(|number| number < first))
         .collect())
 }
 
-/// A power of two from 1 MiB to 1 GiB (PostgreSQL: `IsValidWalSegSize`, `src/include/access/xlog_internal.h`).
-pub(crate) fn is_segment_size(bytes: u64) -> bool {
-    bytes.is_power_of_two() && (1 << 20..=1 << 30).contains(&bytes)
-}
-
-/// The number in a segment's name, without its timeline; `None` of a history file, which is always kept.
-fn number_of(name: &str) -> Option<u64> {
+/// The number in a segment's name, without its timeline; `None` of a history file, which is always
+/// kept.
+fn segment_number(name: &str) -> Option<u64> {
     let digits = name
         .get(..24)
         .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
@@ -173,36 +175,17 @@ mod tests {
 
     #[test]
     fn segments_are_told_by_their_names() {
-        assert_eq!(number_of("000000010000000000000003"), Some(3));
+        assert_eq!(segment_number("000000010000000000000003"), Some(3));
         assert_eq!(
-            number_of("0000000A000000020000000F.partial"),
+            segment_number("0000000A000000020000000F.partial"),
             Some((2 << 32) | 15)
         );
         assert_eq!(
-            number_of("000000010000000000000002.00000028.backup"),
+            segment_number("000000010000000000000002.00000028.backup"),
             Some(2)
         );
-        assert_eq!(number_of("00000002.history"), None);
-        assert_eq!(number_of("0000000100000000000000031"), None);
-    }
-
-    #[test]
-    fn sizes_that_no_segment_has_are_refused() {
-        for sound in [1 << 20, 16 << 20, 1 << 30] {
-            assert!(is_segment_size(sound));
-        }
-        for size in [
-            0,
-            1,
-            1 << 19,
-            (16 << 20) + 1,
-            1 << 31,
-            1 << 32,
-            1 << 33,
-            1 << 63,
-        ] {
-            assert!(!is_segment_size(size), "{size}");
-        }
+        assert_eq!(segment_number("00000002.history"), None);
+        assert_eq!(segment_number("0000000100000000000000031"), None);
     }
 
     #[test]
@@ -219,9 +202,9 @@ mod tests {
             serde_json::from_str(&text).unwrap()
         };
         let sound = forged("16777216");
-        assert!(useless_log(&store, &[&sound]).unwrap().is_empty());
+        assert!(unneeded_log(&store, &[&sound]).unwrap().is_empty());
         for size in ["0", "3", "2147483648", "8589934592"] {
-            let refused = useless_log(&store, &[&sound, &forged(size)]).unwrap_err();
+            let refused = unneeded_log(&store, &[&sound, &forged(size)]).unwrap_err();
             assert_eq!(refused.code(), &code::SET_HEAD, "{size}");
         }
     }

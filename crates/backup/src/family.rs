@@ -1,6 +1,6 @@
-//! Families as bytes: framing on the way out and on the way in, with the digest that the head names.
+//! Writes and reads the framing of families, and computes the digest that the head names.
 //!
-//! Must not: seal, open, compress; believe a length before [`SegmentHead::parse`] has bounded it.
+//! Must not: seal, open or compress; use a length before [`SegmentHead::parse`] has bounded it.
 
 use std::io::{self, Read, Write as _};
 
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Bytes gathered before they are written.
 const WRITE_BUFFER: usize = 256 * 1024;
 
-/// What the head of a set states of a family's bytes, while they are written or read.
+/// The lengths and digests of a family that the head of a set states, while it is written or read.
 struct Tally {
     /// Of the header and of the segments' heads and trailers.
     digest: Sha256,
@@ -142,12 +142,12 @@ pub(crate) struct FamilyReader {
 }
 
 /// The header of a family, before its key is known.
-pub(crate) struct Unkeyed {
+pub(crate) struct FamilyPrefix {
     input: io::BufReader<Box<dyn Read + Send>>,
     pub(crate) header: [u8; family_layout::SIZE],
 }
 
-impl Unkeyed {
+impl FamilyPrefix {
     /// Reads the header of family `family`.
     pub(crate) fn read(input: Box<dyn Read + Send>, family: u16) -> Result<Self> {
         let mut input = io::BufReader::with_capacity(WRITE_BUFFER, input);
@@ -157,7 +157,7 @@ impl Unkeyed {
     }
 
     /// Goes on to the segments. With `signed` the family's end has a digest of all its bytes.
-    pub(crate) fn keyed(self, key: &FamilyKey, signed: bool) -> FamilyReader {
+    pub(crate) fn with_key(self, key: &FamilyKey, signed: bool) -> FamilyReader {
         FamilyReader {
             input: self.input,
             family: key.family(),
@@ -169,8 +169,8 @@ impl Unkeyed {
 }
 
 impl FamilyReader {
-    /// The next segment: its number, head and trailer; its data goes to `data`, which takes no more memory than a
-    /// segment has.
+    /// The next segment: its number, head and trailer; its data goes to `data`, which takes no more
+    /// memory than a segment has.
     pub(crate) fn segment(&mut self, data: &mut Vec<u8>) -> Result<(u32, SegmentHead, Trailer)> {
         let number = self.segments;
         let mut head_bytes = [0; segment_layout::SIZE];
@@ -178,7 +178,8 @@ impl FamilyReader {
         let head =
             SegmentHead::parse(&head_bytes).ok_or_else(|| bad_segment(self.family, number))?;
         let length = usize::try_from(head.length).unwrap_or(usize::MAX);
-        // What is there of an earlier segment is overwritten: only what is longer is filled with zeros first.
+        // What is there of an earlier segment is overwritten: only what is longer is filled with
+        // zeros first.
         data.resize(length, 0);
         exactly(&mut self.input, data, self.family)?;
         let mut trailer_bytes = [0; crate::set::TRAILER_MAX];

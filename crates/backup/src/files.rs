@@ -1,14 +1,15 @@
-//! Writes members into a directory that nobody else uses yet.
+//! Writes the members of a stream into a new directory.
 //!
-//! Invariants: B8 (`stream::reader`), every parent is a directory that this made; every file is created anew, so nothing is
-//! ever written through a link or over anything. The control file of a PostgreSQL cluster is kept back until the end.
-//! B11: everything is written below directories that are held open, so whoever may exchange their names changes nothing of
-//! what is written; that they still have their names is compared at the end.
+//! Invariants: B8 (`stream::reader`), every parent is a directory that this made; every file is
+//! created anew, so nothing is ever written through a link or over anything. The control file of a
+//! PostgreSQL cluster is kept back until the end. B11: everything is written below directories that
+//! are held open, so that exchanging their names does not change where files are written; at the
+//! end their names are compared.
 //!
-//! While they are filled, the directory and those of tablespaces are closed to everyone but who restores: their owner and mode
-//! come last, so nobody can exchange what is below them.
+//! While they are filled, the directory and those of tablespaces are accessible only to the user
+//! who restores; their owner and mode are set last, so that nobody can exchange files below them.
 //!
-//! Must not: leave the directory that it was given, but for tablespaces.
+//! Must not: write outside of the given directory, except into tablespaces.
 
 mod old;
 mod open;
@@ -35,7 +36,11 @@ use strongroom_format::code;
 use self::old::{Candidate, Old};
 use self::open::Open;
 use self::over::Over;
-use self::place::{Base, Space, Spot, exchanged, named_twice, taken};
+use self::place::{
+    EntryPath, HeldDirectory, Tablespace, create_error, directory_exchanged_error,
+    named_twice_error,
+};
+use crate::restore_options::{Kept, Owners};
 use crate::sealing::{Becomes, SealedFile, Sealing};
 use crate::{Error, Result};
 
@@ -48,41 +53,13 @@ const CONTROL_MAX: usize = 64 * 1024;
 /// Where tablespaces are linked.
 const SPACES: &str = "pg_tblspc/";
 
-/// What of a set's owners and modes a restore by root takes over. By default nothing that could be
-/// used against who restores: everybody who has a certificate can make a set for it. Whoever is not
-/// root takes over neither in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// Whose everything becomes.
-    pub owners: Owners,
-    /// Set-user-ID, set-group-ID and sticky bits.
-    pub special_bits: bool,
-}
-
-/// Whose restored files become.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Owners {
-    /// Those of who restores.
-    #[default]
-    Mine,
-    /// As numbers, those that the set names.
-    OfSet,
-    /// One user's, and one group's.
-    Given {
-        /// The user's number.
-        user: u32,
-        /// The group's number.
-        group: u32,
-    },
-}
-
 /// A directory that is being filled.
 pub(crate) struct Files {
-    root: Base,
+    root: HeldDirectory,
     /// Where tablespaces go, each in a directory of its number, once it is open.
     spaces: PathBuf,
     place: Option<OwnedFd>,
-    made_spaces: Vec<Space>,
+    made_spaces: Vec<Tablespace>,
     /// Whether the directory that they are in was made here. One that was there is its owner's.
     made_place: bool,
     /// What the root becomes.
@@ -107,13 +84,14 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Fills `root`, which exists, is empty, and is open to its owner only: to who restores. `keep_back`: a cluster, whose control file comes last.
+    /// Fills `root`, which exists, is empty, and is accessible only to its owner, the user who
+    /// restores. `keep_back`: a cluster, whose control file comes last.
     ///
     /// # Errors
     /// SR-5001.
     pub(crate) fn new(root: &Path, spaces: &Path, keep_back: bool, kept: Kept) -> Result<Self> {
         Ok(Self {
-            root: Base::open(CWD, root.as_os_str(), root.to_path_buf())?,
+            root: HeldDirectory::open(CWD, root.as_os_str(), root.to_path_buf())?,
             spaces: spaces.to_path_buf(),
             place: None,
             made_spaces: Vec::new(),
@@ -162,15 +140,15 @@ impl Files {
                         space.member = member;
                         Ok(())
                     }
-                    None => self.settle_directory(&self.spot(&member.path), &member),
+                    None => self.settle_directory(&self.entry_path(&member.path), &member),
                 }
             }
             MemberKind::Directory => self.make_directory(&member),
             MemberKind::Link => {
-                let spot = self.spot(&member.path);
+                let spot = self.entry_path(&member.path);
                 let target = OsStr::from_bytes(&member.target);
                 let made = symlinkat(target, spot.held, spot.below);
-                made.map_err(|error| taken(&spot, error))?;
+                made.map_err(|error| create_error(&spot, error))?;
                 self.own(&spot, &member)?;
                 set_times(&spot, &member)
             }
@@ -179,7 +157,11 @@ impl Files {
                 self.in_control = self.keep_back && member.path == CONTROL;
                 if self.in_control {
                     let first = self.control.replace((member, Vec::new())).is_none();
-                    return if first { Ok(()) } else { Err(named_twice()) };
+                    return if first {
+                        Ok(())
+                    } else {
+                        Err(named_twice_error())
+                    };
                 }
                 self.begin_file(member)
             }
@@ -190,7 +172,7 @@ impl Files {
     pub(crate) fn data(&mut self, bytes: &[u8]) -> Result<()> {
         if self.in_control {
             let Some((_, content)) = &mut self.control else {
-                return Err(no_file());
+                return Err(no_file_error());
             };
             if content.len().saturating_add(bytes.len()) > CONTROL_MAX {
                 return Err(Error::new(&code::STREAM, "a control file that is too long"));
@@ -199,7 +181,7 @@ impl Files {
             return Ok(());
         }
         if let Some(compared) = &mut self.compared {
-            if compared.goes_on(bytes) {
+            if compared.matches_next(bytes) {
                 return Ok(());
             }
             self.write_anew()?;
@@ -207,7 +189,7 @@ impl Files {
         match &mut self.file {
             Some(open) => open.data(bytes),
             None if self.left_out => Ok(()),
-            None => Err(no_file()),
+            None => Err(no_file_error()),
         }
     }
 
@@ -223,7 +205,7 @@ impl Files {
         if self.is_taken_over()? {
             return Ok(());
         }
-        let open = self.file.take().ok_or_else(no_file)?;
+        let open = self.file.take().ok_or_else(no_file_error)?;
         let (file, member) = open.end()?;
         self.settle_file(&file, &member)
     }
@@ -233,8 +215,8 @@ impl Files {
         let changed = self
             .over
             .as_ref()
-            .and_then(|over| over.changed(&member.path));
-        let sealed = match self.sealed(changed.as_deref().unwrap_or(&member.path))? {
+            .and_then(|over| over.changed_path(&member.path));
+        let sealed = match self.sealing_of(changed.as_deref().unwrap_or(&member.path))? {
             Becomes::LeftOut => {
                 self.left_out = true;
                 return Ok(());
@@ -247,28 +229,29 @@ impl Files {
             return Ok(());
         }
         self.file = Some(match changed {
-            Some(path) => Open::changes(self.spot(&path).reopen()?, member, sealed),
+            Some(path) => Open::changes(self.entry_path(&path).reopen()?, member, sealed),
             None if self.is_label_of_chain(&member) => {
-                Open::label(self.spot(&member.path).create()?, member)
+                Open::label(self.entry_path(&member.path).create()?, member)
             }
-            None => Open::whole(self.spot(&member.path).create()?, member, sealed),
+            None => Open::whole(self.entry_path(&member.path).create()?, member, sealed),
         });
         Ok(())
     }
 
     /// Whether the file at this path is not written.
     fn is_left_out(&self, path: &[u8]) -> Result<bool> {
-        Ok(matches!(self.sealed(path)?, Becomes::LeftOut))
+        Ok(matches!(self.sealing_of(path)?, Becomes::LeftOut))
     }
 
-    fn sealed(&self, path: &[u8]) -> Result<Becomes> {
+    fn sealing_of(&self, path: &[u8]) -> Result<Becomes> {
         match &self.sealing {
             Some(sealing) => sealing.becomes(path),
             None => Ok(Becomes::InClear),
         }
     }
 
-    /// Adds to a file of the root, or makes it: not of the stream. Its owner is that of `like`. Neither is followed.
+    /// Adds to a file of the root, or makes it: not of the stream. Its owner is that of `like`.
+    /// Neither is followed.
     pub(crate) fn extra(&self, like: &str, name: &str, content: &[u8]) -> Result<()> {
         let unfit = |name: &str| Error::new(&code::STREAM, format!("{name} is no regular file"));
         let opened = |name: &str, flags: OFlags| {
@@ -312,17 +295,21 @@ impl Files {
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.set_times_of_kept()?;
         self.sync()?;
-        // The links to tablespaces lead to names. Who exchanged one gets no control file: nothing starts.
+        // The links to tablespaces lead to names. Who exchanged one gets no control file: nothing
+        // starts.
         if let Some(lost) = self.made_spaces.iter().find(|space| !space.is_in_place()) {
-            return Err(exchanged(&lost.base.path));
+            return Err(directory_exchanged_error(&lost.base.path));
         }
         if self.open {
-            self.set_mode(&self.root.spot(), 0o777)?;
+            self.set_mode(&self.root.entry_path(), 0o777)?;
         }
         if let Some((member, content)) = self.control.take() {
             let sealed = self.control_of(&member, &content)?;
             // It has its name when it is whole.
-            let (spot, last) = (self.root.below(CONTROL_BEFORE), self.spot(&member.path));
+            let (spot, last) = (
+                self.root.below(CONTROL_BEFORE),
+                self.entry_path(&member.path),
+            );
             let mut open = Open::whole(spot.create()?, member.clone(), sealed);
             open.data(&content)?;
             let (file, _) = open.end()?;
@@ -330,17 +317,17 @@ impl Files {
             let synced = file.sync_all();
             synced.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
             renameat(spot.held, spot.below, last.held, last.below)
-                .map_err(|error| taken(&last, error))?;
+                .map_err(|error| create_error(&last, error))?;
         }
         // Nothing is written below them any more.
         for space in &self.made_spaces {
-            self.settle_directory(&space.base.spot(), &space.member)?;
+            self.settle_directory(&space.base.entry_path(), &space.member)?;
         }
         if let (true, Some(place), Some(space)) =
             (self.made_place, &self.place, self.made_spaces.first())
         {
             let owned = self
-                .becomes(&space.member)
+                .owner_of(&space.member)
                 .map(|(owner, group)| std::os::unix::fs::fchown(place, owner, group));
             owned
                 .transpose()
@@ -351,7 +338,7 @@ impl Files {
             if self.open {
                 becomes.mode = 0o777;
             }
-            self.settle_directory(&self.root.spot(), &becomes)?;
+            self.settle_directory(&self.root.entry_path(), &becomes)?;
         }
         self.sync()
     }
@@ -379,7 +366,7 @@ impl Files {
         if self.root.is_at(path) {
             return Ok(());
         }
-        Err(exchanged(path))
+        Err(directory_exchanged_error(path))
     }
 
     fn sync(&self) -> Result<()> {
@@ -390,7 +377,8 @@ impl Files {
         })
     }
 
-    /// Removes all that was made. Half a restore has no control file: what cannot be removed is at least not started.
+    /// Removes all that was made. Half a restore has no control file: what cannot be removed is at
+    /// least not started.
     pub(crate) fn undo(self) {
         let spaces = self.made_spaces.iter().map(|space| &space.base);
         for base in spaces.chain([&self.root]) {
@@ -405,24 +393,24 @@ impl Files {
     }
 
     /// Where a path of the stream is. Those below a tablespace are not reached by its link.
-    fn spot<'a>(&'a self, stored: &'a [u8]) -> Spot<'a> {
+    fn entry_path<'a>(&'a self, stored: &'a [u8]) -> EntryPath<'a> {
         for space in &self.made_spaces {
             match stored.strip_prefix(space.stored.as_slice()) {
-                Some([]) => return space.base.spot(),
+                Some([]) => return space.base.entry_path(),
                 Some([b'/', below @ ..]) => return space.base.below(below),
                 _ => {}
             }
         }
         if stored == b"." {
-            return self.root.spot();
+            return self.root.entry_path();
         }
         self.root.below(stored)
     }
 
     fn make_directory(&self, member: &Member) -> Result<()> {
-        let spot = self.spot(&member.path);
+        let spot = self.entry_path(&member.path);
         let made = mkdirat(spot.held, spot.below, Mode::from_raw_mode(0o700));
-        made.map_err(|error| taken(&spot, error))?;
+        made.map_err(|error| create_error(&spot, error))?;
         // One that its owner cannot write to gets its mode when it is named again.
         if member.mode & 0o700 == 0o700 {
             self.own(&spot, member)?;
@@ -431,7 +419,7 @@ impl Files {
         Ok(())
     }
 
-    fn settle_directory(&self, spot: &Spot<'_>, member: &Member) -> Result<()> {
+    fn settle_directory(&self, spot: &EntryPath<'_>, member: &Member) -> Result<()> {
         self.own(spot, member)?;
         self.set_mode(spot, member.mode)?;
         set_times(spot, member)
@@ -454,15 +442,15 @@ impl Files {
             Errno::EXIST => Error::new(&code::TARGET_NOT_EMPTY, path.display().to_string()),
             error => Error::io(path.display().to_string(), error.into()),
         })?;
-        let base = Base::open(place, OsStr::new(&name), path.clone())?;
-        self.made_spaces.push(Space {
+        let base = HeldDirectory::open(place, OsStr::new(&name), path.clone())?;
+        self.made_spaces.push(Tablespace {
             stored: member.path.clone(),
             base,
             member: member.clone(),
         });
         let link = self.root.below(&member.path);
         let made = symlinkat(&path, link.held, link.below);
-        made.map_err(|error| taken(&link, error))?;
+        made.map_err(|error| create_error(&link, error))?;
         self.own(&link, member)
     }
 
@@ -492,7 +480,7 @@ impl Files {
 
     fn settle_file(&self, file: &File, member: &Member) -> Result<()> {
         let failed = |error| Error::io(String::from_utf8_lossy(&member.path), error);
-        if let Some((owner, group)) = self.becomes(member) {
+        if let Some((owner, group)) = self.owner_of(member) {
             std::os::unix::fs::fchown(file, owner, group).map_err(failed)?;
         }
         let mode = Permissions::from_mode(self.kept_mode(member.mode));
@@ -502,8 +490,8 @@ impl Files {
     }
 
     /// Links are owned, not followed.
-    fn own(&self, spot: &Spot<'_>, member: &Member) -> Result<()> {
-        let Some((owner, group)) = self.becomes(member) else {
+    fn own(&self, spot: &EntryPath<'_>, member: &Member) -> Result<()> {
+        let Some((owner, group)) = self.owner_of(member) else {
             return Ok(());
         };
         let (owner, group) = (owner.map(Uid::from_raw), group.map(Gid::from_raw));
@@ -512,7 +500,7 @@ impl Files {
     }
 
     /// Of a directory.
-    fn set_mode(&self, spot: &Spot<'_>, mode: u32) -> Result<()> {
+    fn set_mode(&self, spot: &EntryPath<'_>, mode: u32) -> Result<()> {
         let mode = Mode::from_raw_mode(self.kept_mode(mode));
         let set = chmodat(spot.held, spot.below, mode, AtFlags::empty());
         set.map_err(|error| spot.failed(error))
@@ -526,7 +514,7 @@ impl Files {
     }
 
     /// User and group that a member is given to, if it is given away at all.
-    fn becomes(&self, member: &Member) -> Option<(Option<u32>, Option<u32>)> {
+    fn owner_of(&self, member: &Member) -> Option<(Option<u32>, Option<u32>)> {
         // The last number stands for "as it is" (chown(2)).
         let number = |number: u32| (number != u32::MAX).then_some(number);
         match self.kept.owners {
@@ -538,7 +526,7 @@ impl Files {
     }
 }
 
-fn set_times(spot: &Spot<'_>, member: &Member) -> Result<()> {
+fn set_times(spot: &EntryPath<'_>, member: &Member) -> Result<()> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     utimensat(spot.held, spot.below, &timestamps(member), flags).map_err(|error| spot.failed(error))
 }
@@ -560,6 +548,6 @@ pub(crate) fn sync_all_of(directory: &Path) -> Result<()> {
     rustix::fs::syncfs(&opened).map_err(|error| failed(error.into()))
 }
 
-fn no_file() -> Error {
+fn no_file_error() -> Error {
     Error::new(&code::BUG, "no file is open")
 }

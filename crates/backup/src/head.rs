@@ -1,9 +1,10 @@
-//! The head of a set: what can be known of it without a key, and the seal that ties that to its families.
+//! The head of a set: its description, which can be read without a key, and the seal that binds the
+//! description to the families.
 //!
-//! Invariant B4: with a key, nothing of a description is acted upon before its seal has been verified, and nothing is accepted that
-//! has none.
+//! Invariant B4: with a key, a description is used only after its seal was verified, and a head
+//! without seal is refused.
 //!
-//! Must not: do I/O, but for reading the medium's head; put a secret into a description.
+//! Must not: do I/O, except to read the medium's head; put a secret into a description.
 
 use serde::{Deserialize, Serialize};
 use strongroom_format::backup::{DESCRIPTION_MAX, RecordError, SetRecord, set_layout};
@@ -12,8 +13,8 @@ use strongroom_format::layout::is_zero;
 use strongroom_format::{code, hex};
 use strongroom_keyring::{Object, Opener, inspect_checksum};
 
-use crate::medium::{MediumHead, Protection};
-use crate::set::{Guard, cipher_of};
+use crate::medium_head::{MediumHead, Protection};
+use crate::set::{SetKeys, cipher_of};
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -43,13 +44,13 @@ impl Kind {
         }
     }
 
-    /// Whether its sets may have symbolic links. Those of a cluster are made by who restores it.
+    /// Whether its sets may have symbolic links. A restore makes those of a cluster itself.
     pub(crate) const fn has_links(self) -> bool {
         matches!(self, Self::Files)
     }
 }
 
-/// What is known of a set without a key (docs/spec/backup.md, "The head of a set").
+/// The description of a set, readable without a key (docs/spec/backup.md, "The head of a set").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// 32 hexadecimal digits.
@@ -66,7 +67,7 @@ pub struct Description {
     pub machine_name: String,
     /// By whom.
     pub user_name: String,
-    /// Who wrote the set.
+    /// The program that wrote the set.
     pub software: String,
     /// Seconds since the Unix epoch.
     pub started_unix_s: u64,
@@ -105,6 +106,12 @@ pub struct Description {
 }
 
 impl Description {
+    /// What is known of the PostgreSQL cluster that the set was made of. `None` for other kinds.
+    pub(crate) fn cluster_facts(&self) -> Option<&PostgresFacts> {
+        let facts = self.postgres.as_ref();
+        facts.filter(|_| self.kind == Kind::Postgres)
+    }
+
     /// The set that this one builds on, if it is incremental.
     #[must_use]
     pub fn base_set_id(&self) -> Option<&str> {
@@ -152,7 +159,8 @@ pub struct PostgresFacts {
     pub tablespaces: Vec<TablespaceFacts>,
     /// Whether every file agreed with the server's own manifest.
     pub manifest: bool,
-    /// How the object ends that has the manifest by itself, for incremental sets that are to build on this one.
+    /// How the object ends that has the manifest by itself, for incremental sets that are to build
+    /// on this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest_object: Option<FamilyEnd>,
     /// The set that this one builds on, if it is incremental.
@@ -183,7 +191,7 @@ pub struct SqliteFacts {
     pub sealed_source: bool,
 }
 
-/// What is signed of a head: all but the object header, which changes with who may open the set.
+/// The signed part of a head: all but the object header, which changes with the key slots.
 pub(crate) fn signed_part(head: &[u8]) -> &[u8] {
     head.get(header_len(head)..).unwrap_or_default()
 }
@@ -194,7 +202,7 @@ fn header_len(head: &[u8]) -> usize {
 }
 
 /// A head as it was read: structure is checked, nothing is authenticated.
-pub(crate) struct Unopened {
+pub(crate) struct UnopenedHead {
     bytes: Vec<u8>,
     /// Bytes of the object header; 0 in a plain set.
     header_len: usize,
@@ -205,7 +213,7 @@ pub(crate) struct Unopened {
 }
 
 /// Makes the bytes of a head.
-pub(crate) fn to_bytes(guard: &Guard, description: &Description) -> Result<Vec<u8>> {
+pub(crate) fn to_bytes(guard: &SetKeys, description: &Description) -> Result<Vec<u8>> {
     let bug = |_| Error::new(&code::BUG, "a description that cannot be written");
     let text = serde_json::to_vec(description).map_err(|error| bug(error.to_string()))?;
     let length = u32::try_from(text.len()).map_err(|error| bug(error.to_string()))?;
@@ -222,15 +230,15 @@ pub(crate) fn to_bytes(guard: &Guard, description: &Description) -> Result<Vec<u
     let unsealed = record.to_bytes();
     record.seal = guard.seal(SetRecord::covered(&unsealed), &text)?;
     let mut out = match guard {
-        Guard::Sealed { object, .. } => object.initial_bytes(),
-        Guard::Plain { .. } => Vec::new(),
+        SetKeys::Sealed { object, .. } => object.initial_bytes(),
+        SetKeys::Plain { .. } => Vec::new(),
     };
     out.extend_from_slice(&record.to_bytes());
     out.extend_from_slice(&text);
     Ok(out)
 }
 
-impl Unopened {
+impl UnopenedHead {
     /// Reads the structure of a head at the start of `bytes`.
     ///
     /// # Errors
@@ -306,14 +314,16 @@ impl Unopened {
         Ok(Some(header))
     }
 
-    /// Opens the head of what lies in `store`, and verifies its seal. Who names a key expects a seal; without one the medium's
-    /// head says what is expected, if it can be read: it is not authenticated, so this only ever refuses.
+    /// Opens the head of what lies in `store`, and verifies its seal. A caller that gives a key
+    /// expects a seal. Without a key, the medium's head says whether one is expected, if it can be
+    /// read; it is not authenticated, so it can only cause a refusal.
     ///
     /// # Errors
-    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when it is not sealed but must be; SR-7106.
-    pub(crate) fn open_in(&self, store: &dyn Store, opener: Option<&Opener>) -> Result<Guard> {
+    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when it is not sealed but
+    /// must be; SR-7106.
+    pub(crate) fn open_in(&self, store: &dyn Store, opener: Option<&Opener>) -> Result<SetKeys> {
         let guard = self.open(opener)?;
-        if matches!(guard, Guard::Plain { .. })
+        if matches!(guard, SetKeys::Plain { .. })
             && let Ok(Some(medium)) = MediumHead::read(store)
             && medium.protection == Protection::Sealed
         {
@@ -326,20 +336,21 @@ impl Unopened {
     /// Opens the head and verifies its seal. A key never opens what is not sealed.
     ///
     /// # Errors
-    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when one was given in vain; SR-7106.
-    pub(crate) fn open(&self, opener: Option<&Opener>) -> Result<Guard> {
+    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when one was given in vain;
+    /// SR-7106.
+    pub(crate) fn open(&self, opener: Option<&Opener>) -> Result<SetKeys> {
         let guard = if self.is_sealed() {
             let opener = opener.ok_or_else(|| Error::new(&code::NO_KEY, "backup set"))?;
             let object = Object::open(&self.bytes, ObjectKind::Backup, opener)?;
             let cipher = cipher_of(object.header().cipher)?;
             let object = Box::new(object);
-            Guard::Sealed { object, cipher }
+            SetKeys::Sealed { object, cipher }
         } else if opener.is_some() {
             let detail = format!("{}: a key was given", self.description.set_id);
             return Err(Error::new(&code::SET_NOT_SEALED, detail));
         } else {
             let set_id = self.record.set_id;
-            Guard::Plain { set_id }
+            SetKeys::Plain { set_id }
         };
         let text = self.bytes.get(self.text_at()..self.length);
         let agrees = guard.set_id() == self.record.set_id

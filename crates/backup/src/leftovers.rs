@@ -1,6 +1,7 @@
-//! Files of runs that were killed: found by their names, removed when nobody can be at work on them any more.
+//! Removes temporary files of runs that were killed, by their names and age.
 //!
-//! Must not: remove a file that was changed within a day, or one whose name the caller did not claim.
+//! Must not: remove a file that was changed within a day, or one whose name the caller did not
+//! claim.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,8 +11,8 @@ use std::time::{Duration, SystemTime};
 /// No run writes to a file for so long without changing it.
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Removes the regular files of `directory` whose names `is_ours` claims and that are older than a day. No error when there is
-/// no such directory, or somebody else was faster.
+/// Removes the regular files of `directory` whose names `is_ours` claims and that are older than a
+/// day. No error when there is no such directory, or somebody else was faster.
 ///
 /// # Errors
 /// The system's.

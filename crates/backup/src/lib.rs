@@ -1,33 +1,43 @@
-//! Backup media, sets and archives: what `strongroom backup` does. The bytes are those of docs/spec/backup.md.
+//! Backups: media, sets, and the log archive. The library of `strongroom backup`. The bytes are
+//! those of docs/spec/backup.md.
 //!
-//! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are compressed and sealed by
-//! several threads ([`pipeline`]) and become the families of a set; its head is written last ([`medium`], [`head`]).
-//! Invariants B1 to B27 are in docs/internals/backup.md; each file names those that it keeps.
+//! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are
+//! compressed and sealed by several threads ([`pipeline`]) and become the families of a set; its
+//! head is written last ([`medium`], [`head`]).
+//! docs/internals/backup.md lists the invariants B1 to B27; each file names those that it keeps.
 //!
-//! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
+//! Must not: name a cryptographic primitive, print, read the environment, or take a secret other
+//! than an opener.
 #![forbid(unsafe_code)]
 
-mod berth;
 mod chain;
+mod clock;
 mod combine;
 mod continuity;
 mod create;
 mod delta;
+mod directory_lock;
 pub mod drill;
 mod expire;
 mod family;
 mod files;
+mod first_page;
 mod head;
 pub mod history;
 mod io_error;
 mod leftovers;
+mod log_names;
+mod manifest;
 mod medium;
+mod medium_head;
+mod medium_rules;
 pub mod metrics;
 mod mounts;
 #[cfg(feature = "object-store")]
 mod object;
 mod opener_names;
-mod pieces;
+mod options;
+mod partial_segment;
 mod pipeline;
 mod read;
 mod receive;
@@ -35,35 +45,43 @@ mod recovery;
 mod removal;
 mod replay;
 mod restore;
+mod restore_options;
+mod restore_paths;
 mod rewrap;
 mod sealing;
 mod segment;
 mod set;
+mod set_heads;
 mod signature;
+mod single_family;
 mod source;
 mod store;
 mod stream;
+mod target_medium;
+mod timeline_history;
 mod verify;
 mod wal;
 mod writeback;
 
 pub use chain::{Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed};
 pub use continuity::{LogCheck, check_log};
-pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
-pub use delta::Delta;
+pub use create::{create, create_on};
 pub use expire::{Expired, expire};
-pub use files::{Kept, Owners};
+pub use first_page::begins_segment;
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
-pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list, listed};
+pub use medium::{ListedSet, Listing, Unreadable, list, listed};
+pub use medium_head::{MediumHead, Protection};
 #[cfg(feature = "object-store")]
 pub use object::ObjectMedium;
 pub use opener_names::opener_names;
-pub use pieces::{Partial, wal_partial};
+pub use options::{Compression, CreateOptions, Mode};
+pub use partial_segment::{Partial, wal_partial};
 pub use read::{SetReader, Verified, open_set, verify};
 pub use receive::{ReceiveOptions, Received, wal_receive};
 pub use recovery::{RecoveryTarget, recovery_settings};
 pub use replay::{ArchivedLog, Replayed};
-pub use restore::{RestoreOptions, Restored, restore};
+pub use restore::{Restored, restore};
+pub use restore_options::{Delta, Kept, Owners, RestoreOptions};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};
 pub use sealing::{Becomes, SealedFile, Sealing};
 pub use segment::check_archivable;
@@ -72,8 +90,9 @@ pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};
 pub use store::{LocalStore, Store, Upload, Version};
 pub use stream::writer::StreamWriter;
 pub use strongroom_keyring::Error;
+pub use target_medium::Created;
 pub use verify::{verified_by_restore, verify_chain};
-pub use wal::{begins_segment, wal_fetch, wal_push};
+pub use wal::{wal_fetch, wal_push};
 
-/// Everything here fails with a stable code.
+/// The result of this library's functions; its error has a stable code.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,5 +1,5 @@
-//! Which mount something is in, and the removal of a directory that never enters another mount. The
-//! number of a device does not tell: a directory of the same file system may be bind-mounted.
+//! The mount of a file, and the removal of a directory without entering another mount. The device
+//! number is not enough: a directory of the same file system may be bind-mounted.
 //!
 //! Must not: follow a link.
 
@@ -67,14 +67,14 @@ fn remove_below(top: &File, mount: u64) -> bool {
     let Ok(top) = top
         .try_clone()
         .map_err(drop)
-        .and_then(|held| Level::emptied(held, CString::default(), &mut whole).map_err(drop))
+        .and_then(|held| Level::remove_files(held, CString::default(), &mut whole).map_err(drop))
     else {
         return false;
     };
     let mut levels = vec![top];
     while let Some(level) = levels.last_mut() {
         if let Some(name) = level.below.pop() {
-            match level.entered(name, mount, &mut whole) {
+            match level.open_below(name, mount, &mut whole) {
                 Ok(Some(next)) => levels.push(next),
                 Ok(None) | Err(_) => whole = false,
             }
@@ -91,7 +91,7 @@ fn remove_below(top: &File, mount: u64) -> bool {
 
 impl Level {
     /// Removes what is no directory.
-    fn emptied(held: File, name: CString, whole: &mut bool) -> Result<Self> {
+    fn remove_files(held: File, name: CString, whole: &mut bool) -> Result<Self> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&held)? {
             let name = entry?.file_name().to_owned();
@@ -112,12 +112,12 @@ impl Level {
     }
 
     /// The directory `name` in this one; `None` when something else is mounted there.
-    fn entered(&self, name: CString, mount: u64, whole: &mut bool) -> Result<Option<Self>> {
+    fn open_below(&self, name: CString, mount: u64, whole: &mut bool) -> Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(&self.held, name.as_c_str(), flags, Mode::empty())?;
         if mount_of_open(&opened)? != mount {
             return Ok(None);
         }
-        Self::emptied(File::from(opened), name, whole).map(Some)
+        Self::remove_files(File::from(opened), name, whole).map(Some)
     }
 }

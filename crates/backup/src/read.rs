@@ -1,6 +1,6 @@
 //! Opens a set and reads it to its end: the common part of restoring and verifying.
 //!
-//! Invariants: B4, B6. What was not checked is said.
+//! Invariants: B4, B6. The result names what was not checked.
 //!
 //! Must not: write anything.
 
@@ -9,11 +9,12 @@ use strongroom_format::backup::StreamEnd;
 use strongroom_format::code;
 use strongroom_keyring::Opener;
 
-use crate::family::Unkeyed;
-use crate::head::{Description, FamilyEnd, Unopened};
-use crate::medium::{family_name, positions, read_head};
+use crate::family::FamilyPrefix;
+use crate::head::{Description, FamilyEnd, UnopenedHead};
+use crate::manifest;
 use crate::pipeline::read::{self as pipeline, Opened, Origin};
-use crate::set::Guard;
+use crate::set::SetKeys;
+use crate::set_heads::{family_name, positions, read_head};
 use crate::signature;
 use crate::store::Store;
 use crate::stream::reader::{Event, StreamReader};
@@ -22,9 +23,9 @@ use crate::{Error, Result};
 /// A set whose head is authentic.
 pub struct SetReader<'a> {
     store: &'a dyn Store,
-    guard: Guard,
+    guard: SetKeys,
     position: u32,
-    head: Unopened,
+    head: UnopenedHead,
     /// The id of the key that has signed the set, once that was checked.
     signer: Option<[u8; 32]>,
 }
@@ -36,7 +37,7 @@ impl std::fmt::Debug for SetReader<'_> {
     }
 }
 
-/// What verifying found good.
+/// The result of a successful verification.
 #[derive(Debug)]
 pub struct Verified {
     /// The set's position.
@@ -53,7 +54,8 @@ pub struct Verified {
     pub not_checked: Vec<String>,
 }
 
-/// Opens the set at `position`, or the newest one. `opener` must be left out for a set that is not sealed.
+/// Opens the set at `position`, or the newest one. `opener` must be left out for a set that is not
+/// sealed.
 ///
 /// # Errors
 /// SR-7107, SR-7106, SR-7126, SR-2001, SR-2002 and those of a header.
@@ -68,8 +70,7 @@ pub fn open_set<'a>(
     };
     let head = read_head(store, position)?;
     let guard = head.open_in(store, opener)?;
-    // Its seal holds. Whoever can write to the medium could make an older set the newest by another
-    // name.
+    // The seal is valid, but a writer to the medium could rename an older set to be the newest.
     if let Some(made_at) = head
         .description
         .set_position
@@ -128,21 +129,21 @@ pub fn verify(
             }
         }
     })?;
-    found_good(set)
+    verified_set(set)
 }
 
-/// What is told of a set whose stream was read to its end: that compares its counts with the
-/// head's. Looks at the manifest that an incremental set would need, which is not in the stream.
-pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
+/// The result for a set whose stream was read to its end, which compared its counts with the
+/// head's. Reads the manifest too, which is not in the stream.
+pub(crate) fn verified_set(set: &SetReader<'_>) -> Result<Verified> {
     let description = set.head.description.clone();
     let facts = description.postgres.as_ref();
     if facts.is_some_and(|facts| facts.manifest_object.is_some()) {
-        crate::chain::manifest_of(set)?;
+        set.read_manifest()?;
     }
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
-    // Nobody but the signer has made it or changed it.
-    let not_proved = set.guard.not_proved().filter(|_| set.signer.is_none());
-    not_checked.extend(not_proved.map(String::from));
+    // A signed set was made by the signer and not changed.
+    let unproven = set.guard.unproven().filter(|_| set.signer.is_none());
+    not_checked.extend(unproven.map(String::from));
     let segments = description.families.iter();
     Ok(Verified {
         position: set.position,
@@ -155,12 +156,9 @@ pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
 }
 
 impl SetReader<'_> {
-    pub(crate) fn store(&self) -> &dyn Store {
-        self.store
-    }
-
-    pub(crate) fn guard(&self) -> &Guard {
-        &self.guard
+    /// The server's manifest of the set, authentic if the set is sealed.
+    pub(crate) fn read_manifest(&self) -> Result<Vec<u8>> {
+        manifest::read_manifest(self.store, &self.guard, &self.head.description)
     }
 
     /// What the head says; authentic if the set is sealed.
@@ -184,7 +182,7 @@ impl SetReader<'_> {
     /// or the set was made on another medium; SR-7102 when the medium's head is damaged; SR-3002,
     /// SR-5001.
     pub fn check_signed_by(&mut self, keys: &[VerifyingKey]) -> Result<()> {
-        let by = signature::checked(self.store, &self.head, keys)?;
+        let by = signature::check_signature(self.store, &self.head, keys)?;
         self.signer = Some(by);
         Ok(())
     }
@@ -210,7 +208,8 @@ impl SetReader<'_> {
         Ok(())
     }
 
-    /// Reads the stream with `consume`, which must go on to its end, and compares the families with the head.
+    /// Reads the stream with `consume`, which must go on to its end, and compares the families with
+    /// the head.
     pub(crate) fn read(
         &self,
         threads: usize,
@@ -258,9 +257,9 @@ impl SetReader<'_> {
         digest_all: bool,
     ) -> Result<Origin> {
         let (input, _) = self.open_family(family)?;
-        let unkeyed = Unkeyed::read(input, family)?;
+        let unkeyed = FamilyPrefix::read(input, family)?;
         let key = self.guard.family(&unkeyed.header, family, families)?;
-        let reader = unkeyed.keyed(&key, digest_all);
+        let reader = unkeyed.with_key(&key, digest_all);
         Ok(Origin { key, reader })
     }
 

@@ -1,13 +1,15 @@
-//! Receives a server's log as it is written, into the archive: whole segments as `wal_push` archives them, and pieces of the
-//! one that is being written.
+//! Receives a server's log as it is written, into the archive: whole segments as `wal_push`
+//! archives them, and pieces of the one that is being written.
 //!
 //! Invariants:
-//! - B15: the server hears of a position as flushed only when all log up to it is durable on the medium. What is merely listed is
-//!   made durable before it counts: a writer may have been killed between giving it its name and making that last.
-//! - B16: a receiver that begins again begins with the first byte of the segment in which the archive ends, so that no segment is
-//!   left out, and none is archived that was not received from its first byte to its last.
+//! - B15: the server hears of a position as flushed only when all log up to it is durable on the
+//!   medium. What is merely listed is made durable before it counts: a writer may have been killed
+//!   between giving it its name and making that last.
+//! - B16: a receiver that begins again begins with the first byte of the segment in which the
+//!   archive ends, so that no segment is left out, and none is archived that was not received from
+//!   its first byte to its last.
 //!
-//! Must not: write log anywhere but onto the medium; decide that log which the server no longer has was not needed.
+//! Must not: write log anywhere but onto the medium; ignore log that the server no longer has.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,27 +23,29 @@ use strongroom_postgres_replication::{
     WalStream,
 };
 
-use crate::create::{CreateOptions, medium_for_archive};
+use crate::log_names::{Piece, parse_segment_name};
 use crate::medium::list;
-use crate::pieces::{Piece, covering, remove};
+use crate::medium_rules::medium_for_archive;
+use crate::options::CreateOptions;
+use crate::partial_segment::{contiguous_pieces, remove_pieces};
 use crate::store::Store;
-use crate::wal::{archived_system, make_durable, segment, wal_push};
+use crate::wal::{archived_system, make_durable, wal_push};
 use crate::{Error, Result};
 
 /// Bytes that are received at the most before they are made durable, also while more come.
 const PENDING_MAX: usize = 4 << 20;
 /// Pieces of one segment before they become one.
 const PIECES_MAX: usize = 64;
-/// How long the server may go without a sign of life.
+/// How long the server may be silent.
 const ALIVE: Duration = Duration::from_secs(10);
-/// How often a silent receiver looks whether it is to stop.
+/// How often an idle receiver checks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a stream may take to end.
 const ENDING: Duration = Duration::from_secs(10);
 /// The waits between attempts to connect: doubled from the first to the last.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// What is received, and for how long.
+/// Options of a receiver.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiveOptions {
     /// The replication slot to use.
@@ -54,10 +58,10 @@ pub struct ReceiveOptions {
     pub once: bool,
 }
 
-/// What a receiver tells on its way.
+/// A progress report of a receiver.
 #[derive(Debug)]
 pub enum Received {
-    /// The log comes, from here on this timeline.
+    /// The stream has begun at this position of this timeline.
     From(Lsn, u32),
     /// The connection was lost, or could not be made; it is tried again after so long.
     Lost(String, Duration),
@@ -86,11 +90,13 @@ pub fn wal_receive(
             segment: Segment::default(),
             received: false,
         };
-        let lost = match receiver.connected(config, tell) {
+        let lost = match receiver.connect(config, tell) {
             Ok(Ended::Done) => return Ok(()),
             Ok(Ended::ShutDown) => String::from("the server has shut down"),
             Err(Failed::Medium(error)) => return Err(error),
-            Err(Failed::Server(error)) if !options.once && is_passing(&error) => error.to_string(),
+            Err(Failed::Server(error)) if !options.once && is_worth_retrying(&error) => {
+                error.to_string()
+            }
             Err(Failed::Server(error)) => {
                 return Err(Error::new(&code::RECEIVE, error.to_string()));
             }
@@ -113,8 +119,9 @@ pub fn wal_receive(
     }
 }
 
-/// Whether trying again can help: the network, a server that starts, stops or is full, a slot that its last user still has.
-fn is_passing(error: &ServerError) -> bool {
+/// Whether trying again can help: the network, a server that starts, stops or is full, a slot that
+/// its last user still has.
+fn is_worth_retrying(error: &ServerError) -> bool {
     match error {
         ServerError::Connect { .. }
         | ServerError::EndedEarly(_)
@@ -128,8 +135,9 @@ fn is_passing(error: &ServerError) -> bool {
     }
 }
 
-/// Where the newest set of the cluster ends: recovery of it needs the log from there on. A set of a standby has only the beginning of
-/// that segment. Not authenticated: log is received that is of no use, at the worst.
+/// Where the newest set of the cluster ends: recovery of it needs the log from there on. A set of a
+/// standby has only the beginning of that segment. Not authenticated: log is received that is of no
+/// use, at the worst.
 fn newest_set(store: &dyn Store, system: u64) -> Result<Option<(u32, Lsn)>> {
     let system = system.to_string();
     let mut ends = list(store)?.sets.into_iter().rev().filter_map(|set| {
@@ -218,7 +226,7 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    fn connected(
+    fn connect(
         &mut self,
         config: &Config,
         tell: &mut dyn FnMut(Received),
@@ -246,11 +254,12 @@ impl Receiver<'_> {
                 Started::TimelineEnded(next) => next,
                 Started::Streaming(mut stream) => {
                     tell(Received::From(from, timeline));
-                    match self.streamed(&mut stream)? {
+                    match self.receive_stream(&mut stream)? {
                         StreamEnd::Timeline(next) => next,
                         StreamEnd::Ended(Ended::ShutDown) => return Ok(Ended::ShutDown),
                         StreamEnd::Ended(Ended::Done) => {
-                            // Everything is durable and confirmed: how the connection ends does not matter.
+                            // Everything is durable and confirmed: how the connection ends does not
+                            // matter.
                             drop(stream.stop(ENDING));
                             return Ok(Ended::Done);
                         }
@@ -279,8 +288,8 @@ impl Receiver<'_> {
         Ok(found)
     }
 
-    /// Where to begin (B16): behind the last whole segment of the archive, or with the one of which it has pieces; without either,
-    /// with the segment of `fallback`.
+    /// Where to begin (B16): behind the last whole segment of the archive, or with the one of which
+    /// it has pieces; without either, with the segment of `fallback`.
     fn begin(&mut self, fallback: (u32, Lsn)) -> Result<()> {
         let failed = |error| Error::io(self.store.shown(), error);
         let listed = self.store.list("wal").map_err(failed)?;
@@ -291,7 +300,7 @@ impl Receiver<'_> {
         for (name, _) in &listed {
             let piece = Piece::of(name);
             let of = piece.as_ref().map_or(name.as_str(), |piece| &piece.segment);
-            if let Some((timeline, number)) = segment(of) {
+            if let Some((timeline, number)) = parse_segment_name(of) {
                 let timeline = u32::try_from(timeline).unwrap_or(u32::MAX);
                 last = last.max(Some((number, timeline, piece.is_none())));
             }
@@ -320,12 +329,12 @@ impl Receiver<'_> {
         for name in followed {
             make_durable(self.store, name)?;
         }
-        remove(self.store, &done)?;
+        remove_pieces(self.store, &done)?;
         if whole {
             self.segment.go_to(timeline, start.saturating_add(size));
             return Ok(());
         }
-        let (chosen, durable) = covering(&open, &name);
+        let (chosen, durable) = contiguous_pieces(&open, &name);
         for piece in &chosen {
             make_durable(self.store, &piece.name())?;
         }
@@ -337,7 +346,8 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Archives the history of a timeline: recovery cannot find its way without. The first one has none.
+    /// Archives the history of a timeline: recovery cannot find its way without. The first one has
+    /// none.
     fn history(
         &self,
         connection: &mut Connection,
@@ -350,7 +360,10 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    fn streamed(&mut self, stream: &mut WalStream<'_>) -> std::result::Result<StreamEnd, Failed> {
+    fn receive_stream(
+        &mut self,
+        stream: &mut WalStream<'_>,
+    ) -> std::result::Result<StreamEnd, Failed> {
         let mut incoming = Vec::new();
         let mut told = Instant::now();
         loop {
@@ -420,7 +433,7 @@ impl Receiver<'_> {
             }
             let name = self.segment.name();
             self.push(stream, &name, 0)?;
-            remove(self.store, &self.segment.pieces)?;
+            remove_pieces(self.store, &self.segment.pieces)?;
             let next = self.segment.start.saturating_add(self.segment.size as u64);
             self.segment.go_to(self.segment.timeline, next);
         }
@@ -440,14 +453,15 @@ impl Receiver<'_> {
         self.push(stream, &piece.name(), start)?;
         self.segment.durable = end;
         if together {
-            remove(self.store, &self.segment.pieces)?;
+            remove_pieces(self.store, &self.segment.pieces)?;
             self.segment.pieces.clear();
         }
         self.segment.pieces.push(piece);
         Ok(())
     }
 
-    /// Archives the segment's bytes from `from` on under `name`, while the server hears that the receiver lives.
+    /// Archives the segment's bytes from `from` on under `name`, while the server hears that the
+    /// receiver lives.
     fn push(
         &self,
         stream: &mut WalStream<'_>,

@@ -1,9 +1,11 @@
-//! Removing heads of sets so that no set loses the one that it builds on, in places with locks and without.
+//! Removes heads of sets so that no set loses its base, on stores with locks and without.
 //!
-//! Invariant B12. Where there are no locks, who removes a head first says so by a mark (`sets/POSITION.SET_ID.RANDOM.gone`, a name
-//! of its own), then looks for heads that name it, and removes it only if there is none; who builds on a set looks for marks and
-//! heads once its own head is there. Whichever looks later finds the other, and no head that was removed ever comes back. A mark
-//! is taken away by who made it, or by anybody once the head is gone, never while its removal may still happen.
+//! Invariant B12. Without locks, a writer that removes a head first creates a mark
+//! (`sets/POSITION.SET_ID.RANDOM.gone`, a name of its own), then lists the heads that name it as
+//! base, and removes it only if there is none. A writer that builds on a set lists marks and heads
+//! after it created its own head. Whichever lists later finds the other, and no head that was
+//! removed comes back. A mark is removed by its writer, or by any writer once the head is gone,
+//! never while the head may still be removed.
 //!
 //! Must not: create a head.
 
@@ -14,13 +16,13 @@ use strongroom_crypto::random16;
 use strongroom_format::code::{self, Class};
 use strongroom_format::hex;
 
-use crate::medium::{Superseded, head_name, position_of, read_head};
+use crate::set_heads::{Superseded, head_name, position_of, read_head};
 use crate::store::Store;
 use crate::{Error, Result};
 
 const GONE: &str = "gone";
 
-/// That someone is about to remove a head, or has.
+/// A mark: some writer is about to remove a head, or has removed it.
 #[derive(Debug, PartialEq, Eq)]
 struct Mark {
     position: u32,
@@ -43,7 +45,7 @@ impl Mark {
         })
     }
 
-    fn made(store: &dyn Store, position: u32, set_id: &str) -> Result<Self> {
+    fn create(store: &dyn Store, position: u32, set_id: &str) -> Result<Self> {
         let random = hex::hex(&random16()?);
         let name = format!("sets/{position:08}.{set_id}.{random}.{GONE}");
         let failed = |error| Error::io(format!("{}/{name}", store.shown()), error);
@@ -57,14 +59,14 @@ impl Mark {
         })
     }
 
-    fn taken_away(&self, store: &dyn Store) -> Result<()> {
+    fn remove(&self, store: &dyn Store) -> Result<()> {
         let removed = store.remove(&self.name);
         removed.map_err(|error| Error::io(format!("{}/{}", store.shown(), self.name), error))
     }
 }
 
-/// What `sets/` holds: positions of heads and marks, by one listing.
-fn listed(store: &dyn Store) -> Result<(Vec<u32>, Vec<Mark>)> {
+/// The positions of heads and the marks in `sets/`, from one listing.
+fn list_heads_and_marks(store: &dyn Store) -> Result<(Vec<u32>, Vec<Mark>)> {
     let found = store.list("sets");
     let found = found.map_err(|error| Error::io(store.shown(), error))?;
     let names = || found.iter().map(|(name, _)| name.as_str());
@@ -74,19 +76,19 @@ fn listed(store: &dyn Store) -> Result<(Vec<u32>, Vec<Mark>)> {
     ))
 }
 
-/// The last position that has or had a head: of one whose removal may come a second time, a repeated request, the position is not
-/// given again.
+/// The last position that has or had a head: of one whose removal may come a second time, a
+/// repeated request, the position is not given again.
 pub(crate) fn last_position(store: &dyn Store) -> Result<u32> {
-    let (positions, marks) = listed(store)?;
+    let (positions, marks) = list_heads_and_marks(store)?;
     let marked = marks.iter().map(|mark| mark.position);
     Ok(positions.into_iter().chain(marked).max().unwrap_or(0))
 }
 
-/// Whether the set `set_id` and all that it builds on are there, and nobody is about to remove one of them. By heads that are not
-/// authenticated: a forged one can only keep a set from being made.
-pub(crate) fn is_there_to_stay(store: &dyn Store, set_id: &str) -> Result<bool> {
-    // The marks before the heads: who takes a mark away has removed the head before.
-    let (positions, marks) = listed(store)?;
+/// Whether the set `set_id` and its bases exist and none of them is about to be removed. Uses heads
+/// that are not authenticated: a forged one can only prevent a set.
+pub(crate) fn is_kept(store: &dyn Store, set_id: &str) -> Result<bool> {
+    // The marks before the heads: a writer removes its mark after the head.
+    let (positions, marks) = list_heads_and_marks(store)?;
     let mut wanted = Some(set_id.to_owned());
     // Each lies below the one that names it.
     for position in positions.into_iter().rev() {
@@ -108,14 +110,14 @@ pub(crate) fn is_there_to_stay(store: &dyn Store, set_id: &str) -> Result<bool> 
     Ok(wanted.is_none())
 }
 
-/// Which sets are built on, by heads that are there; each head is read once.
+/// The bases of existing sets. Each head is read once.
 #[derive(Default)]
 pub(crate) struct Bases(BTreeMap<u32, Option<String>>);
 
 impl Bases {
     /// Whether a head names this set as its base.
     fn has(&mut self, store: &dyn Store, set_id: &str) -> Result<bool> {
-        let (there, _) = listed(store)?;
+        let (there, _) = list_heads_and_marks(store)?;
         let last = there.last().copied();
         // The last position may be another set's since.
         self.0
@@ -133,12 +135,13 @@ impl Bases {
     }
 }
 
-/// Removes a head that no other one names as its base. False when it stays, or was not there any more.
+/// Removes a head that no other one names as its base. False when it stays, or was not there any
+/// more.
 ///
 /// # Errors
 /// SR-5001 and the store's; whether the head is there is then not known.
 pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Bases) -> Result<bool> {
-    let changing = store.changing("sets");
+    let changing = store.lock_changes("sets");
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
     // The position may be another set's by now.
     match (read_head(store, gone.position), &gone.set_id) {
@@ -147,7 +150,7 @@ pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Base
         (Err(error), _) if error.code().class == Class::Io => return Err(error),
         // It could not be read, and still cannot: nobody builds on it.
         (Err(_), None) => {
-            by_name(store, gone.position)?;
+            remove_head_object(store, gone.position)?;
             return Ok(true);
         }
         _ => return Ok(false),
@@ -155,21 +158,21 @@ pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Base
     let Some(set_id) = &gone.set_id else {
         return Ok(false);
     };
-    let removed = marked_and_removed(store, gone.position, set_id, bases)?;
-    // The head is gone; who clears away next finds the mark if this fails.
+    let removed = mark_and_remove(store, gone.position, set_id, bases)?;
+    // The head is gone; if this fails, the next cleanup finds the mark.
     if let Removed::Gone(Some(mark)) = &removed {
-        drop(mark.taken_away(store));
+        drop(mark.remove(store));
     }
     Ok(removed != Removed::Stays)
 }
 
-/// Removes a head that was published and is not to stay, unless another one names it by now. True when it is gone. Its position is
-/// not given again before a later one has a head.
+/// Removes a head that was published and is not to stay, unless another one names it by now. True
+/// when it is gone. Its position is not given again before a later one has a head.
 ///
 /// # Errors
 /// As of [`remove_head`].
 pub(crate) fn withdraw(store: &dyn Store, position: u32, set_id: &str) -> Result<bool> {
-    let removed = marked_and_removed(store, position, set_id, &mut Bases::default())?;
+    let removed = mark_and_remove(store, position, set_id, &mut Bases::default())?;
     Ok(removed != Removed::Stays)
 }
 
@@ -183,7 +186,7 @@ enum Removed {
 }
 
 /// Removes a head, under a mark where there are no locks, unless another one names its set.
-fn marked_and_removed(
+fn mark_and_remove(
     store: &dyn Store,
     position: u32,
     set_id: &str,
@@ -191,31 +194,31 @@ fn marked_and_removed(
 ) -> Result<Removed> {
     let mut mark = None;
     if store.writing_limit().is_some() {
-        mark = Some(Mark::made(store, position, set_id)?);
+        mark = Some(Mark::create(store, position, set_id)?);
     }
     let named = bases.has(store, set_id);
     if !matches!(named, Ok(false)) {
         // Nothing was removed, and nothing will be.
         if let Some(mark) = mark {
-            mark.taken_away(store)?;
+            mark.remove(store)?;
         }
         return named.map(|_| Removed::Stays);
     }
     // If this fails the mark stays: the request may still be carried out.
-    by_name(store, position)?;
+    remove_head_object(store, position)?;
     Ok(Removed::Gone(mark))
 }
 
-fn by_name(store: &dyn Store, position: u32) -> Result<()> {
+fn remove_head_object(store: &dyn Store, position: u32) -> Result<()> {
     let name = head_name(position);
     let removed = store.remove(&name);
     removed.map_err(|error| Error::io(format!("{}/{name}", store.shown()), error))
 }
 
-/// Takes marks away whose heads are gone and below a head that is there. What a killed run left of others stays with the head: it
-/// is removed with it, and until then nobody builds on that set.
-pub(crate) fn sweep(store: &dyn Store) -> Result<()> {
-    let (positions, marks) = listed(store)?;
+/// Takes marks away whose heads are gone and below a head that is there. What a killed run left of
+/// others stays with the head: it is removed with it, and until then nobody builds on that set.
+pub(crate) fn remove_old_marks(store: &dyn Store) -> Result<()> {
+    let (positions, marks) = list_heads_and_marks(store)?;
     let last = positions.last().copied().unwrap_or(0);
     for mark in marks.iter().filter(|mark| mark.position < last) {
         let of_it = match read_head(store, mark.position) {
@@ -223,7 +226,7 @@ pub(crate) fn sweep(store: &dyn Store) -> Result<()> {
             Err(error) => error.code() != &code::SET_ABSENT,
         };
         if !of_it {
-            mark.taken_away(store)?;
+            mark.remove(store)?;
         }
     }
     Ok(())

@@ -1,12 +1,11 @@
-//! The archived log as a server asks for it that was restored from a set, and whether the server
-//! has replayed all of it.
+//! The archived log for a server that was restored from a set, and the check that the server
+//! replayed all of it.
 //!
 //! Invariants: a file that cannot be opened, and a segment that was lost, are errors and never the
 //! end of the log. What the server says of its recovery is compared with what the archive has:
 //! PostgreSQL takes a record that is damaged for the end of the log, and starts all the same.
 //!
-//! Must not: hand out what recovery of another cluster would ask for under names that PostgreSQL
-//! does not archive.
+//! Must not: return files under names that PostgreSQL does not archive.
 
 use strongroom_format::code;
 use strongroom_keyring::Opener;
@@ -14,10 +13,11 @@ use strongroom_postgres_replication::Lsn;
 
 use crate::continuity::LogCheck;
 use crate::head::{Description, PostgresFacts};
-use crate::pieces::wal_partial;
+use crate::log_names::parse_segment_name;
+use crate::partial_segment::wal_partial;
 use crate::segment;
 use crate::store::Store;
-use crate::wal::{segment as segment_of, wal_fetch};
+use crate::wal::wal_fetch;
 use crate::{Error, Result};
 
 /// The line of a server's log that says where it has replayed to (`PerformWalRecovery`,
@@ -43,7 +43,7 @@ impl std::fmt::Debug for ArchivedLog<'_> {
     }
 }
 
-/// How far a server has recovered, in its own words.
+/// How far a server has recovered, by its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// Where the last record begins that was replayed.
@@ -115,7 +115,7 @@ impl<'a> ArchivedLog<'a> {
 
     /// How many bytes the set has brought of the segment `name`; `None`: nothing.
     fn end_within(&self, name: &str) -> Option<u64> {
-        let (timeline, number) = segment_of(name)?;
+        let (timeline, number) = parse_segment_name(name)?;
         let size = self.facts.segment_size_bytes;
         let begins = (number & 0xffff_ffff).checked_mul(size)?;
         let begins = begins.checked_add(number & !0xffff_ffff)?;
@@ -133,7 +133,7 @@ impl<'a> ArchivedLog<'a> {
     /// SR-7175 when it has stopped before that; as [`wal_fetch`].
     pub fn check_replayed(&self, said: &str) -> Result<Replayed> {
         let short = |detail: String| Error::new(&code::LOG_NOT_REPLAYED, detail);
-        let replayed = replayed(said);
+        let replayed = parse_replayed(said);
         let replayed = replayed.ok_or_else(|| {
             short(String::from(
                 "the server does not say how far it has replayed the log",
@@ -143,7 +143,7 @@ impl<'a> ArchivedLog<'a> {
             return Ok(replayed);
         };
         if replayed.lsn < last {
-            let why = reason(said)
+            let why = parse_reason(said)
                 .map(|why| format!(" ({why})"))
                 .unwrap_or_default();
             let detail = format!(
@@ -168,8 +168,8 @@ impl<'a> ArchivedLog<'a> {
     }
 }
 
-/// What a server's log says of the recovery that has ended.
-fn replayed(said: &str) -> Option<Replayed> {
+/// Parses the end of recovery from a server's log.
+fn parse_replayed(said: &str) -> Option<Replayed> {
     let after = |words: &str| {
         let mut lines = said.lines().rev();
         lines.find_map(|line| {
@@ -184,8 +184,8 @@ fn replayed(said: &str) -> Option<Replayed> {
     })
 }
 
-/// Why a server took the log to be at its end: what it said just before.
-fn reason(said: &str) -> Option<&str> {
+/// The message before the end of recovery: why the server took the log to end there.
+fn parse_reason(said: &str) -> Option<&str> {
     let before = said.rsplit_once(REDO_DONE)?.0;
     let mut lines = before.lines().rev().skip(1);
     let line = lines.find(|line| !line.contains("restored log file"))?;
@@ -205,13 +205,13 @@ mod tests {
 2026-11-25 01:00:00 UTC [1] LOG:  last completed transaction was at log time 2026-11-25 00:59:58.1+00
 2026-11-25 01:00:00 UTC [1] LOG:  selected new timeline ID: 2
 ";
-        let found = replayed(said).unwrap();
+        let found = parse_replayed(said).unwrap();
         assert_eq!(found.lsn, Lsn(0x400_0028));
         assert_eq!(found.time.as_deref(), Some("2026-11-25 00:59:58.1+00"));
         assert_eq!(
-            reason(said),
+            parse_reason(said),
             Some("invalid record length at 0/4000060: expected at least 24, got 0")
         );
-        assert_eq!(replayed("LOG:  redo is not required"), None);
+        assert_eq!(parse_replayed("LOG:  redo is not required"), None);
     }
 }

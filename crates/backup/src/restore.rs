@@ -1,64 +1,33 @@
-//! Restores a set into a directory that is absent or empty, or over one that is there (`delta.rs`).
+//! Restores a set into a directory that does not exist or is empty, or over an existing one
+//! (`delta.rs`).
 //!
-//! Invariant: everything is written to a directory beside the target, which takes the target's name when it is whole and
-//! durable. A restore that fails removes what it wrote; one that is killed leaves a directory with another name, and one of
-//! PostgreSQL's without its control file, on which no server starts.
+//! Invariant: everything is written to a directory beside the target, which takes the target's name
+//! when it is whole and durable. A restore that fails removes what it wrote; one that is killed
+//! leaves a directory with another name, and one of PostgreSQL's without its control file, on which
+//! no server starts.
 //!
-//! Must not: touch the target before every family of the set was found.
+//! Must not: change the target before every family of the set was found.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use strongroom_crypto::random16;
 use strongroom_format::backup::StreamEnd;
-use strongroom_format::{code, hex};
+use strongroom_format::code;
 use strongroom_keyring::durable;
 
-use crate::delta::{self, Delta, Over};
-use crate::files::{Files, Kept};
+use crate::delta::{self, OldDirectory};
+use crate::files::Files;
 use crate::head::{Description, Kind};
-use crate::mounts::mount_of;
 use crate::read::SetReader;
-use crate::sealing::Sealing;
+use crate::restore_options::RestoreOptions;
+use crate::restore_paths::{
+    absolute, beside, check_space, check_target, move_into_place, parent_of, partial_beside,
+    resolve_end,
+};
 use crate::stream::reader::Event;
 use crate::{Error, Result};
-
-/// What is wanted.
-#[derive(Clone, Debug)]
-pub struct RestoreOptions {
-    /// The directory to make.
-    pub to: PathBuf,
-    /// Where tablespaces go, each in a directory of its number; `None`: the target's name and `.tablespaces`.
-    pub tablespaces: Option<PathBuf>,
-    /// Threads that open and decompress.
-    pub threads: usize,
-    /// Added to `postgresql.auto.conf`, with a `recovery.signal` and without a `standby.signal`: recovery from an archive.
-    pub recovery: Option<String>,
-    /// What is taken over of the set's owners and modes.
-    pub kept: Kept,
-    /// How the files of a cluster are sealed as they are written; `None`: in clear.
-    pub sealing: Option<Arc<dyn Sealing>>,
-    /// How a directory is treated that is there; `None`: it must be empty.
-    pub delta: Option<Delta>,
-    /// Once this is set the restore ends as if it had failed.
-    pub stop: Option<&'static AtomicBool>,
-}
-
-impl RestoreOptions {
-    /// SR-5001 once the restore is to end.
-    pub(crate) fn go_on(&self) -> Result<()> {
-        if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-            return Err(Error::new(&code::IO, "ended by a signal"));
-        }
-        Ok(())
-    }
-}
 
 /// What was restored.
 #[derive(Debug)]
@@ -94,8 +63,9 @@ pub fn restore(
     restore_part(std::slice::from_ref(set), options, false, progress)
 }
 
-/// As [`restore`], also of an incremental set, which is no cluster then, or of all sets of a chain, the full one first, each written
-/// over the one before. With `open` the directory gets mode 0777, before it has a control file, so that no server starts on it.
+/// As [`restore`], also of an incremental set, which is no cluster then, or of all sets of a chain,
+/// the full one first, each written over the one before. With `open` the directory gets mode 0777,
+/// before it has a control file, so that no server starts on it.
 pub(crate) fn restore_part(
     sets: &[SetReader<'_>],
     options: &RestoreOptions,
@@ -114,13 +84,14 @@ pub(crate) fn restore_part(
         let detail = "only PostgreSQL clusters are sealed as they are restored";
         return Err(Error::new(&code::USAGE, detail));
     }
-    // The working directory may be what is restored over; a relative path leads elsewhere then.
+    // The working directory may be the target; a relative path would then lead elsewhere after the
+    // exchange.
     let mut options = options.clone();
     if options.delta.is_some() {
-        options.to = settled(&options.to)?;
+        options.to = resolve_end(&options.to)?;
     }
     let options = &options;
-    let over = over(options, description)?;
+    let over = examine_old_directory(options, description)?;
     for set in sets {
         set.check_families()?;
     }
@@ -142,7 +113,7 @@ pub(crate) fn restore_part(
         places.into_iter().flatten(),
         needed.saturating_sub(taken_over),
     )?;
-    let (partial, mut files) = begun(options, over.as_ref(), &spaces, cluster)?;
+    let (partial, mut files) = create_partial(options, over.as_ref(), &spaces, cluster)?;
     if open {
         files.keep_open();
     }
@@ -150,7 +121,7 @@ pub(crate) fn restore_part(
         files.check_at(&partial)?;
         let left = match over {
             Some(over) => over.exchange(&partial, &files)?,
-            None => moved(&partial, &options.to).map(|()| None)?,
+            None => move_into_place(&partial, &options.to).map(|()| None)?,
         };
         Ok((end, left))
     });
@@ -161,7 +132,7 @@ pub(crate) fn restore_part(
             return Err(error);
         }
     };
-    // The name is given: what fails now must not take anything away again.
+    // The directory has its name: a failure from here on must not remove anything.
     durable::sync_dir_of(&options.to)
         .map_err(|error| Error::io(options.to.display().to_string(), error))?;
     files.check_at(&options.to)?;
@@ -176,9 +147,9 @@ pub(crate) fn restore_part(
 }
 
 /// Makes the directory that is filled, beside the target.
-fn begun(
+fn create_partial(
     options: &RestoreOptions,
-    over: Option<&Over>,
+    over: Option<&OldDirectory>,
     spaces: &Path,
     cluster: bool,
 ) -> Result<(PathBuf, Files)> {
@@ -202,8 +173,11 @@ fn begun(
     Ok((partial, files))
 }
 
-/// The directory that is restored over. `None`: there is none, or it is empty.
-fn over(options: &RestoreOptions, description: &Description) -> Result<Option<Over>> {
+/// Examines the existing directory at the target. `None`: there is none, or it is empty.
+fn examine_old_directory(
+    options: &RestoreOptions,
+    description: &Description,
+) -> Result<Option<OldDirectory>> {
     let over = match &options.delta {
         Some(_) if options.sealing.is_some() => {
             let detail = "nothing of an instance that is sealed anew is what it was";
@@ -212,7 +186,7 @@ fn over(options: &RestoreOptions, description: &Description) -> Result<Option<Ov
         Some(wanted) => {
             let mut wanted = wanted.clone();
             wanted.apart.extend(options.tablespaces.clone());
-            Over::begin(&options.to, &wanted, description, options.kept)?
+            OldDirectory::begin(&options.to, &wanted, description, options.kept)?
         }
         None => None,
     };
@@ -220,7 +194,7 @@ fn over(options: &RestoreOptions, description: &Description) -> Result<Option<Ov
         check_target(&options.to)?;
     }
     if options.delta.is_some() {
-        delta::clear_left(&options.to)?;
+        delta::remove_old_partials(&options.to)?;
     }
     Ok(over)
 }
@@ -282,106 +256,4 @@ pub(crate) fn add_recovery(files: &Files, settings: &str) -> Result<()> {
     files.extra("PG_VERSION", "recovery.signal", b"")?;
     // Of a standby: the server would look at it first, and never end recovery.
     files.without("standby.signal")
-}
-
-/// The target is absent, or an empty directory that can be replaced.
-pub(crate) fn check_target(to: &Path) -> Result<()> {
-    let shown = || to.display().to_string();
-    let about = match fs::symlink_metadata(to) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(|error| Error::io(shown(), error))?,
-    };
-    let empty = about.is_dir() && {
-        let entries = fs::read_dir(to).map_err(|error| Error::io(shown(), error))?;
-        entries.take(1).count() == 0
-    };
-    if !empty {
-        return Err(Error::new(&code::TARGET_NOT_EMPTY, shown()));
-    }
-    let parent = fs::metadata(parent_of(&absolute(to)?));
-    let parent = parent.map_err(|error| Error::io(shown(), error))?;
-    let mount = |path: &Path| {
-        mount_of(path).map_err(|error| Error::io(path.display().to_string(), error.into()))
-    };
-    let above = parent_of(&absolute(to)?);
-    if parent.dev() != about.dev() || mount(to)? != mount(&above)? {
-        let detail = format!("{}: a mount point; name a directory below it", to.display());
-        return Err(Error::new(&code::TARGET_NOT_EMPTY, detail));
-    }
-    Ok(())
-}
-
-/// Whether `needed` bytes are free in the file systems of `places` together. How much of it each of them gets is not known
-/// before everything is read; more than there is in all of them never fits.
-pub(crate) fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) -> Result<()> {
-    let mut free_of: BTreeMap<u64, (String, u64)> = BTreeMap::new();
-    for place in places {
-        let there = nearest(&place);
-        let shown = there.display().to_string();
-        let device = fs::metadata(&there).map_err(|error| Error::io(shown.as_str(), error))?;
-        let about = rustix::fs::statvfs(&there);
-        let about = about.map_err(|error| Error::io(shown.as_str(), error.into()))?;
-        let free = about.f_bavail.saturating_mul(about.f_frsize);
-        free_of.entry(device.dev()).or_insert((shown, free));
-    }
-    let free = free_of
-        .values()
-        .fold(0_u64, |sum, (_, free)| sum.saturating_add(*free));
-    if free < needed {
-        let shown: Vec<&str> = free_of.values().map(|(shown, _)| shown.as_str()).collect();
-        let detail = format!(
-            "{}: {free} bytes are free, {needed} are needed",
-            shown.join(" and ")
-        );
-        return Err(Error::new(&code::IO, detail));
-    }
-    Ok(())
-}
-
-/// The place itself, or the directory above it that is there.
-fn nearest(place: &Path) -> PathBuf {
-    let there = place.ancestors().find(|path| path.is_dir());
-    there.unwrap_or_else(|| Path::new("/")).to_path_buf()
-}
-
-pub(crate) fn partial_beside(to: &Path) -> Result<PathBuf> {
-    let random = hex::hex(&random16()?);
-    beside(&absolute(to)?, |name| {
-        let shown: String = name.to_string_lossy().chars().take(48).collect();
-        *name = OsString::from(format!(".{shown}.{random}.partial"));
-    })
-}
-
-pub(crate) fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<PathBuf> {
-    let name = to.file_name();
-    let name = name.ok_or_else(|| Error::new(&code::TARGET_NOT_EMPTY, to.display().to_string()))?;
-    let mut name = name.to_os_string();
-    rename(&mut name);
-    Ok(to.with_file_name(name))
-}
-
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|error| Error::io(path.display().to_string(), error))
-}
-
-/// As [`absolute`], with `.` and `..` at the end resolved. A link that the path names itself stays.
-fn settled(path: &Path) -> Result<PathBuf> {
-    let path = absolute(path)?;
-    if path.file_name().is_some() {
-        return Ok(path);
-    }
-    fs::canonicalize(&path).map_err(|error| Error::io(path.display().to_string(), error))
-}
-
-pub(crate) fn parent_of(path: &Path) -> PathBuf {
-    path.parent()
-        .unwrap_or_else(|| Path::new("/"))
-        .to_path_buf()
-}
-
-/// Gives the whole directory its name. An empty directory is replaced; anything else in the way is not.
-pub(crate) fn moved(partial: &Path, to: &Path) -> Result<()> {
-    // A directory never replaces a directory that is not empty, nor anything else (rename(2)).
-    rustix::fs::rename(partial, to)
-        .map_err(|error| Error::io(to.display().to_string(), error.into()))
 }

@@ -1,34 +1,38 @@
-//! Changes who may open a set, or an archived file of a log: its object header is written anew, nothing else.
+//! Replaces the key slots of a set or an archived file: only its object header is rewritten.
 //!
-//! Invariant: an object that was removed stays removed; who removes one and who replaces one exclude each other.
+//! Invariant: an object that was removed stays removed: removing and replacing exclude each other.
 //!
-//! Must not: touch a family, or leave an object that neither the old keys nor the new ones open.
+//! Must not: change a family, or leave an object that neither the old nor the new keys open.
 
 use strongroom_format::code;
 use strongroom_keyring::Opener;
 
-use crate::head::Unopened;
-use crate::medium::{SET_HEAD_MAX, head_name};
-use crate::set::Guard;
+use crate::head::UnopenedHead;
+use crate::log_names::object_name;
+use crate::set::SetKeys;
+use crate::set_heads::{SET_HEAD_MAX, head_name};
 use crate::store::Store;
-use crate::wal::{OBJECT_MAX, object_name};
+use crate::wal::OBJECT_MAX;
 use crate::{Error, Result};
 
-/// What becomes of those who can open an object beside the old key: other keys, and certificates.
+/// What is done with the other key slots of an object: those of other keys, and of certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// An object that has them stays as it is, which is a failure: their slots cannot be made anew without their keys.
+    /// An object that has such slots is an error and stays unchanged: the slots cannot be made
+    /// again without their keys.
     Refuse,
-    /// They cannot open it any more.
+    /// The slots are removed.
     Drop,
-    /// They keep their slots, and so does the old key: the new ones come beside them.
+    /// The slots stay, and so does that of the old key; the new ones are added.
     Keep,
 }
 
 /// Gives the set at `position` key slots for `new`, and for nobody else unless `others` says so.
 ///
 /// # Errors
-/// SR-7107; SR-7146 when another has replaced it meanwhile; SR-7132 when it has other recipients; SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed; SR-3009.
+/// SR-7107; SR-7146 when another has replaced it meanwhile; SR-7132 when it has other recipients;
+/// SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed;
+/// SR-3009.
 pub fn rewrap_set(
     store: &dyn Store,
     position: u32,
@@ -40,11 +44,12 @@ pub fn rewrap_set(
     rewrap(store, &object, old, new, others)
 }
 
-/// Gives every file of the log archive key slots as [`rewrap_set`] does; returns how many there are.
+/// Gives every file of the log archive key slots as [`rewrap_set`] does; returns how many there
+/// are.
 ///
 /// # Errors
-/// As [`rewrap_set`], at the first file; those before it have the new slots, and running it again with either key that is
-/// needed goes on.
+/// As [`rewrap_set`], at the first file; those before it have the new slots, and running it again
+/// with either key that is needed goes on.
 pub fn rewrap_archive(
     store: &dyn Store,
     old: &Opener,
@@ -77,7 +82,7 @@ fn rewrap(
     let shown = || format!("{}/{name}", store.shown());
     // What another removes meanwhile must not come back.
     let directory = name.split_once('/').map_or("", |(directory, _)| directory);
-    let changing = store.changing(directory);
+    let changing = store.lock_changes(directory);
     let _changing = changing.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::new(&code::SET_ABSENT, shown()),
         _ => Error::io(shown(), error),
@@ -85,9 +90,9 @@ fn rewrap(
     let read = store.read_version(name, most);
     let read = read.map_err(|error| Error::io(shown(), error))?;
     let (bytes, seen) = read.ok_or_else(|| Error::new(&code::SET_ABSENT, shown()))?;
-    let head = Unopened::parse(bytes)?;
+    let head = UnopenedHead::parse(bytes)?;
     // The seal is verified before the header is carried over to other keys.
-    let Guard::Sealed { object, .. } = head.open(Some(old))? else {
+    let SetKeys::Sealed { object, .. } = head.open(Some(old))? else {
         return Err(Error::new(&code::KEY_OPTION, "the set is not sealed"));
     };
     let openers = object.header().slots.len();

@@ -1,27 +1,28 @@
-//! What a restore asks of whoever seals the files of a PostgreSQL cluster while they are written.
+//! The traits by which a restore seals the files of a PostgreSQL cluster as they are written.
 //!
-//! The library knows no instances (B24): the command hands it the treatments of the shield behind these traits.
+//! The library does not know sealed instances (B24): the command implements these traits with the
+//! shield.
 //!
-//! Must not: know a byte of a sealed file.
+//! Must not: know the layout of a sealed file.
 
 use std::fmt::Debug;
 use std::fs::File;
 
 use crate::Result;
 
-/// What becomes of a file of the cluster.
+/// What is done with a file of the cluster.
 pub enum Becomes {
     /// It is written as the set has it: the instance keeps it in clear.
     InClear,
-    /// It is not written: the server would remove it, or it tells what other files held.
+    /// It is not written: the server would remove it, or it describes contents of other files.
     LeftOut,
     /// It is sealed in this way.
     Sealed(Box<dyn SealedFile>),
 }
 
-/// The instance that a cluster becomes.
+/// The sealed instance that a cluster is restored to.
 pub trait Sealing: Debug + Send + Sync {
-    /// What becomes of the file at `path`, which is relative to the data directory.
+    /// What is done with the file at `path`, which is relative to the data directory.
     ///
     /// # Errors
     /// SR-7002 for a file that cannot be sealed.
@@ -37,7 +38,8 @@ pub trait Sealing: Debug + Send + Sync {
     fn own_files(&self) -> Vec<(&'static str, Vec<u8>)>;
 }
 
-/// How one file is sealed, for as long as it is open. Offsets and lengths are those of the plaintext.
+/// How one file is sealed, for as long as it is open. Offsets and lengths are those of the
+/// plaintext.
 pub trait SealedFile {
     /// Seals all of `bytes` at `offset`.
     ///

@@ -1,16 +1,15 @@
-//! What a file of a PostgreSQL server's log holds, compared with what its name says.
+//! Compares the contents of a file of a PostgreSQL server's log with its name.
 //!
 //! Invariants: a segment's first page says which segment it is, of which cluster, and how long it
 //! is; every later page says its address. So a file that is sealed, of another place in the log, or
 //! damaged at a page's beginning is known without a server.
 //!
-//! Must not: read what records hold. That pages are in their places says nothing of what is in
-//! them; of records only the lengths are looked at, to know which one is the last.
+//! Must not: interpret records. Only their lengths are read, to find the last one.
 
 use strongroom_format::code;
 
-use crate::continuity::parsed;
-use crate::wal::segment;
+use crate::log_names::parse_segment_name;
+use crate::timeline_history::parse_history;
 use crate::{Error, Result};
 
 /// Bytes of a page of the log (`XLOG_BLCKSZ`; servers of another size are refused elsewhere).
@@ -73,8 +72,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 pub fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
     let refused = |why: &str| Error::new(&code::NOT_LOG, format!("{name}: {why}"));
     let whole = name.strip_suffix(".partial").unwrap_or(name);
-    if segment(whole).is_some() {
-        let pages = pages(whole, content).map_err(refused)?;
+    if parse_segment_name(whole).is_some() {
+        let pages = examine_pages(whole, content).map_err(refused)?;
         return Ok(Some(pages.system));
     }
     let digits = |text: &str, len| text.len() == len && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -82,7 +81,7 @@ pub fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
         .strip_suffix(".history")
         .is_some_and(|id| digits(id, 8))
     {
-        let found = parsed(content).filter(|branches| !branches.is_empty());
+        let found = parse_history(content).filter(|branches| !branches.is_empty());
         return match found {
             Some(_) => Ok(None),
             None => Err(refused("not a timeline's history")),
@@ -91,7 +90,7 @@ pub fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
     let backup = name
         .strip_suffix(".backup")
         .and_then(|of| of.split_once('.'));
-    if backup.is_some_and(|(of, at)| segment(of).is_some() && digits(at, 8)) {
+    if backup.is_some_and(|(of, at)| parse_segment_name(of).is_some() && digits(at, 8)) {
         return match content.starts_with(b"START WAL LOCATION: ") {
             true => Ok(None),
             false => Err(refused("not a backup's history")),
@@ -101,9 +100,12 @@ pub fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
 }
 
 /// What the pages of the segment `name` say, or why it is not that segment.
-pub(crate) fn pages(name: &str, content: &[u8]) -> std::result::Result<Pages, &'static str> {
+pub(crate) fn examine_pages(
+    name: &str,
+    content: &[u8],
+) -> std::result::Result<Pages, &'static str> {
     const NOT_ONE: &str = "not a segment of the log: it is sealed, damaged or something else";
-    let (timeline, number) = segment(name).ok_or(NOT_ONE)?;
+    let (timeline, number) = parse_segment_name(name).ok_or(NOT_ONE)?;
     let first = Header::of(content).ok_or(NOT_ONE)?;
     let system = array(content, 24).map(u64::from_le_bytes).ok_or(NOT_ONE)?;
     let size = array(content, 32).map(u32::from_le_bytes).map(u64::from);
@@ -124,13 +126,13 @@ pub(crate) fn pages(name: &str, content: &[u8]) -> std::result::Result<Pages, &'
     if content.len() as u64 != size {
         return Err("not as long as a segment");
     }
-    let whole = every_page(&first, timeline, content);
+    let whole = are_pages_in_order(&first, timeline, content);
     Ok(Pages { system, whole })
 }
 
 /// Whether each page has its own address and the segment's version, and whatever is behind the last
 /// such page is zero: a segment that was switched from early ends so.
-fn every_page(first: &Header, timeline: u64, content: &[u8]) -> bool {
+fn are_pages_in_order(first: &Header, timeline: u64, content: &[u8]) -> bool {
     let mut address = first.address;
     let mut before = first.timeline;
     let mut ended = false;
@@ -270,7 +272,7 @@ mod tests {
             whole: true,
         };
         for count in [1, 2, 5, 128] {
-            assert_eq!(pages(NAME, &made(count)), Ok(whole), "{count}");
+            assert_eq!(examine_pages(NAME, &made(count)), Ok(whole), "{count}");
             assert_eq!(check_archivable(NAME, &made(count)).unwrap(), Some(77));
         }
         let partial = format!("{NAME}.partial");
@@ -286,14 +288,17 @@ mod tests {
             let mut content = made(128);
             content[at] = byte;
             assert_eq!(
-                pages(NAME, &content).map(|pages| pages.whole),
+                examine_pages(NAME, &content).map(|pages| pages.whole),
                 Ok(false),
                 "{at}"
             );
         }
         let mut content = made(5);
         content[SIZE - 1] = 1;
-        assert_eq!(pages(NAME, &content).map(|pages| pages.whole), Ok(false));
+        assert_eq!(
+            examine_pages(NAME, &content).map(|pages| pages.whole),
+            Ok(false)
+        );
     }
 
     /// A record at `at`, of `length` bytes, after one at `before`.

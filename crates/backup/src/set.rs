@@ -1,7 +1,7 @@
-//! The protection of one set: the keys of its families and the seal of its head, or digests where nothing is sealed.
+//! The keys of one set: those of its families and of the seal of its head. In a plain set, digests.
 //!
-//! Invariants: B3, a family's key is drawn for one writing of one family; B4, the description is not acted upon before
-//! its seal has been verified, when there is a key.
+//! Invariants: B3, a family's key is drawn for one writing of one family; B4, the description is
+//! not acted upon before its seal has been verified, when there is a key.
 //!
 //! Must not: do I/O.
 
@@ -25,7 +25,7 @@ pub(crate) const TRAILER_MAX: usize = TripleDes::TRAILER_LEN;
 const DIGEST: usize = 32;
 const TAG: usize = 16;
 
-/// What the families of a sealed set are sealed with.
+/// The cipher of the families of a sealed set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cipher {
     /// AES-256-GCM.
@@ -43,7 +43,7 @@ impl Cipher {
     /// All of them, the best one first.
     pub const ALL: [Self; 4] = [Self::Aes256, Self::Aes192, Self::Aes128, Self::TripleDes];
 
-    /// Whether nobody should use it who is not held to (NIST SP 800-131A Rev. 2).
+    /// Legacy: use it only where a regulation requires it (NIST SP 800-131A Rev. 2).
     #[must_use]
     pub const fn is_legacy(self) -> bool {
         matches!(self, Self::TripleDes)
@@ -88,13 +88,13 @@ pub(crate) fn cipher_of(found: header::Cipher) -> Result<Cipher> {
         .ok_or_else(|| Error::new(&code::HEADER_DAMAGED, "cipher"))
 }
 
-/// What guards one set.
-pub(crate) enum Guard {
+/// The keys of one set, or its id when it is not sealed.
+pub(crate) enum SetKeys {
     Sealed { object: Box<Object>, cipher: Cipher },
     Plain { set_id: [u8; 16] },
 }
 
-impl Guard {
+impl SetKeys {
     /// A new sealed set that each of `openers` can open.
     pub(crate) fn sealed(cipher: Cipher, openers: &[&Opener]) -> Result<Self> {
         let Some((first, more)) = openers.split_first() else {
@@ -114,8 +114,8 @@ impl Guard {
         Ok(Self::Plain { set_id })
     }
 
-    /// What that it opened says nothing about.
-    pub(crate) fn not_proved(&self) -> Option<&'static str> {
+    /// What a successful open does not prove.
+    pub(crate) fn unproven(&self) -> Option<&'static str> {
         match self {
             Self::Plain { .. } => {
                 Some("whether someone has changed the set on purpose: it is not sealed")
@@ -175,7 +175,8 @@ impl Guard {
         }
     }
 
-    /// A key for one new family. Salt and prefix are drawn here, so each call gives another key (B3).
+    /// A key for one new family. Salt and prefix are drawn here, so each call gives another key
+    /// (B3).
     pub(crate) fn new_family(&self, family: u16, families: u16) -> Result<FamilyKey> {
         let mut header = FamilyHeader {
             cipher: self.number(),
@@ -242,7 +243,7 @@ enum Segments {
     TripleDes(SecretKey),
 }
 
-/// What stands behind a segment's data.
+/// The trailer of a segment: the bytes after its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
     bytes: [u8; TRAILER_MAX],
@@ -284,8 +285,8 @@ impl FamilyKey {
         }
     }
 
-    /// Seals `data` in place as segment `number`. **The caller's duty**: a number is used once in a family, the last
-    /// one with `head.last` and no other.
+    /// Seals `data` in place as segment `number`. **The caller's duty**: a number is used once in a
+    /// family, the last one with `head.last` and no other.
     pub(crate) fn seal(&self, number: u32, head: SegmentHead, data: &mut [u8]) -> Result<Trailer> {
         let head_bytes = head.to_bytes();
         let nonce = self.nonce(number, head.last);
@@ -302,7 +303,8 @@ impl FamilyKey {
         }
     }
 
-    /// Opens `data` in place. False when anything is not as it was sealed; the data is then of no use.
+    /// Opens `data` in place. False when anything is not as it was sealed; the data is then of no
+    /// use.
     ///
     /// # Errors
     /// SR-7172 when libcrypto has no Triple DES; of its memory. Nothing is then known of the data.
@@ -339,12 +341,16 @@ impl FamilyKey {
     }
 
     fn digest(&self, number: u32, head: &[u8], data: &[u8]) -> Trailer {
-        Trailer::from_slice(&sha256(&[&self.bytes, &ordered(number), head, data]))
+        Trailer::from_slice(&sha256(&[&self.bytes, &to_big_endian(number), head, data]))
     }
 
     fn nonce(&self, number: u32, last: bool) -> [u8; 12] {
         let mut nonce = [0; 12];
-        let parts = [&self.header.prefix[..], &ordered(number), &[u8::from(last)]];
+        let parts = [
+            &self.header.prefix[..],
+            &to_big_endian(number),
+            &[u8::from(last)],
+        ];
         for (to, from) in nonce.iter_mut().zip(parts.concat()) {
             *to = from;
         }
@@ -357,6 +363,6 @@ impl FamilyKey {
     clippy::big_endian_bytes,
     reason = "the order of AES-GCM-HKDF streaming, which docs/spec/backup.md follows"
 )]
-fn ordered(number: u32) -> [u8; 4] {
+fn to_big_endian(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }

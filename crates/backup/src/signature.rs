@@ -1,5 +1,5 @@
-//! The signature of a set: who made it, which its seal does not say. An object beside the set's
-//! families.
+//! The signature of a set: it proves who made the set, which the seal does not. An object beside
+//! the set's families.
 //!
 //! Invariants: B27, a set whose signature was checked is the one that the holder of the key has
 //! made, at this position of this medium, every byte of its families included; a signed set has its
@@ -12,8 +12,9 @@ use strongroom_format::backup::RecordError;
 use strongroom_format::backup_signature::{SignatureRecord, signature_layout};
 use strongroom_format::{code, hex};
 
-use crate::head::Unopened;
-use crate::medium::{MediumHead, is_foreign};
+use crate::head::UnopenedHead;
+use crate::medium::is_foreign;
+use crate::medium_head::MediumHead;
 use crate::store::{Store, is_misfit};
 use crate::{Error, Result};
 
@@ -63,9 +64,9 @@ pub(crate) fn store_signature(
 /// is by none of `keys`, does not verify, or does not cover every byte, and when the set was made
 /// on another medium; SR-7102 when `medium.json` is damaged; SR-3002 when the signature is of a
 /// newer format version; SR-5001 when reading fails.
-pub(crate) fn checked(
+pub(crate) fn check_signature(
     store: &dyn Store,
-    head: &Unopened,
+    head: &UnopenedHead,
     keys: &[VerifyingKey],
 ) -> Result<[u8; 32]> {
     let description = &head.description;

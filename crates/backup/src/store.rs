@@ -1,9 +1,9 @@
-//! Where a medium's objects lie: create, read, list, replace, remove by name.
+//! The store of a medium's objects: create, read, list, replace and remove them by name.
 //!
-//! Invariants: B1, an object that was reported as written is durable and whole; B2, `create_new` and the end of a
-//! stream of bytes never replace an object; B18, `replace` replaces what was read.
+//! Invariants: B1, an object that was reported as written is durable and whole; B2, `create_new`
+//! and the end of a stream of bytes never replace an object; B18, `replace` replaces what was read.
 //!
-//! Must not: know what is in an object.
+//! Must not: interpret an object.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,7 +17,8 @@ use strongroom_keyring::{Link, Locked, durable, is_not_regular, open_regular};
 use crate::leftovers;
 use crate::writeback::Writeback;
 
-/// Which state of an object was read: what the store names it by, or nothing where a lock keeps others from replacing it.
+/// The version of an object that was read, as the store names it. Empty where a lock prevents
+/// others from replacing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
     /// Its entity tag.
@@ -26,7 +27,8 @@ pub struct Version {
     pub(crate) generation: Option<String>,
 }
 
-/// Objects by name. Names are relative, with `/` between directory and name, and are never a user's.
+/// Objects by name. Names are relative, with `/` between directory and name, and are never a
+/// user's.
 pub trait Store: Send + Sync {
     /// An object's bytes, at most `limit` of them; `None` when there is no such object.
     ///
@@ -55,8 +57,9 @@ pub trait Store: Send + Sync {
     /// The system's.
     fn create_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool>;
 
-    /// Replaces the object that was read as `seen`. False when it is another one by now, or gone; nothing is changed then. A store
-    /// whose guards keep others away need not look: the caller holds the one of [`Self::changing`] or [`Self::at_work`].
+    /// Replaces the object that was read as `seen`. False when it is another one by now, or gone;
+    /// nothing is changed then. A store whose guards keep others away need not look: the caller
+    /// holds the one of [`Self::lock_changes`] or [`Self::lock_writers`].
     ///
     /// # Errors
     /// The system's; the old object is then still there.
@@ -68,7 +71,8 @@ pub trait Store: Send + Sync {
     /// The system's; `AlreadyExists`.
     fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>>;
 
-    /// Makes an object durable that another writer has created, and may have been killed or cut off before it was.
+    /// Makes an object durable that another writer has created, and may have been killed or cut off
+    /// before it was.
     ///
     /// # Errors
     /// The system's; `NotFound`.
@@ -76,18 +80,18 @@ pub trait Store: Send + Sync {
 
     /// Names and lengths in bytes of the objects of a directory (empty: the medium's own), sorted
     /// by name. None when it is absent. What is no regular file is listed with length 0: it is in
-    /// the place of an object, and whoever reads that gets an error.
+    /// the place of an object, and reading it is an error.
     ///
     /// # Errors
     /// The system's.
     fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>>;
 
-    /// Names of the objects of `data` of which no writer at work can be about to create the head. The caller holds the guard of
-    /// [`Self::at_work`], alone, and reads the heads afterwards.
+    /// Names of the objects of `data` of which no writer at work can be about to create the head.
+    /// The caller holds the guard of [`Self::lock_writers`], alone, and reads the heads afterwards.
     ///
     /// # Errors
     /// The system's.
-    fn abandoned(&self) -> io::Result<Vec<String>> {
+    fn orphan_candidates(&self) -> io::Result<Vec<String>> {
         Ok(self
             .list("data")?
             .into_iter()
@@ -100,12 +104,13 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Makes sure that creating and replacing refuse what they must, by the object `name`, which is there and is not changed. Where
-    /// the system's calls do that by themselves there is nothing to ask.
+    /// Makes sure that creating and replacing refuse what they must, by the object `name`, which is
+    /// there and is not changed. Where the system's calls do that by themselves there is nothing to
+    /// ask.
     ///
     /// # Errors
     /// The store's; SR-7143 when it does not refuse.
-    fn refuses(&self, _name: &str) -> io::Result<()> {
+    fn check_exclusive_create(&self, _name: &str) -> io::Result<()> {
         Ok(())
     }
 
@@ -115,8 +120,9 @@ pub trait Store: Send + Sync {
     /// The system's.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Removes temporary files that a writer left which was killed, if they are older than a day: the lock that the caller has is
-    /// not held by every writer. A place that has no such files does nothing.
+    /// Removes temporary files that a writer left which was killed, if they are older than a day:
+    /// the lock that the caller has is not held by every writer. A place that has no such files
+    /// does nothing.
     ///
     /// # Errors
     /// The system's.
@@ -124,20 +130,22 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// Keeps others from removing orphans while the guard lives. With `alone`, `None` when another writer is at work.
+    /// Keeps others from removing orphans while the guard lives. With `alone`, `None` when another
+    /// writer is at work.
     ///
     /// # Errors
     /// The system's.
-    fn at_work(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>>;
+    fn lock_writers(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>>;
 
-    /// Waits until nobody else replaces or removes objects of `directory`, and keeps others from it while the guard lives. Who
-    /// creates objects needs no such guard.
+    /// Waits until nobody else replaces or removes objects of `directory`, and keeps others from it
+    /// while the guard lives. Who creates objects needs no such guard.
     ///
     /// # Errors
     /// The system's; `NotFound` when the directory is absent.
-    fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>>;
+    fn lock_changes(&self, directory: &str) -> io::Result<Box<dyn Send>>;
 
-    /// Whether the place is absent or has nothing in it, but for what a writer leaves that was killed while it made the medium.
+    /// Whether the place is absent or has nothing in it, but for what a writer leaves that was
+    /// killed while it made the medium.
     ///
     /// # Errors
     /// The system's.
@@ -271,7 +279,7 @@ impl Store for LocalStore {
     }
 
     /// Regular files only: nothing else there was made by a writer of this program.
-    fn abandoned(&self) -> io::Result<Vec<String>> {
+    fn orphan_candidates(&self) -> io::Result<Vec<String>> {
         let families = self.entries("data")?.into_iter();
         Ok(families
             .filter(|(_, about)| about.is_file())
@@ -298,7 +306,7 @@ impl Store for LocalStore {
         }
     }
 
-    fn at_work(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>> {
+    fn lock_writers(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>> {
         let directory = open_directory(&self.path("data"))?;
         let operation = if alone {
             FlockOperation::NonBlockingLockExclusive
@@ -312,7 +320,7 @@ impl Store for LocalStore {
         }
     }
 
-    fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>> {
+    fn lock_changes(&self, directory: &str) -> io::Result<Box<dyn Send>> {
         let directory = open_directory(&self.path(directory))?;
         flock(&directory, FlockOperation::LockExclusive)?;
         Ok(Box::new(Locked::from(directory)))

@@ -1,4 +1,4 @@
-//! Verifies a set and those that it builds on, and says what of a damaged one is damaged.
+//! Verifies a set and its bases, and names the damaged segments.
 //!
 //! A set with one damaged segment cannot be restored. Which segments are damaged tells whether a
 //! second copy of the medium could fill in, and whether a disk has one bad place or is failing, so
@@ -12,7 +12,7 @@ use strongroom_format::code::{self, Class};
 
 use crate::chain::Chain;
 use crate::pipeline::read::Origin;
-use crate::read::{SetReader, Verified, found_good, verify};
+use crate::read::{SetReader, Verified, verified_set, verify};
 use crate::{Error, Result};
 
 /// Most damaged segments of a family that are named one by one.
@@ -71,7 +71,7 @@ pub fn verify_chain(
 /// # Errors
 /// SR-7108 to SR-7110 when a manifest is damaged.
 pub fn verified_by_restore(chain: &Chain<'_>) -> Result<(Verified, Vec<Verified>)> {
-    let all: Result<Vec<Verified>> = chain.sets().iter().map(found_good).collect();
+    let all: Result<Vec<Verified>> = chain.sets().iter().map(verified_set).collect();
     let mut all = all?;
     let newest = all.pop();
     let newest = newest.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))?;

@@ -1,14 +1,15 @@
-//! Lets the system begin to write what was given to it, while there is more to come: the disk works beside the processors, and
-//! the call that makes everything durable at the end has little left to wait for.
+//! Starts writeback of a file while it is being written, so that the disk works in parallel and the
+//! final sync has little left to write.
 //!
-//! Must not: change what is written, or be relied on for durability.
+//! Must not: change data, or be relied on for durability.
 
 use std::fs::File;
 use std::num::NonZeroU64;
 
 use rustix::fs::{Advice, fadvise};
 
-/// Bytes after which writing begins. Less would be many small writes, more would leave the disk idle at first.
+/// Bytes after which writing begins. Less would be many small writes, more would leave the disk
+/// idle at first.
 const WINDOW: u64 = 8 << 20;
 
 /// How far a file that is written from its start has come.
@@ -26,8 +27,9 @@ impl Writeback {
         let Some(window) = NonZeroU64::new(waiting).filter(|_| waiting >= WINDOW) else {
             return;
         };
-        // Linux begins to write dirty pages that it is told will not be needed, and keeps them while it does (posix_fadvise(2),
-        // mm/fadvise.c). A system that does not know the advice is none the worse: it is asked again later.
+        // Linux begins to write dirty pages that it is told will not be needed, and keeps them
+        // while it does (posix_fadvise(2), mm/fadvise.c). A system that does not know the advice is
+        // none the worse: it is asked again later.
         if fadvise(file, self.begun, Some(window), Advice::DontNeed).is_ok() {
             self.begun = self.written;
         }

@@ -250,12 +250,12 @@ impl Store for Failing {
         self.store.remove(name)
     }
 
-    fn at_work(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>> {
-        self.store.at_work(alone)
+    fn lock_writers(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>> {
+        self.store.lock_writers(alone)
     }
 
-    fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>> {
-        self.store.changing(directory)
+    fn lock_changes(&self, directory: &str) -> io::Result<Box<dyn Send>> {
+        self.store.lock_changes(directory)
     }
 
     fn is_empty(&self) -> io::Result<bool> {

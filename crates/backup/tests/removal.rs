@@ -116,7 +116,7 @@ impl Store for Unlocked<'_> {
     }
 
     /// All families are a week old but those of the set that is being made: its writer is within its time.
-    fn abandoned(&self) -> io::Result<Vec<String>> {
+    fn orphan_candidates(&self) -> io::Result<Vec<String>> {
         let found = self.inner.list("data")?.into_iter();
         let newest = std::fs::read_dir(self.inner.shown() + "/data")?
             .flatten()
@@ -134,11 +134,11 @@ impl Store for Unlocked<'_> {
         self.done(name, || self.inner.remove(name))
     }
 
-    fn at_work(&self, _alone: bool) -> io::Result<Option<Box<dyn Send>>> {
+    fn lock_writers(&self, _alone: bool) -> io::Result<Option<Box<dyn Send>>> {
         Ok(Some(Box::new(())))
     }
 
-    fn changing(&self, _directory: &str) -> io::Result<Box<dyn Send>> {
+    fn lock_changes(&self, _directory: &str) -> io::Result<Box<dyn Send>> {
         Ok(Box::new(()))
     }
 

@@ -18,7 +18,7 @@ use strongroom_format::backup::Member;
 use strongroom_format::code;
 
 use super::open::Open;
-use super::place::{Spot, taken};
+use super::place::{EntryPath, create_error};
 use super::{Files, set_times};
 use crate::{Error, Result};
 
@@ -29,11 +29,11 @@ const PIECE: usize = 256 * 1024;
 pub(super) struct Old {
     held: File,
     /// Files that have a name in both directories; they get their times at the end.
-    pub(super) kept: Vec<Taken>,
+    pub(super) kept: Vec<LinkedFile>,
 }
 
 /// A file that has a name in both directories, as it was when it was looked at last.
-pub(super) struct Taken {
+pub(super) struct LinkedFile {
     member: Member,
     state: State,
 }
@@ -63,7 +63,7 @@ impl State {
     }
 
     /// Of a file by its name in the new directory; never through a link.
-    fn at(spot: &Spot<'_>) -> Result<Self> {
+    fn at(spot: &EntryPath<'_>) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(spot.held, spot.below, flags, Mode::empty());
         let file = File::from(opened.map_err(|error| spot.failed(error))?);
@@ -73,7 +73,7 @@ impl State {
     }
 }
 
-fn has_changed(path: &[u8]) -> Error {
+fn changed_error(path: &[u8]) -> Error {
     let path = String::from_utf8_lossy(path);
     let why = format!(
         "{path}: something writes to it, and it changed during the restore; stop that first"
@@ -144,7 +144,7 @@ impl Files {
     /// Locks the root against being taken for what a killed restore has left.
     pub(crate) fn lock(&self) {
         // Nobody else knows the name.
-        let _free = crate::delta::locked(&self.root.held);
+        let _free = crate::directory_lock::lock_directory(&self.root.held);
     }
 
     /// The file of the old directory that the stream's may be.
@@ -155,7 +155,7 @@ impl Files {
         if self.keep_back && added_to.contains(&member.path.as_slice()) {
             return None;
         }
-        let (owner, group) = match self.becomes(member) {
+        let (owner, group) = match self.owner_of(member) {
             Some(becomes) => becomes,
             None if self.as_root => (Some(0), Some(0)),
             None => (Some(rustix::process::geteuid().as_raw()), None),
@@ -167,9 +167,9 @@ impl Files {
     /// rest will be.
     pub(super) fn write_anew(&mut self) -> Result<()> {
         if let Some(compared) = self.compared.take() {
-            let file = self.spot(&compared.member.path).create()?;
+            let file = self.entry_path(&compared.member.path).create()?;
             let open = Open::whole(file, compared.member.clone(), None);
-            self.file = Some(compared.copied(open)?);
+            self.file = Some(compared.copy_compared(open)?);
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ impl Files {
         let Some(compared) = &self.compared else {
             return Ok(false);
         };
-        let spot = self.spot(&compared.member.path);
+        let spot = self.entry_path(&compared.member.path);
         let Some(state) = compared.link(&spot)? else {
             self.write_anew()?;
             return Ok(false);
@@ -188,7 +188,7 @@ impl Files {
         let member = self.compared.take().map(|compared| compared.member);
         if let Some(old) = &mut self.old {
             old.kept
-                .extend(member.map(|member| Taken { member, state }));
+                .extend(member.map(|member| LinkedFile { member, state }));
         }
         Ok(true)
     }
@@ -202,7 +202,7 @@ impl Files {
             return Ok(());
         };
         let set = old.kept.iter_mut().try_for_each(|taken| {
-            let spot = self.spot(&taken.member.path);
+            let spot = self.entry_path(&taken.member.path);
             let wanted = (taken.member.seconds, i64::from(taken.member.nanoseconds));
             // The time of the last change is left alone where it can be: a change shows in it.
             if taken.state.modified == wanted {
@@ -219,7 +219,7 @@ impl Files {
             };
             // Somebody wrote to it after its time was set.
             if taken.state != same {
-                return Err(has_changed(&taken.member.path));
+                return Err(changed_error(&taken.member.path));
             }
             Ok(())
         });
@@ -233,22 +233,22 @@ impl Files {
     /// SR-7176 when one of them has changed.
     pub(crate) fn check_kept(&self) -> Result<()> {
         let mut kept = self.old.iter().flat_map(|old| &old.kept);
-        kept.try_for_each(|taken| taken.check(&self.spot(&taken.member.path)))
+        kept.try_for_each(|taken| taken.check(&self.entry_path(&taken.member.path)))
     }
 }
 
-impl Taken {
-    fn check(&self, spot: &Spot<'_>) -> Result<()> {
+impl LinkedFile {
+    fn check(&self, spot: &EntryPath<'_>) -> Result<()> {
         if State::at(spot)? == self.state {
             return Ok(());
         }
-        Err(has_changed(&self.member.path))
+        Err(changed_error(&self.member.path))
     }
 }
 
 impl Candidate {
     /// Whether the file goes on with these bytes.
-    pub(super) fn goes_on(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn matches_next(&mut self, bytes: &[u8]) -> bool {
         let mut at = self.compared;
         for piece in bytes.chunks(PIECE) {
             let Some(room) = self.buffer.get_mut(..piece.len()) else {
@@ -275,11 +275,11 @@ impl Candidate {
     ///
     /// # Errors
     /// SR-7176 when it has changed since its first byte was compared.
-    fn link(&self, spot: &Spot<'_>) -> Result<Option<State>> {
+    fn link(&self, spot: &EntryPath<'_>) -> Result<Option<State>> {
         let about = self.file.metadata();
         let about = about.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
         if State::of(&about) != self.state {
-            return Err(has_changed(&self.member.path));
+            return Err(changed_error(&self.member.path));
         }
         if about.len() != self.compared || about.nlink() != 1 {
             return Ok(None);
@@ -288,7 +288,7 @@ impl Candidate {
         let source = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         match linkat(CWD, source, spot.held, spot.below, AtFlags::SYMLINK_FOLLOW) {
             Ok(()) => {}
-            Err(Errno::EXIST) => return Err(taken(spot, Errno::EXIST)),
+            Err(Errno::EXIST) => return Err(create_error(spot, Errno::EXIST)),
             Err(_) => return Ok(None),
         }
         // The name itself changes the time of the last change of its inode.
@@ -298,7 +298,7 @@ impl Candidate {
             ..self.state
         };
         if now != same {
-            return Err(has_changed(&self.member.path));
+            return Err(changed_error(&self.member.path));
         }
         Ok(Some(now))
     }
@@ -307,7 +307,7 @@ impl Candidate {
     ///
     /// # Errors
     /// SR-7176 when it has changed since: what is written is not what was compared.
-    pub(super) fn copied(mut self, mut into: Open) -> Result<Open> {
+    pub(super) fn copy_compared(mut self, mut into: Open) -> Result<Open> {
         let mut at = 0_u64;
         while at < self.compared {
             let length = self.compared.saturating_sub(at).min(PIECE as u64);
@@ -321,7 +321,7 @@ impl Candidate {
             at = at.saturating_add(length);
         }
         if self.compared > 0 && self.now()? != self.state {
-            return Err(has_changed(&self.member.path));
+            return Err(changed_error(&self.member.path));
         }
         Ok(into)
     }

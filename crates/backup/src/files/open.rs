@@ -1,5 +1,5 @@
-//! The file that a restore writes at the moment: whole, sealed or in clear, or the changes of an incremental set in a file that
-//! is there.
+//! The file that a restore is writing: a whole file, sealed or in clear, or the changed blocks of
+//! an incremental set in an existing file.
 //!
 //! Must not: open or name a file.
 
@@ -20,8 +20,8 @@ const BLOCK: usize = 8192;
 const SEGMENT_BLOCKS: u32 = 131_072;
 /// `INCREMENTAL_MAGIC` in PostgreSQL's `backup/basebackup_incremental.h`.
 const MAGIC: u32 = 0xd3ae_1f0d;
-/// The head of an incremental file before the numbers of its blocks: magic, how many, and the length
-/// below which a block that is not in it is as it was.
+/// The head of an incremental file before the numbers of its blocks: magic, how many, and the
+/// length below which a block that is not in it is as it was.
 const HEAD: usize = 12;
 /// Longest label that is kept in memory. PostgreSQL writes less than one KiB.
 const LABEL_MAX: usize = 64 * 1024;
@@ -204,7 +204,9 @@ impl Changes {
                 }
                 continue;
             };
-            let &number = numbers.get(self.written).ok_or_else(unfit)?;
+            let &number = numbers
+                .get(self.written)
+                .ok_or_else(malformed_incremental)?;
             let wanted = BLOCK.saturating_sub(self.block.len());
             let (taken, rest) = bytes.split_at(wanted.min(bytes.len()));
             self.block.extend_from_slice(taken);
@@ -231,7 +233,7 @@ impl Changes {
                 let plain = HEAD.saturating_add(some.saturating_mul(4));
                 Ok(plain.next_multiple_of(BLOCK))
             }
-            _ => Err(unfit()),
+            _ => Err(malformed_incremental()),
         }
     }
 
@@ -239,16 +241,16 @@ impl Changes {
     fn begin(&mut self, target: &Target, member: &Member) -> Result<()> {
         let (magic, count, kept) = (self.word(0), self.word(1), self.word(2));
         let (Some(MAGIC), Some(count), Some(kept)) = (magic, count, kept) else {
-            return Err(unfit());
+            return Err(malformed_incremental());
         };
-        let count = usize::try_from(count).map_err(|_| unfit())?;
+        let count = usize::try_from(count).map_err(|_| malformed_incremental())?;
         let numbers: Option<Vec<u32>> = (0..count)
             .map(|at| self.word(at.saturating_add(3)))
             .map(|number| number.filter(|&number| number < SEGMENT_BLOCKS))
             .collect();
-        let numbers = numbers.ok_or_else(unfit)?;
+        let numbers = numbers.ok_or_else(malformed_incremental)?;
         if kept > SEGMENT_BLOCKS {
-            return Err(unfit());
+            return Err(malformed_incremental());
         }
         // Blocks from there on are in this set or nowhere.
         let set = target.set_length(offset(kept));
@@ -265,9 +267,9 @@ impl Changes {
 
     /// The length of the file, in bytes.
     fn end(&self) -> Result<u64> {
-        let numbers = self.numbers.as_ref().ok_or_else(unfit)?;
+        let numbers = self.numbers.as_ref().ok_or_else(malformed_incremental)?;
         if numbers.len() != self.written || !self.block.is_empty() {
-            return Err(unfit());
+            return Err(malformed_incremental());
         }
         Ok(offset(self.blocks))
     }
@@ -288,7 +290,7 @@ fn further(offset: u64, by: usize) -> u64 {
     offset.saturating_add(by as u64)
 }
 
-fn unfit() -> Error {
+fn malformed_incremental() -> Error {
     Error::new(&code::STREAM, "an incremental file that is none")
 }
 

@@ -1,16 +1,18 @@
-//! A chain that is written set over set, the full one first: what is there of the sets before, and what becomes of it.
+//! Writes the sets of a chain over each other, the full one first: which files of the earlier sets
+//! stay.
 //!
-//! A set that follows names every file of the cluster: those that are wholly in it take the place of what is there, an incremental
-//! file changes the file whose name it has, and what it does not name is removed.
+//! A set that follows names every file of the cluster: those that are wholly in it take the place
+//! of what is there, an incremental file changes the file whose name it has, and what it does not
+//! name is removed.
 //!
-//! Must not: touch what this restore has not made.
+//! Must not: change a file that this restore did not make.
 
 use std::collections::BTreeMap;
 
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
 
-use super::{CONTROL, Files, named_twice};
+use super::{CONTROL, Files, named_twice_error};
 use crate::{Error, Result};
 
 /// How PostgreSQL names the file that has the changed blocks of another one.
@@ -31,7 +33,7 @@ pub(super) struct Over {
 
 impl Over {
     /// The file that a file of the stream has changes of, if it is such a file.
-    pub(super) fn changed(&self, path: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn changed_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         let start = path
             .iter()
             .rposition(|&byte| byte == b'/')
@@ -79,12 +81,12 @@ impl Files {
         let Some(over) = &mut self.over else {
             return Ok(true);
         };
-        let changed = over.changed(&member.path);
+        let changed = over.changed_path(&member.path);
         let changes = member.kind == MemberKind::File && changed.is_some();
         let path = changed.filter(|_| changes);
         let path = path.unwrap_or_else(|| member.path.clone());
         if over.names.insert(path.clone(), member.kind).is_some() {
-            return Err(named_twice());
+            return Err(named_twice_error());
         }
         let there = over.before.remove(&path);
         match (there, member.kind) {
@@ -137,8 +139,8 @@ impl Files {
             // It is not written before the end.
             MemberKind::File if path == CONTROL => Ok(()),
             MemberKind::File if self.is_left_out(path)? => Ok(()),
-            MemberKind::File | MemberKind::Link => self.spot(path).remove(false),
-            MemberKind::Directory => self.spot(path).remove(true),
+            MemberKind::File | MemberKind::Link => self.entry_path(path).remove(false),
+            MemberKind::Directory => self.entry_path(path).remove(true),
             MemberKind::Tablespace => {
                 let found = self
                     .made_spaces

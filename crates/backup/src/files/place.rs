@@ -1,4 +1,4 @@
-//! The directories that a restore fills, held open, and names below them.
+//! Directories that a restore fills, which are held open, and paths below them.
 //!
 //! Invariants: B11, B23.
 //!
@@ -18,26 +18,26 @@ use strongroom_format::code;
 use crate::{Error, Result};
 
 /// A directory that is held open while it is filled.
-pub(super) struct Base {
+pub(super) struct HeldDirectory {
     pub(super) path: PathBuf,
     pub(super) held: File,
 }
 
 /// A tablespace: its path in the stream, where it is, and what its directory becomes.
-pub(super) struct Space {
+pub(super) struct Tablespace {
     pub(super) stored: Vec<u8>,
-    pub(super) base: Base,
+    pub(super) base: HeldDirectory,
     pub(super) member: Member,
 }
 
 /// Where a member goes: below a directory that is held, and as messages name it.
-pub(super) struct Spot<'a> {
+pub(super) struct EntryPath<'a> {
     pub(super) held: &'a File,
     pub(super) below: &'a OsStr,
     pub(super) shown: PathBuf,
 }
 
-impl Base {
+impl HeldDirectory {
     /// The directory that has just been made as `path`; never through a link.
     pub(super) fn open(
         within: impl std::os::fd::AsFd,
@@ -54,7 +54,7 @@ impl Base {
         // Whoever owns the directory above may have put one of theirs in its place, to exchange
         // what is made in it.
         if about.uid() != rustix::process::geteuid().as_raw() {
-            return Err(exchanged(&path));
+            return Err(directory_exchanged_error(&path));
         }
         Ok(Self { path, held })
     }
@@ -69,17 +69,17 @@ impl Base {
         }
     }
 
-    pub(super) fn spot(&self) -> Spot<'_> {
-        Spot {
+    pub(super) fn entry_path(&self) -> EntryPath<'_> {
+        EntryPath {
             held: &self.held,
             below: OsStr::new("."),
             shown: self.path.clone(),
         }
     }
 
-    pub(super) fn below<'a>(&'a self, path: &'a [u8]) -> Spot<'a> {
+    pub(super) fn below<'a>(&'a self, path: &'a [u8]) -> EntryPath<'a> {
         let below = OsStr::from_bytes(path);
-        Spot {
+        EntryPath {
             held: &self.held,
             below,
             shown: self.path.join(below),
@@ -87,13 +87,13 @@ impl Base {
     }
 }
 
-impl Space {
+impl Tablespace {
     pub(super) fn is_in_place(&self) -> bool {
         self.base.is_at(&self.base.path)
     }
 }
 
-impl Spot<'_> {
+impl EntryPath<'_> {
     pub(super) fn failed(&self, error: Errno) -> Error {
         Error::io(self.shown.display().to_string(), error.into())
     }
@@ -102,7 +102,8 @@ impl Spot<'_> {
     pub(super) fn create(&self) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let made = openat(self.held, self.below, flags, Mode::from_raw_mode(0o600));
-        made.map(File::from).map_err(|error| taken(self, error))
+        made.map(File::from)
+            .map_err(|error| create_error(self, error))
     }
 
     /// Opens a file that this restore has made; never through a link.
@@ -124,17 +125,17 @@ impl Spot<'_> {
 }
 
 /// What is there already was named by the stream before: the directory was empty.
-pub(super) fn taken(spot: &Spot<'_>, error: Errno) -> Error {
+pub(super) fn create_error(spot: &EntryPath<'_>, error: Errno) -> Error {
     match error {
-        Errno::EXIST => named_twice(),
+        Errno::EXIST => named_twice_error(),
         error => spot.failed(error),
     }
 }
 
-pub(super) fn named_twice() -> Error {
+pub(super) fn named_twice_error() -> Error {
     Error::new(&code::STREAM, "a path that is named twice")
 }
 
-pub(super) fn exchanged(path: &Path) -> Error {
+pub(super) fn directory_exchanged_error(path: &Path) -> Error {
     Error::new(&code::RESTORE_EXCHANGED, path.display().to_string())
 }

@@ -59,9 +59,10 @@ impl Client {
         settings: impl Iterator<Item = (String, String)>,
         patience: Duration,
     ) -> Result<Self> {
-        let place = parsed(url)?;
+        let place = parse_url(url)?;
         let prefix = prefix(&place)?;
-        // One supplier of primitives for TLS, the product's. Taken already: by an application that has chosen.
+        // One supplier of primitives for TLS, the product's. Taken already: by an application that
+        // has chosen.
         drop(rustls::crypto::ring::default_provider().install_default());
         let built = build(&place, settings, patience);
         let runtime = Builder::new_multi_thread()
@@ -108,12 +109,12 @@ impl Client {
                 None => work.await,
             }
         });
-        self.noted(&done);
+        self.note_outcome(&done);
         done
     }
 
     /// Remembers whether the store answers.
-    pub(super) fn noted<T>(&self, done: &object_store::Result<T>) {
+    pub(super) fn note_outcome<T>(&self, done: &object_store::Result<T>) {
         let reach = match done {
             Err(error) if is_lost(error) => LOST,
             _ => REACHED,
@@ -153,7 +154,7 @@ fn unusable(why: &str) -> Error {
     Error::new(&code::STORE_URL, why)
 }
 
-fn parsed(text: &str) -> Result<Url> {
+fn parse_url(text: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|_| unusable("it is not a URL"))?;
     if !["s3", "gs", "az"].contains(&url.scheme()) {
         return Err(unusable("it begins with neither s3:, gs: nor az:"));

@@ -1,7 +1,7 @@
 //! What an object store's errors mean, in words of our own.
 //!
-//! Invariant B21: a store's answer may repeat the name of a key and what was signed, so nothing of it is told but the status and a
-//! code word.
+//! Invariant B21: a store's answer may repeat the name of a key and what was signed, so nothing of
+//! it is told but the status and a code word.
 //!
 //! Must not: show an error of the client library.
 
@@ -55,13 +55,13 @@ pub(super) fn is_lost(error: &Error) -> bool {
     chain(error).any(|cause| cause.is::<HttpError>())
 }
 
-/// For those who know files.
+/// As the error kind that a file system would report.
 pub(super) fn told(error: &Error) -> io::Error {
     if is_lost(error) {
         let text = "no answer";
         return Fault::io(io::ErrorKind::NotConnected, &code::STORE_LOST, text);
     }
-    let answer = answered(error);
+    let answer = describe_response(error);
     match error {
         Error::NotFound { .. } => Fault::io(io::ErrorKind::NotFound, &code::STORE_FAILED, answer),
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
@@ -72,7 +72,7 @@ pub(super) fn told(error: &Error) -> io::Error {
 }
 
 /// Status and code word, as far as there are any.
-fn answered(error: &Error) -> String {
+fn describe_response(error: &Error) -> String {
     let text = full(error);
     let status = status(error).map(|status| format!("status {status}"));
     let word = between(&text, "<Code>", "<").or_else(|| between(&text, "\"reason\": \"", "\""));

@@ -1,7 +1,9 @@
-//! Objects by name below a prefix of an object store: S3 and what speaks like it, Google Cloud Storage, Azure Blob Storage.
+//! Objects by name below a prefix of an object store: S3 and what speaks like it, Google Cloud
+//! Storage, Azure Blob Storage.
 //!
-//! Invariants: B1, B2; B17, an outcome that is not known is settled by reading; B18, what is replaced is what was read, by its
-//! entity tag; B19, there are no locks, and orphans are told by their age; B21, nothing that a store says reaches an error.
+//! Invariants: B1, B2; B17, an outcome that is not known is settled by reading; B18, what is
+//! replaced is what was read, by its entity tag; B19, there are no locks, and orphans are told by
+//! their age; B21, nothing that a store says reaches an error.
 //!
 //! Must not: read the environment; take a credential from a URL.
 
@@ -51,9 +53,10 @@ impl std::fmt::Debug for ObjectMedium {
 }
 
 impl ObjectMedium {
-    /// The medium that `url` names. Of `settings`, names and values as environments have them, those are used that the kind of store
-    /// knows: `AWS_...`, `GOOGLE_...` or `AZURE_...`. Requests that fail for want of a connection are repeated for `patience`. Nothing
-    /// is sent yet.
+    /// The medium that `url` names. Of `settings`, names and values as environments have them,
+    /// those are used that the kind of store knows: `AWS_...`, `GOOGLE_...` or `AZURE_...`.
+    /// Requests that fail for want of a connection are repeated for `patience`. Nothing is sent
+    /// yet.
     ///
     /// # Errors
     /// SR-7140.
@@ -74,7 +77,8 @@ impl ObjectMedium {
         }
     }
 
-    /// Puts `bytes` under a condition. Some(true): they are there. Some(false): the condition did not hold.
+    /// Puts `bytes` under a condition. Some(true): they are there. Some(false): the condition did
+    /// not hold.
     fn put_if(&self, name: &str, bytes: &[u8], mode: &PutMode) -> io::Result<bool> {
         let path = self.client.path(name)?;
         let payload = PutPayload::from(bytes.to_vec());
@@ -97,12 +101,12 @@ impl ObjectMedium {
             match self.is_ours(&path, bytes) {
                 Ok(true) => return Ok(true),
                 Ok(false) => last = Some(error),
-                Err(unread) => return Err(unsettled(&unread)),
+                Err(unread) => return Err(unsettled_error(&unread)),
             }
         }
         Err(last.map_or_else(
             || io::ErrorKind::Other.into(),
-            |error| unsettled(&told(&error)),
+            |error| unsettled_error(&told(&error)),
         ))
     }
 
@@ -116,7 +120,8 @@ impl ObjectMedium {
     }
 
     fn bytes(&self, path: &Path, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
-        // Two requests to wait for: the first one of a command is waited for only shortly, however long the object is.
+        // Two requests to wait for: the first one of a command is waited for only shortly, however
+        // long the object is.
         let options = GetOptions::default();
         let found = match self.client.send(self.client.store.get_opts(path, options)) {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
@@ -130,13 +135,14 @@ impl ObjectMedium {
             generation: found.meta.version.clone(),
         };
         // What the store says of the length need not be so.
-        let bytes = self.client.send(read::gathered(found, limit));
+        let bytes = self.client.send(read::collect_ranges(found, limit));
         let bytes = bytes.map_err(|error| told(&error))?;
         let bytes = bytes.ok_or(io::ErrorKind::FileTooLarge)?;
         Ok(Some((bytes, seen)))
     }
 
-    /// Puts `bytes` where a store that honours `mode` must refuse it. They are what is there, so one that does not changes nothing.
+    /// Puts `bytes` where a store that honours `mode` must refuse it. They are what is there, so
+    /// one that does not changes nothing.
     fn must_refuse(&self, path: &Path, bytes: &[u8], mode: PutMode, what: &str) -> io::Result<()> {
         let payload = PutPayload::from(bytes.to_vec());
         let put = self.client.store.put_opts(path, payload, mode.into());
@@ -169,7 +175,7 @@ impl ObjectMedium {
 }
 
 /// Neither written nor refused, as far as is known.
-fn unsettled(why: &io::Error) -> io::Error {
+fn unsettled_error(why: &io::Error) -> io::Error {
     Fault::io(why.kind(), &code::UNSETTLED, why.to_string())
 }
 
@@ -180,8 +186,12 @@ fn name_in(path: &Path, directory: &Path) -> Option<String> {
     parts.next().is_none().then(|| name.as_ref().to_owned())
 }
 
-/// Those of `families` that are older than the newest of all by what makes an orphan. Both times are the store's.
-fn abandoned(families: Vec<(String, ObjectMeta)>, heads: &[(String, ObjectMeta)]) -> Vec<String> {
+/// Those of `families` that are older than the newest of all by what makes an orphan. Both times
+/// are the store's.
+fn orphan_candidates(
+    families: Vec<(String, ObjectMeta)>,
+    heads: &[(String, ObjectMeta)],
+) -> Vec<String> {
     let all = families.iter().chain(heads);
     let newest = all.map(|(_, meta)| meta.last_modified).max();
     let is_old = |meta: &ObjectMeta| {
@@ -249,16 +259,16 @@ impl Store for ObjectMedium {
         Ok(metas.map(|(name, meta)| (name, meta.size)).collect())
     }
 
-    fn abandoned(&self) -> io::Result<Vec<String>> {
+    fn orphan_candidates(&self) -> io::Result<Vec<String>> {
         let families = self.metas("data")?;
-        Ok(abandoned(families, &self.metas("sets")?))
+        Ok(orphan_candidates(families, &self.metas("sets")?))
     }
 
     fn writing_limit(&self) -> Option<Duration> {
         Some(WRITING_MAX)
     }
 
-    fn refuses(&self, name: &str) -> io::Result<()> {
+    fn check_exclusive_create(&self, name: &str) -> io::Result<()> {
         let path = self.client.path(name)?;
         let there = self.bytes(&path, PROBE_MAX)?;
         let (bytes, seen) = there.ok_or(io::ErrorKind::NotFound)?;
@@ -279,12 +289,12 @@ impl Store for ObjectMedium {
     }
 
     /// B19.
-    fn at_work(&self, _alone: bool) -> io::Result<Option<Box<dyn Send>>> {
+    fn lock_writers(&self, _alone: bool) -> io::Result<Option<Box<dyn Send>>> {
         Ok(Some(Box::new(())))
     }
 
     /// B18.
-    fn changing(&self, _directory: &str) -> io::Result<Box<dyn Send>> {
+    fn lock_changes(&self, _directory: &str) -> io::Result<Box<dyn Send>> {
         Ok(Box::new(()))
     }
 
@@ -292,7 +302,7 @@ impl Store for ObjectMedium {
         self.client.is_empty()
     }
 
-    /// A bucket is made by whoever pays for it; names below a prefix need no directories.
+    /// Does nothing: the bucket must exist, and names below a prefix need no directories.
     fn prepare(&self) -> io::Result<()> {
         Ok(())
     }
@@ -324,14 +334,14 @@ mod tests {
         const WEEK: u64 = 7 * 86_400;
         let families = || vec![at("old", 5), at("young", 6), at("newer", WEEK)];
         let none: Vec<String> = Vec::new();
-        assert_eq!(abandoned(families(), &[]), none);
-        assert_eq!(abandoned(families(), &[at("1", WEEK + 4)]), none);
-        assert_eq!(abandoned(families(), &[at("1", WEEK + 5)]), ["old"]);
+        assert_eq!(orphan_candidates(families(), &[]), none);
+        assert_eq!(orphan_candidates(families(), &[at("1", WEEK + 4)]), none);
+        assert_eq!(orphan_candidates(families(), &[at("1", WEEK + 5)]), ["old"]);
         assert_eq!(
-            abandoned(families(), &[at("1", 0), at("2", WEEK + 6)]),
+            orphan_candidates(families(), &[at("1", 0), at("2", WEEK + 6)]),
             ["old", "young"]
         );
-        assert_eq!(abandoned(Vec::new(), &[]), none);
+        assert_eq!(orphan_candidates(Vec::new(), &[]), none);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! How long the parts of an upload are: 10 000 of them must suffice, and few bytes wait in memory while a family is short.
+//! How long the parts of an upload are: 10 000 of them must suffice, and few bytes wait in memory
+//! while a family is short.
 //!
 //! Must not: depend on anything but a part's number.
 

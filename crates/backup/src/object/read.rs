@@ -75,29 +75,35 @@ impl Ranges {
             ..GetOptions::default()
         };
         let (store, path) = (Arc::clone(&self.client.store), self.path.clone());
-        self.ahead = Some(self.client.runtime.spawn(asked(store, path, options)));
+        self.ahead = Some(
+            self.client
+                .runtime
+                .spawn(request_range(store, path, options)),
+        );
     }
 }
 
-async fn asked(
+async fn request_range(
     store: Arc<dyn ObjectStore>,
     path: Path,
     options: GetOptions,
 ) -> object_store::Result<Bytes> {
     let Some(GetRange::Bounded(range)) = options.range.clone() else {
-        return Err(not_asked());
+        return Err(not_requested_error());
     };
     let found = store.get_opts(&path, options).await?;
     let length = range.end - range.start;
-    let bytes = gathered(found, length).await?.ok_or_else(not_asked)?;
+    let bytes = collect_ranges(found, length)
+        .await?
+        .ok_or_else(not_requested_error)?;
     if bytes.len() as u64 == length {
         Ok(bytes.into())
     } else {
-        Err(not_asked())
+        Err(not_requested_error())
     }
 }
 
-fn not_asked() -> object_store::Error {
+fn not_requested_error() -> object_store::Error {
     object_store::Error::Generic {
         store: "object store",
         source: "another length than was asked for".into(),
@@ -105,7 +111,7 @@ fn not_asked() -> object_store::Error {
 }
 
 /// The bytes of an answer; `None` as soon as there are more than `limit`, whatever its head says.
-pub(super) async fn gathered(
+pub(super) async fn collect_ranges(
     found: GetResult,
     limit: u64,
 ) -> object_store::Result<Option<Vec<u8>>> {
@@ -136,7 +142,7 @@ impl Read for Ranges {
             };
             let got = self.client.runtime.block_on(asked);
             let got = got.map_err(io::Error::other)?;
-            self.client.noted(&got);
+            self.client.note_outcome(&got);
             self.current = got.map_err(|error| told(&error))?;
             self.ask();
         }

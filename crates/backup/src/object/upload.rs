@@ -1,6 +1,7 @@
 //! A family on its way to an object store: in parts, or in one put while it is short.
 //!
-//! Invariants: B1; B20, one part is being filled, and no more than a fixed number of bytes of all families is under way.
+//! Invariants: B1; B20, one part is being filled, and no more than a fixed number of bytes of all
+//! families is under way.
 //!
 //! Must not: complete an upload that was not finished; leave one behind without trying to abort it.
 
@@ -124,7 +125,7 @@ impl ObjectUpload {
             }
             let done = self.client.runtime.block_on(part);
             let done = done.map_err(io::Error::other)?;
-            self.client.noted(&done);
+            self.client.note_outcome(&done);
             done.map_err(|error| told(&error))?;
         }
         Ok(())
@@ -151,7 +152,8 @@ impl ObjectUpload {
         let Err(error) = self.client.send(upload.complete()) else {
             return Ok(());
         };
-        // Its answer may have been lost (B17): the object appears only whole, and under a name of its own.
+        // Its answer may have been lost (B17): the object appears only whole, and under a name of
+        // its own.
         match self.client.send(self.client.store.head(&self.path)) {
             Ok(there) if there.size == self.length => Ok(()),
             _ => Err(told(&error)),

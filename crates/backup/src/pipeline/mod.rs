@@ -1,12 +1,12 @@
 //! From the stream to families and back, on several threads, in bounded memory.
 //!
 //! Invariants:
-//! - B5: no more than `3 * threads + 2` pieces are anywhere in a pipeline, each with two buffers of a segment's size, whatever
-//!   the stream's length.
-//! - B6: segments are written and handed out in order; nothing of a segment is handed out before it was authenticated, and
-//!   the end only after every family's last segment was.
+//! - B5: no more than `3 * threads + 2` pieces are anywhere in a pipeline, each with two buffers of
+//!   a segment's size, whatever the stream's length.
+//! - B6: segments are written and handed out in order; nothing of a segment is handed out before it
+//!   was authenticated, and the end only after every family's last segment was.
 //!
-//! Must not: know what the stream holds.
+//! Must not: interpret the stream.
 
 pub(crate) mod read;
 pub(crate) mod write;
@@ -29,12 +29,12 @@ pub(crate) struct Buffers {
     pub(crate) stored: Vec<u8>,
 }
 
-/// How many pieces may be under way (B5).
+/// Most pieces in a pipeline (B5).
 fn pieces(threads: usize) -> usize {
     threads.saturating_mul(3).saturating_add(2)
 }
 
-/// All buffers of a pipeline, free.
+/// All buffers of a pipeline, unused.
 fn pool(threads: usize) -> (SyncSender<Buffers>, Receiver<Buffers>) {
     let count = pieces(threads);
     let (give, take) = sync_channel(count);
@@ -45,7 +45,7 @@ fn pool(threads: usize) -> (SyncSender<Buffers>, Receiver<Buffers>) {
     (give, take)
 }
 
-/// The next job of a channel that several threads share; `None` when there will be no more.
+/// The next job of a channel that several threads share. `None` when the channel is closed.
 fn next_job<T>(jobs: &Mutex<Receiver<T>>) -> Option<T> {
     let jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
     jobs.recv().ok()

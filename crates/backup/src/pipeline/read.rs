@@ -1,9 +1,10 @@
-//! Reads families round-robin, opens and decompresses their segments on several threads, hands the stream out in order.
+//! Reads families round-robin, opens and decompresses their segments on several threads, and
+//! returns the stream in order.
 //!
-//! Invariants B5 and B6 (`pipeline`): the end of the stream comes only after every family's last segment was authenticated
-//! and nothing followed it.
+//! Invariants B5 and B6 (`pipeline`): the end of the stream comes only after every family's last
+//! segment was authenticated and nothing followed it.
 //!
-//! Must not: hand out a byte of a segment that did not authenticate.
+//! Must not: return a byte of a segment that was not authenticated.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -52,7 +53,8 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The next piece, which is not empty; `None` at the stream's end. The caller may take its buffer and leave another one.
+    /// The next piece, which is not empty; `None` at the stream's end. The caller may take its
+    /// buffer and leave another one.
     pub(crate) fn next_piece(&mut self) -> Result<Option<&mut Vec<u8>>> {
         if let Some(used) = self.current.take() {
             // Has room: it came from there. The reader takes no more when it has ended.
@@ -81,10 +83,12 @@ impl Opened {
     }
 }
 
-/// Runs `consume`, which must read the stream to its end, and returns what it returned and how the families ended.
+/// Runs `consume`, which must read the stream to its end, and returns what it returned and how the
+/// families ended.
 ///
 /// # Errors
-/// Of reading and opening, SR-7109 and SR-7110; of `consume`; SR-7111 when it left something of the stream.
+/// Of reading and opening, SR-7109 and SR-7110; of `consume`; SR-7111 when it left something of the
+/// stream.
 pub(crate) fn run<T>(
     origins: Vec<Origin>,
     threads: usize,
@@ -109,7 +113,7 @@ pub(crate) fn run<T>(
         scope.spawn(move || {
             let end = match read_all(keys, readers, &take, &jobs) {
                 Ok(Some((pieces, ends))) => Done::End(pieces, ends),
-                // Nobody wants the rest.
+                // The consumer has ended.
                 Ok(None) => return,
                 Err(error) => Done::Failed(error),
             };
@@ -169,7 +173,8 @@ fn open_one(
     let length = usize::try_from(job.head.plain_length).map_err(|_| bad())?;
     if job.head.compressed {
         buffers.plain.clear();
-        // No more than a segment holds; its head was authenticated. The room is not filled with zeros first.
+        // No more than a segment holds; its head was authenticated. The room is not filled with
+        // zeros first.
         buffers.plain.reserve_exact(length);
         let written = decompressor
             .decompress_to_buffer(&buffers.stored, &mut buffers.plain)
@@ -200,7 +205,7 @@ fn read_all(
         let (number, head, trailer) = reader.segment(&mut buffers.stored)?;
         if head.last {
             let first = (family, number, trailer);
-            return ended(keys, readers, index, first).map(Some);
+            return read_last_segments(keys, readers, index, first).map(Some);
         }
         let whole = usize::try_from(head.plain_length) == Ok(PIECE);
         let family_number = u16::try_from(family).unwrap_or(u16::MAX);
@@ -229,8 +234,9 @@ fn read_all(
     }
 }
 
-/// Every family's last segment, beginning with the one that was just read, and that nothing follows it.
-fn ended(
+/// Every family's last segment, beginning with the one that was just read, and that nothing follows
+/// it.
+fn read_last_segments(
     keys: &[FamilyKey],
     mut readers: Vec<FamilyReader>,
     pieces: u64,

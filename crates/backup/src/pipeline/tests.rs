@@ -1,5 +1,6 @@
-//! Goal: what comes out of families is what went in, or an error. Method: real keys, families in memory; every truncation,
-//! every flipped bit, segments and families exchanged, taken from other sets, left out, repeated.
+//! Goal: what comes out of families is what went in, or an error. Method: real keys, families in
+//! memory; every truncation, every flipped bit, segments and families exchanged, taken from other
+//! sets, left out, repeated.
 
 #![expect(
     clippy::unwrap_in_result,
@@ -17,9 +18,9 @@ use strongroom_keyring::Opener;
 use super::read::{self, Origin};
 use super::write::{self, Settings, Target};
 use super::{PIECE, pieces};
-use crate::family::{FamilyWriter, Unkeyed};
+use crate::family::{FamilyPrefix, FamilyWriter};
 use crate::head::FamilyEnd;
-use crate::set::{Cipher, Guard};
+use crate::set::{Cipher, SetKeys};
 use crate::store::Upload;
 use crate::{Error, Result};
 
@@ -43,22 +44,23 @@ impl Upload for Memory {
     }
 }
 
-fn sealed(cipher: Cipher) -> Guard {
+fn sealed(cipher: Cipher) -> SetKeys {
     let opener = Opener::raw(SecretKey::generate().unwrap());
-    Guard::sealed(cipher, &[&opener]).unwrap()
+    SetKeys::sealed(cipher, &[&opener]).unwrap()
 }
 
-fn guards() -> [Guard; 5] {
+fn guards() -> [SetKeys; 5] {
     [
         sealed(Cipher::Aes256),
         sealed(Cipher::Aes192),
         sealed(Cipher::Aes128),
         sealed(Cipher::TripleDes),
-        Guard::plain().unwrap(),
+        SetKeys::plain().unwrap(),
     ]
 }
 
-/// Deterministic bytes: noise in the first half of each piece, runs in the second, so that both kinds of segments occur.
+/// Deterministic bytes: noise in the first half of each piece, runs in the second, so that both
+/// kinds of segments occur.
 fn content(length: usize) -> Vec<u8> {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let byte = |at: usize| {
@@ -75,7 +77,7 @@ fn content(length: usize) -> Vec<u8> {
 }
 
 fn written(
-    guard: &Guard,
+    guard: &SetKeys,
     families: u16,
     settings: Settings,
     stream: &[u8],
@@ -97,16 +99,16 @@ fn written(
 }
 
 fn opened(
-    guard: &Guard,
+    guard: &SetKeys,
     families: &[Vec<u8>],
     threads: usize,
 ) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
     let count = u16::try_from(families.len()).unwrap();
     let mut origins = Vec::new();
     for (family, bytes) in (0..).zip(families) {
-        let unkeyed = Unkeyed::read(Box::new(io::Cursor::new(bytes.clone())), family)?;
+        let unkeyed = FamilyPrefix::read(Box::new(io::Cursor::new(bytes.clone())), family)?;
         let key = guard.family(&unkeyed.header, family, count)?;
-        let reader = unkeyed.keyed(&key, false);
+        let reader = unkeyed.with_key(&key, false);
         origins.push(Origin { key, reader });
     }
     read::run(origins, threads, |stream| {
@@ -124,7 +126,7 @@ const QUICK: Settings = Settings {
 };
 
 #[track_caller]
-fn refused(guard: &Guard, families: &[Vec<u8>], what: &str) -> Error {
+fn refused(guard: &SetKeys, families: &[Vec<u8>], what: &str) -> Error {
     let Err(error) = opened(guard, families, 2) else {
         panic!("accepted: {what}");
     };
@@ -361,11 +363,11 @@ fn a_failing_source_or_medium_ends_the_pipeline_with_its_own_error() {
 fn a_consumer_that_stops_ends_the_pipeline() {
     let guard = sealed(Cipher::Aes256);
     let (bytes, _) = written(&guard, 1, QUICK, &content(64 * PIECE)).unwrap();
-    let unkeyed = || Unkeyed::read(Box::new(io::Cursor::new(bytes[0].clone())), 0).unwrap();
+    let unkeyed = || FamilyPrefix::read(Box::new(io::Cursor::new(bytes[0].clone())), 0).unwrap();
     let origin = || {
         let unkeyed = unkeyed();
         let key = guard.family(&unkeyed.header, 0, 1).unwrap();
-        let reader = unkeyed.keyed(&key, false);
+        let reader = unkeyed.with_key(&key, false);
         vec![Origin { key, reader }]
     };
     let stopped = read::run(origin(), 2, |stream| {

@@ -1,7 +1,10 @@
-//! Cuts the stream into pieces, compresses and seals them on several threads, writes them round-robin to the families.
+//! Cuts the stream into pieces, compresses and seals them on several threads, writes them
+//! round-robin to the families.
 //!
-//! Invariants B5 and B6 (`pipeline`). A failure anywhere ends all threads; the families are then orphans.
-//! Must not: decide what becomes of the families.
+//! Invariants B5 and B6 (`pipeline`). A failure anywhere ends all threads; the families are then
+//! orphans.
+//!
+//! Must not: remove the families after a failure.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -24,7 +27,7 @@ pub(crate) struct Target {
     pub(crate) writer: FamilyWriter,
 }
 
-/// How pieces are worked on.
+/// How pieces are compressed and sealed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// Threads that compress and seal, at least 1.
@@ -69,7 +72,7 @@ impl Pieces {
     }
 
     fn hand_over(&mut self) -> Result<()> {
-        let mut next = self.free.recv().map_err(|_| stopped())?;
+        let mut next = self.free.recv().map_err(|_| stopped_error())?;
         next.plain.clear();
         if next.plain.capacity() == 0 {
             next.plain.reserve_exact(PIECE);
@@ -79,7 +82,7 @@ impl Pieces {
             buffers: std::mem::replace(&mut self.current, next),
         };
         self.index = self.index.saturating_add(1);
-        self.jobs.send(job).map_err(|_| stopped())
+        self.jobs.send(job).map_err(|_| stopped_error())
     }
 
     fn finish(mut self) -> Result<()> {
@@ -90,14 +93,15 @@ impl Pieces {
     }
 }
 
-/// Another thread has failed and says why.
-fn stopped() -> Error {
+/// The error that stands for the failure of another thread, which reports the reason.
+fn stopped_error() -> Error {
     Error::new(&code::BUG, STOPPED)
 }
 
 const STOPPED: &str = "the pipeline has stopped";
 
-/// Runs `produce`, which writes the stream, and returns what it returned and how the families ended.
+/// Runs `produce`, which writes the stream, and returns what it returned and how the families
+/// ended.
 ///
 /// # Errors
 /// Of `produce`, of sealing, of writing; the first one that explains the others.
@@ -125,7 +129,7 @@ pub(crate) fn run<T>(
         }
         drop(done);
         let writing = scope.spawn(move || write_all(keys, writers, &sealed, &give, whole));
-        let produced = produced(free, jobs, whole, produce);
+        let produced = run_producer(free, jobs, whole, produce);
         let written = match writing.join() {
             Ok(written) => written,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -139,13 +143,13 @@ pub(crate) fn run<T>(
     })
 }
 
-fn produced<T>(
+fn run_producer<T>(
     free: Receiver<Buffers>,
     jobs: SyncSender<Job>,
     whole: &AtomicBool,
     produce: impl FnOnce(&mut Pieces) -> Result<T>,
 ) -> Result<T> {
-    let current = free.recv().map_err(|_| stopped())?;
+    let current = free.recv().map_err(|_| stopped_error())?;
     let mut pieces = Pieces {
         free,
         jobs,
@@ -198,7 +202,7 @@ fn seal_one(
     let key = key.ok_or_else(bug)?;
     let number = u32::try_from(number).map_err(|_| bug())?;
     let plain_length = buffers.plain.len();
-    let smaller = compressor.is_some_and(|zstd| compressed(zstd, &mut buffers));
+    let smaller = compressor.is_some_and(|zstd| compress(zstd, &mut buffers));
     if !smaller {
         // As it is, and without copying it.
         std::mem::swap(&mut buffers.plain, &mut buffers.stored);
@@ -218,15 +222,16 @@ fn seal_one(
     })
 }
 
-/// Compresses a piece into `stored`. False when it does not get smaller; `stored` is then of no use.
-fn compressed(zstd: &mut zstd::bulk::Compressor<'_>, buffers: &mut Buffers) -> bool {
+/// Compresses a piece into `stored`. False when it does not get smaller; `stored` is then of no
+/// use.
+fn compress(zstd: &mut zstd::bulk::Compressor<'_>, buffers: &mut Buffers) -> bool {
     let Buffers { plain, stored } = buffers;
     stored.clear();
     if stored.capacity() == 0 {
         stored.reserve_exact(PIECE);
     }
-    // Into the buffer's free room, which is not filled with zeros first. An error is that of a piece that does not fit into
-    // it, which is as long as a piece at least.
+    // Into the buffer's free room, which is not filled with zeros first. An error is that of a
+    // piece that does not fit into it, which is as long as a piece at least.
     let length = zstd.compress_to_buffer(plain.as_slice(), stored).ok();
     length.is_some_and(|length| length > 0 && length < plain.len())
 }
@@ -258,7 +263,7 @@ fn write_all(
         }
     }
     if !whole.load(Ordering::Acquire) || !waiting.is_empty() {
-        return Err(stopped());
+        return Err(stopped_error());
     }
     for (key, writer) in keys.iter().zip(&mut writers) {
         let trailer = key.seal(writer.next(), SegmentHead::LAST, &mut [])?;

@@ -1,11 +1,13 @@
 //! A directory with everything below it: regular files, directories, symbolic links.
 //!
-//! Files are read while others may write to them: a file is what it was while it was read, piece by piece. Not kept: hard
-//! links (each name becomes a file of its own), holes, extended attributes, access control lists. Sockets, pipes and
-//! devices are left out and named, and so is what vanishes or is exchanged while the directory is read.
+//! Files are read while others may write to them: a file is what it was while it was read, piece by
+//! piece. Not kept: hard links (each name becomes a file of its own), holes, extended attributes,
+//! access control lists. Sockets, pipes and devices are left out and named, and so is what vanishes
+//! or is exchanged while the directory is read.
 //!
-//! Invariant B10: every directory is opened below the one that it was found in, by its name alone and never through a link, so
-//! whoever may change the tree while it is read cannot lead out of it.
+//! Invariant B10: every directory is opened below the one that it was found in, by its name alone
+//! and never through a link, so a user who changes the tree during the backup cannot lead the
+//! reader out of it.
 //!
 //! Must not: follow a symbolic link below the root; leave anything out silently.
 
@@ -31,8 +33,8 @@ use crate::{Error, Result};
 /// Bytes read at a time.
 const READ: usize = 256 * 1024;
 
-/// Longest path that is stored, in bytes: a restore makes it below a directory that is open, and the system takes so many
-/// (`PATH_MAX` of limits.h, with its 0).
+/// Longest path that is stored, in bytes: a restore makes it below a directory that is open, and
+/// the system takes so many (`PATH_MAX` of limits.h, with its 0).
 const STORED_MAX: usize = PATH_MAX as usize - 1;
 /// Descriptors that the rest of this process may need: families, libraries, connections.
 const OTHERS: u64 = 256;
@@ -61,14 +63,14 @@ impl Source for DirectorySource {
     }
 
     fn shown(&self) -> String {
-        // A relative path would say nothing to who restores: `--delta` compares it.
+        // A relative path would be useless in a restore: `--delta` compares it.
         let real = std::fs::canonicalize(&self.root);
         let shown = real.as_ref().unwrap_or(&self.root);
         shown.display().to_string()
     }
 
     fn prepare(&mut self) -> Result<()> {
-        // The root itself may be named by a link: whoever names it decides.
+        // The root itself may be a link: the caller chose it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = openat(rustix::fs::CWD, &self.root, flags, Mode::empty());
         self.opened = Some(opened.map_err(|error| failed(&self.root, error.into()))?);
@@ -163,7 +165,8 @@ impl Level {
     }
 }
 
-/// How many directories may be open one below the other, after the limit of this process was raised as far as it goes.
+/// How many directories may be open one below the other, after the limit of this process was raised
+/// as far as it goes.
 fn levels_max() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -180,8 +183,9 @@ fn levels_max() -> usize {
 }
 
 impl Walk<'_, '_> {
-    /// Everything below the first level. Levels are on a list of ours and not on the stack: whoever may write to the tree decides how
-    /// many there are, as far as a path of the stream goes (2048). What is below more of them than descriptors allow is left out.
+    /// Everything below the first level. Levels are on a list of ours and not on the stack: whoever
+    /// may write to the tree decides how many there are, as far as a path of the stream goes
+    /// (2048). What is below more of them than descriptors allow is left out.
     fn tree(&mut self, first: Level) -> Result<()> {
         let mut open = vec![first];
         loop {
@@ -342,7 +346,8 @@ fn failed(path: &Path, error: std::io::Error) -> Error {
 mod tests {
     use super::*;
 
-    /// Between the look at an entry and its opening nothing can be injected from outside: these are the steps themselves.
+    /// Between the look at an entry and its opening nothing can be injected from outside: these are
+    /// the steps themselves.
     #[test]
     fn what_was_exchanged_for_a_link_is_not_opened() {
         let place = tempfile::tempdir().unwrap();

@@ -19,10 +19,10 @@ use crate::stream::writer::StreamWriter;
 
 /// Something that can be backed up.
 pub trait Source {
-    /// What it is.
+    /// The kind of the source.
     fn kind(&self) -> Kind;
 
-    /// Which one, for the set's description: no secrets.
+    /// The source, for the set's description. It must not contain secrets.
     fn shown(&self) -> String;
 
     /// Checks that it can be read, before anything is written.
@@ -37,14 +37,15 @@ pub trait Source {
     /// Of the source; what the stream's own calls return must be passed on.
     fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()>;
 
-    /// Where the bytes of all files are to go as soon as they are known, for whoever shows progress. A source that never knows them
-    /// leaves it.
+    /// Sets where the total bytes of all files are stored once they are known, to show progress. A
+    /// source that never knows them ignores it.
     fn note_total(&mut self, _total: Arc<AtomicU64>) {}
 
     /// Adds what only this source knows. Called after [`Source::write`].
     fn describe(&self, description: &mut Description);
 
-    /// What the set keeps as an object of its own: a server's manifest. Called after [`Source::write`].
+    /// A server's manifest, which the set stores as an object of its own. Called after
+    /// [`Source::write`].
     fn manifest(&self) -> Option<&[u8]> {
         None
     }

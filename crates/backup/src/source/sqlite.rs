@@ -1,6 +1,7 @@
-//! A SQLite database, which may be in use: a consistent copy of it, made by SQLite, is what is stored. The copy of a sealed
-//! database is sealed for the same key, so it is restored as it was: sealed. A plain one is copied beside itself, where
-//! whoever could read the one can read the other.
+//! A SQLite database, which may be in use: a consistent copy of it, made by SQLite, is what is
+//! stored. The copy of a sealed database is sealed for the same key, so it is restored as it was:
+//! sealed. A plain one is copied beside itself, where the same users can read the
+//! other.
 //!
 //! Must not: write a plaintext page of a sealed database anywhere; leave a copy behind.
 
@@ -69,7 +70,8 @@ impl Source for SqliteSource {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        // Copies of runs that were killed while SQLite made them. What cannot be removed is in nobody's way.
+        // Copies of runs that were killed while SQLite made them. What cannot be removed is in
+        // nobody's way.
         drop(leftovers::collect(beside, is_copy_name));
         Ok(())
     }
@@ -133,7 +135,8 @@ fn copy_name(random: &[u8; 16]) -> String {
     format!(".{}{COPY}", hex::hex(random))
 }
 
-/// Whether a file is a copy, one under way (`strongroom_sqlite::ops` adds a dot, a tag and `.part`), or what SQLite put beside it.
+/// Whether a file is a copy, one under way (`strongroom_sqlite::ops` adds a dot, a tag and
+/// `.part`), or what SQLite put beside it.
 fn is_copy_name(name: &str) -> bool {
     let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let Some(name) = name.strip_prefix('.') else {

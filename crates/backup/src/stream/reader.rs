@@ -1,9 +1,12 @@
-//! Reads a stream: members, their bytes, and proof at each file's end that these are the bytes that were read.
+//! Reads a stream: members, their bytes, and proof at each file's end that these are the bytes that
+//! were read.
 //!
-//! Invariants: B7, a file's digest and size are verified before its end is told; B8, a member's parent is a directory that
-//! was named before, so a restorer never writes through a link of the stream; only a set of files has symbolic links.
+//! Invariants: B7, a file's digest and size are verified before its end is told; B8, a member's
+//! parent is a directory that was named before, so a restorer never writes through a link of the
+//! stream; only a set of files has symbolic links.
 //!
-//! Must not: believe a length before it was bounded; hand out more than the set's head says that there is.
+//! Must not: believe a length before it was bounded; hand out more than the set's head says that
+//! there is.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +36,8 @@ pub(crate) enum Event<'a> {
 
 /// The stream's bytes as they come.
 pub(crate) trait Input {
-    /// The next bytes, never none; `None` at the end. The caller may take the buffer and leave another one.
+    /// The next bytes, never none; `None` at the end. The caller may take the buffer and leave
+    /// another one.
     fn next_bytes(&mut self) -> Result<Option<&mut Vec<u8>>>;
 }
 
@@ -52,7 +56,8 @@ pub(crate) struct StreamReader<'a, I: Input> {
     /// Bytes of the present data item that were not handed out yet.
     data_left: usize,
     counted: StreamEnd,
-    /// Of all other paths none is kept: a restorer that creates every file anew finds one that is named twice.
+    /// Of all other paths none is kept: a restorer that creates every file anew finds one that is
+    /// named twice.
     directories: BTreeSet<Vec<u8>>,
     links: bool,
     /// What the head says that there is: more is not handed out.

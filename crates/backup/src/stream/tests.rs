@@ -1,5 +1,5 @@
-//! Goal: a stream that no writer makes is refused, whoever sealed it, and nothing is ever written outside the root. Method: streams
-//! put together by hand.
+//! Goal: a stream that no writer makes is refused, whoever sealed it, and nothing is ever written
+//! outside the root. Method: streams put together by hand.
 
 #![expect(
     clippy::unwrap_in_result,

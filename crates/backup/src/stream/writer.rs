@@ -1,6 +1,7 @@
 //! Writes a stream: what a source calls for each member.
 //!
-//! Invariant B7: every file's digest is taken of the bytes that were written, and stands behind them.
+//! Invariant B7: every file's digest is taken of the bytes that were written, and stands behind
+//! them.
 //!
 //! Must not: let a caller write what a reader would refuse.
 
@@ -45,10 +46,12 @@ impl<'a> StreamWriter<'a> {
         }
     }
 
-    /// Writes a member. A regular file's bytes follow with [`StreamWriter::data`], then [`StreamWriter::end_file`].
+    /// Writes a member. A regular file's bytes follow with [`StreamWriter::data`], then
+    /// [`StreamWriter::end_file`].
     ///
     /// # Errors
-    /// SR-7114 when its path or target cannot be stored, or a set of this kind never has such a member; of the medium.
+    /// SR-7114 when its path or target cannot be stored, or a set of this kind never has such a
+    /// member; of the medium.
     pub fn member(&mut self, member: &Member) -> Result<()> {
         if self.file.is_some() {
             return Err(Error::new(&code::BUG, "a member within a file"));

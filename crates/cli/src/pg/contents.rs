@@ -10,12 +10,13 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use strongroom_format::code;
-use strongroom_postgres_shield::body::{self, Memory};
 use strongroom_postgres_shield::classify::classify;
 use strongroom_postgres_shield::convert;
+use strongroom_postgres_shield::file_io;
 use strongroom_postgres_shield::instance::Instance;
-use strongroom_postgres_shield::place::{Seal, seal};
 use strongroom_postgres_shield::real::{Errno, Real};
+use strongroom_postgres_shield::resolve::{Seal, seal};
+use strongroom_postgres_shield::sealed_file::{FileCache, SealedFile};
 use strongroom_postgres_shield::table::treatment;
 
 use super::directory::Directory;
@@ -35,7 +36,7 @@ pub(super) struct Contents<'a> {
     file: &'a File,
     instance: &'a Instance,
     seal: Seal,
-    memory: Memory,
+    cache: FileCache,
     real: Real,
 }
 
@@ -53,21 +54,21 @@ impl<'a> Contents<'a> {
             instance,
             seal,
             // The last value: the caller reports what is wrong, nothing goes to standard error.
-            memory: [0, 0, 0, 1].map(AtomicU64::new),
+            cache: [0, 0, 0, 1].map(AtomicU64::new),
             real: Real::linked(),
         }
     }
 
     /// Reads at most as much as the buffer holds; 0 at the end.
     pub(super) fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        let state = body::File {
+        let state = SealedFile {
             instance: self.instance,
-            body: self.seal.body,
+            layout: self.seal.layout,
             key: self.seal.key,
             tweak: self.seal.tweak,
-            memory: &self.memory,
+            cache: &self.cache,
         };
-        body::read_at(&self.real, self.file.as_raw_fd(), &state, into, offset)
+        file_io::read_at(&self.real, self.file.as_raw_fd(), &state, into, offset)
     }
 }
 

@@ -15,10 +15,11 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::fs::MemfdFlags;
 use strongroom_format::code;
-use strongroom_postgres_shield::body::{self, Memory};
+use strongroom_postgres_shield::file_io;
 use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::real::{Errno, Real};
 use strongroom_postgres_shield::scratch;
+use strongroom_postgres_shield::sealed_file::{FileCache, SealedFile};
 
 use super::chosen::ChosenKey;
 use super::contents::{Contents, check_control, seal_of};
@@ -114,19 +115,19 @@ impl SealedLog {
         // The shield's own treatment writes to a descriptor: one without a name, in memory.
         let descriptor = rustix::fs::memfd_create("strongroom", MemfdFlags::CLOEXEC);
         let mut file = File::from(descriptor.map_err(|error| failed(error.into()))?);
-        let memory: Memory = [const { AtomicU64::new(0) }; 4];
-        let state = body::File {
+        let cache: FileCache = [const { AtomicU64::new(0) }; 4];
+        let state = SealedFile {
             instance: &self.instance,
-            body: seal.body,
+            layout: seal.layout,
             key: seal.key,
             tweak: seal.tweak,
-            memory: &memory,
+            cache: &cache,
         };
         let real = Real::linked();
         let mut done = 0_usize;
         while let Some(rest) = content.get(done..).filter(|rest| !rest.is_empty()) {
             let part = rest.get(..scratch::LEN).unwrap_or(rest);
-            let wrote = body::write_at(&real, file.as_raw_fd(), &state, part, done as u64);
+            let wrote = file_io::write_at(&real, file.as_raw_fd(), &state, part, done as u64);
             match wrote {
                 Ok(0) => return Err(failed(Errno(28).into())),
                 Ok(count) => done = done.saturating_add(count),

@@ -17,12 +17,14 @@ use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_format::postgres::{CONFIG_FILE, HEADER_FILE};
 use strongroom_keyring::Error;
-use strongroom_postgres_shield::body::{self, Body, Memory};
-use strongroom_postgres_shield::convert::{self, Fate};
+use strongroom_postgres_shield::convert::{self, FileAction};
+use strongroom_postgres_shield::file_io;
 use strongroom_postgres_shield::instance::Instance;
-use strongroom_postgres_shield::place::Seal;
+use strongroom_postgres_shield::layout::FileLayout;
 use strongroom_postgres_shield::real::{Errno, Real};
+use strongroom_postgres_shield::resolve::Seal;
 use strongroom_postgres_shield::scratch;
+use strongroom_postgres_shield::sealed_file::{self, FileCache};
 
 use super::chosen::ChosenKey;
 use crate::context::Context;
@@ -56,7 +58,7 @@ impl NewInstance {
     ) -> Result<Self, Failure> {
         let chosen = ChosenKey::for_restored(options, context, &to.display().to_string())?;
         let configuration = chosen.configuration()?;
-        let (header, instance) = convert::created(cipher, &chosen.opener()?)?;
+        let (header, instance) = convert::new_instance(cipher, &chosen.opener()?)?;
         Ok(Self {
             instance: Arc::new(instance),
             header,
@@ -91,14 +93,14 @@ impl Sealing for NewInstance {
         if path == MANIFEST {
             return Ok(Becomes::LeftOut);
         }
-        Ok(match convert::fate(path)? {
-            Fate::Removed => Becomes::LeftOut,
-            Fate::InClear => Becomes::InClear,
-            Fate::Sealed(seal) => Becomes::Sealed(Box::new(SealedWriter {
+        Ok(match convert::file_action(path)? {
+            FileAction::Remove => Becomes::LeftOut,
+            FileAction::KeepPlain => Becomes::InClear,
+            FileAction::Seal(seal) => Becomes::Sealed(Box::new(SealedWriter {
                 instance: Arc::clone(&self.instance),
                 seal,
                 // The last value: the caller reports what is wrong, nothing goes to standard error.
-                memory: [0, 0, 0, 1].map(AtomicU64::new),
+                cache: [0, 0, 0, 1].map(AtomicU64::new),
                 real: Real::linked(),
             })),
         })
@@ -120,18 +122,18 @@ impl Sealing for NewInstance {
 struct SealedWriter {
     instance: Arc<Instance>,
     seal: Seal,
-    memory: Memory,
+    cache: FileCache,
     real: Real,
 }
 
 impl SealedWriter {
-    fn state(&self) -> body::File<'_> {
-        body::File {
+    fn state(&self) -> sealed_file::SealedFile<'_> {
+        sealed_file::SealedFile {
             instance: &self.instance,
-            body: self.seal.body,
+            layout: self.seal.layout,
             key: self.seal.key,
             tweak: self.seal.tweak,
-            memory: &self.memory,
+            cache: &self.cache,
         }
     }
 }
@@ -142,7 +144,7 @@ impl SealedFile for SealedWriter {
         let mut left = bytes;
         while !left.is_empty() {
             let part = left.get(..scratch::LEN).unwrap_or(left);
-            let wrote = body::write_at(&self.real, file.as_raw_fd(), &state, part, at)?;
+            let wrote = file_io::write_at(&self.real, file.as_raw_fd(), &state, part, at)?;
             if wrote == 0 {
                 return Err(std::io::ErrorKind::WriteZero.into());
             }
@@ -154,11 +156,13 @@ impl SealedFile for SealedWriter {
 
     fn set_length(&self, file: &File, length: u64) -> std::io::Result<()> {
         let set: Result<(), Errno> =
-            body::truncate(&self.real, file.as_raw_fd(), &self.state(), length);
+            file_io::truncate(&self.real, file.as_raw_fd(), &self.state(), length);
         Ok(set?)
     }
 
     fn fits(&self, length: u64) -> bool {
-        self.seal.body != Body::Block || self.seal.key.has_tails() || length.is_multiple_of(16)
+        self.seal.layout != FileLayout::Block
+            || self.seal.key.has_tails()
+            || length.is_multiple_of(16)
     }
 }

@@ -12,11 +12,11 @@ use std::path::Path;
 
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::{Header, ObjectKind};
-use strongroom_postgres_shield::body::{BlockKey, Body};
+use strongroom_postgres_shield::container_name;
 use strongroom_postgres_shield::instance::Instance;
-use strongroom_postgres_shield::name;
-use strongroom_postgres_shield::place::Seal;
+use strongroom_postgres_shield::layout::{BlockKey, FileLayout};
 use strongroom_postgres_shield::real::Errno;
+use strongroom_postgres_shield::resolve::Seal;
 use strongroom_postgres_shield::scratch;
 
 use super::chosen::ChosenKey;
@@ -167,11 +167,12 @@ fn code_of(kind: &str) -> &'static Code {
 /// Transaction status files that PostgreSQL does not keep through a restart may hold zeros after a
 /// power cut; they are made anew. So is the one container that a kill leaves between two names.
 fn unit_kind(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)> {
-    let seal = seal_of(relative).filter(|seal| !name::is_temporary_summary(seal))?;
+    let seal = seal_of(relative)
+        .filter(|seal| !container_name::is_temporary_summary(seal.class, &seal.tweak))?;
     let lasts = LASTING_STATUS.iter().any(|name| relative.starts_with(name));
-    match (seal.body, seal.key) {
-        (Body::Container, _) => Some((seal, CONTAINER)),
-        (Body::Block, BlockKey::Slru) if finds_zeros && lasts => Some((seal, STATUS_FILE)),
+    match (seal.layout, seal.key) {
+        (FileLayout::Container, _) => Some((seal, CONTAINER)),
+        (FileLayout::Block, BlockKey::Slru) if finds_zeros && lasts => Some((seal, STATUS_FILE)),
         _ => None,
     }
 }

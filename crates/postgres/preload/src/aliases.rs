@@ -1,20 +1,21 @@
-//! Second names of functions that are interposed elsewhere, and functions of the C library that open or write by themselves.
+//! Second names of functions that other modules interpose, and functions of the C library that open
+//! or write files internally.
 //!
-//! `__write` and its like are exported by the C library for programs that must not be given another `write`. A stream
-//! that `dprintf` makes for one call writes without calling a function that could be interposed, and the file actions of
-//! `posix_spawn` open in the child, before it is another program.
+//! The C library exports `__write` and similar names for programs that must not be given another
+//! `write`. `dprintf` writes without calling a function that could be interposed, and the file
+//! actions of `posix_spawn` open files in the child, before it executes another program.
 //!
-//! Must not: do anything of its own for files that are not sealed.
+//! Must not: change anything for files that are not sealed.
 #![expect(unsafe_code, reason = "interposed C functions")]
 
 use std::ffi::{c_char, c_int, c_void};
 
 use libc::{mode_t, off_t, pid_t, size_t, ssize_t};
-use shield::files;
-use shield::place::Ruling;
+use shield::descriptors;
+use shield::resolve::Resolved;
 use strongroom_format::code;
 
-use crate::arguments::{bytes, ruling};
+use crate::arguments::{bytes, resolve_path};
 use crate::{close, data, next, open, process, refused, report, space, stdio};
 
 symbols! {
@@ -60,25 +61,37 @@ symbols! {
     fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
         stdio::fdopen(fd, mode)
     }
-    fn lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int {
-        listed(mode, list, count, event)
+    fn lio_listio(
+        mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void
+    ) -> c_int {
+        lio_listio_any(mode, list, count, event)
     }
-    fn lio_listio64(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int {
-        listed(mode, list, count, event)
+    fn lio_listio64(
+        mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void
+    ) -> c_int {
+        lio_listio_any(mode, list, count, event)
     }
     fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
         if is_refused(fd) { -1 } else { next::vdprintf(fd, format, arguments) }
     }
-    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+    fn __vdprintf_chk(
+        fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void
+    ) -> c_int {
         if is_refused(fd) { -1 } else { next::__vdprintf_chk(fd, flag, format, arguments) }
     }
-    fn posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        match ruling(path) {
-            Ok(Ruling::Outside | Ruling::Plain(_)) => {
+    fn posix_spawn_file_actions_addopen(
+        actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t
+    ) -> c_int {
+        match resolve_path(path) {
+            Ok(Resolved::Outside | Resolved::Plain(_)) => {
                 next::posix_spawn_file_actions_addopen(actions, fd, path, flags, mode)
             }
             Ok(_) => {
-                report::refuse(&code::PG_REFUSED, format_args!("{}: opened for a new program", bytes(path).escape_ascii()));
+                let path = bytes(path).escape_ascii();
+                report::refuse(
+                    &code::PG_REFUSED,
+                    format_args!("{path}: opened for a new program"),
+                );
                 libc::EACCES
             }
             Err(errno) => errno.0,
@@ -88,25 +101,25 @@ symbols! {
 
 /// # Safety
 /// As `lio_listio`(3).
-unsafe fn listed(
+unsafe fn lio_listio_any(
     mode: c_int,
     list: *const *mut libc::aiocb,
     count: c_int,
     event: *mut c_void,
 ) -> c_int {
     for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: by this function's contract there are `count` of them, each null or valid.
-        if !list.is_null() && unsafe { refused::asynchronous(*list.add(index)) } {
-            return open::failed(libc::EINVAL);
+        // SAFETY: by this function's contract there are `count` requests, each null or valid.
+        if !list.is_null() && unsafe { refused::targets_sealed_file(*list.add(index)) } {
+            return open::fail(libc::EINVAL);
         }
     }
     // SAFETY: the program's arguments.
     unsafe { next::lio_listio(mode, list, count, event) }
 }
 
-/// Whether formatted text would go into a sealed file past the shield; errno says so then.
+/// Whether `dprintf` is refused because the file is sealed; sets errno then.
 fn is_refused(fd: c_int) -> bool {
-    let sealed = files::is_sealed(fd);
+    let sealed = descriptors::is_sealed(fd);
     if sealed {
         report::refuse(&code::PG_REFUSED, format_args!("dprintf on a sealed file"));
         next::set_errno(libc::EBADF);
@@ -116,8 +129,8 @@ fn is_refused(fd: c_int) -> bool {
 
 #[cfg(target_arch = "x86_64")]
 mod variadic {
-    //! Functions with any number of arguments, which Rust cannot define: the arguments stay where they are while the
-    //! descriptor is looked at.
+    //! Functions with a variable number of arguments, which Rust cannot define. The arguments stay
+    //! in their registers and on the stack while the descriptor is checked.
 
     use std::arch::naked_asm;
     use std::ffi::{c_int, c_void};
@@ -128,28 +141,29 @@ mod variadic {
     static DPRINTF: Slot = Slot::new(c"dprintf");
     static DPRINTF_CHK: Slot = Slot::new(c"__dprintf_chk");
 
-    /// The C library's function; null when the call is refused.
+    /// The C library's `dprintf`; null when the call is refused.
     extern "C" fn plain(fd: c_int) -> *mut c_void {
-        found(fd, &DPRINTF)
+        function_unless_refused(fd, &DPRINTF)
     }
 
+    /// The C library's `__dprintf_chk`; null when the call is refused.
     extern "C" fn checked(fd: c_int) -> *mut c_void {
-        found(fd, &DPRINTF_CHK)
+        function_unless_refused(fd, &DPRINTF_CHK)
     }
 
-    fn found(fd: c_int, slot: &Slot) -> *mut c_void {
+    fn function_unless_refused(fd: c_int, slot: &Slot) -> *mut c_void {
         match is_refused(fd) {
             true => std::ptr::null_mut(),
             false => slot.find().unwrap_or(std::ptr::null_mut()),
         }
     }
 
-    /// Keeps every register that can hold an argument (System V ABI, AMD64 supplement, section 3.2.3), asks `$which`,
-    /// and goes on in the function that it names, or returns -1.
-    macro_rules! passed_on {
+    /// Saves every register that can hold an argument (System V ABI, AMD64 supplement, section
+    /// 3.2.3), calls `$which`, and jumps to the function that it returns, or returns -1.
+    macro_rules! forward_variadic {
         ($name:ident, $which:ident) => {
-            // SAFETY: the symbol is meant to stand before the C library's; registers and stack are as they were when it
-            // goes on there.
+            // SAFETY: the symbol interposes the C library's; registers and stack are as they were
+            // when it jumps to that.
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name() {
@@ -202,6 +216,6 @@ mod variadic {
         };
     }
 
-    passed_on!(dprintf, plain);
-    passed_on!(__dprintf_chk, checked);
+    forward_variadic!(dprintf, plain);
+    forward_variadic!(__dprintf_chk, checked);
 }

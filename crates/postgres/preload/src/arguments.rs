@@ -1,19 +1,19 @@
-//! C arguments as Rust sees them: paths and buffers; and what the core says of a path.
+//! Converts C arguments to Rust slices, and resolves paths.
 //!
-//! Must not: keep a reference longer than the call it belongs to.
+//! Must not: keep a reference longer than the call that it belongs to.
 #![expect(unsafe_code, reason = "pointers from C")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use shield::place::{Ruling, rule, rule_followed};
+use shield::open_instances;
 use shield::real::Errno;
-use shield::roots;
+use shield::resolve::{Resolved, resolve, resolve_followed};
 
 use crate::next::{self, real};
 use crate::process::working_directory;
-use crate::start::open_later;
+use crate::start::open_deferred;
 
-/// The bytes of a C string. Empty for a null pointer, which the C library then answers for.
+/// The bytes of a C string. Empty for a null pointer, which the C library then rejects.
 ///
 /// # Safety
 /// Null, or a terminated string that lives as long as the result is used.
@@ -25,84 +25,84 @@ pub(crate) unsafe fn bytes<'a>(path: *const c_char) -> &'a [u8] {
     unsafe { CStr::from_ptr(path) }.to_bytes()
 }
 
-/// What the core says of `path`, relative to the working directory.
+/// Resolves `path`, relative to the working directory.
 ///
 /// # Safety
 /// As [`bytes`].
-pub(crate) unsafe fn ruling(path: *const c_char) -> Result<Ruling, Errno> {
+pub(crate) unsafe fn resolve_path(path: *const c_char) -> Result<Resolved, Errno> {
     // SAFETY: by this function's contract.
     let path = unsafe { bytes(path) };
-    if roots::none() {
-        open_later(path)?;
-        if roots::none() {
-            return Ok(Ruling::Outside);
+    if open_instances::is_empty() {
+        open_deferred(path)?;
+        if open_instances::is_empty() {
+            return Ok(Resolved::Outside);
         }
     }
-    match rule(working_directory(), path)? {
-        Ruling::Outside => followed(libc::AT_FDCWD, path),
-        ruling => Ok(ruling),
+    match resolve(working_directory(), path)? {
+        Resolved::Outside => resolve_by_kernel(libc::AT_FDCWD, path),
+        resolved => Ok(resolved),
     }
 }
 
-/// What the core says of `path`, relative to the directory open as `base`.
+/// Resolves `path`, relative to the directory that is open as `base`.
 ///
 /// # Safety
 /// As [`bytes`].
-pub(crate) unsafe fn ruling_at(base: c_int, path: *const c_char) -> Result<Ruling, Errno> {
-    if roots::none() {
-        return Ok(Ruling::Outside);
+pub(crate) unsafe fn resolve_path_at(base: c_int, path: *const c_char) -> Result<Resolved, Errno> {
+    if open_instances::is_empty() {
+        return Ok(Resolved::Outside);
     }
     // SAFETY: by this function's contract.
     let path = unsafe { bytes(path) };
-    let ruling = if base == libc::AT_FDCWD || path.starts_with(b"/") {
-        rule(working_directory(), path)?
+    let resolved = if base == libc::AT_FDCWD || path.starts_with(b"/") {
+        resolve(working_directory(), path)?
     } else {
         let mut buffer = [0_u8; PATH_MAX];
         let directory = real().path_of(base, &mut buffer);
-        rule(directory.ok_or(Errno(libc::EBADF))?, path)?
+        resolve(directory.ok_or(Errno(libc::EBADF))?, path)?
     };
-    match ruling {
-        Ruling::Outside => followed(base, path),
-        ruling => Ok(ruling),
+    match resolved {
+        Resolved::Outside => resolve_by_kernel(base, path),
+        resolved => Ok(resolved),
     }
 }
 
-/// What the core says of the file that a path leads to which is, as it is spelled, outside of every instance: a link on
-/// its way may lead into one (N1). Asks the kernel; on the server's ways such paths are rare.
-fn followed(base: c_int, path: &[u8]) -> Result<Ruling, Errno> {
+/// Resolves a path that is, as it is spelled, outside of every instance: a symbolic link in it may
+/// lead into one (N1). Asks the kernel; the server rarely uses such paths.
+fn resolve_by_kernel(base: c_int, path: &[u8]) -> Result<Resolved, Errno> {
     if path.is_empty() {
-        return Ok(Ruling::Outside);
+        return Ok(Resolved::Outside);
     }
     let kept = Errno::last();
     let mut buffer = [0_u8; PATH_MAX];
-    let outcome = match leads_to(base, path, &mut buffer) {
-        Ok(Some(there)) => rule_followed(b"/", there),
-        // It does not exist: what its directory leads to, and then its name.
+    let outcome = match follow_links(base, path, &mut buffer) {
+        Ok(Some(there)) => resolve_followed(b"/", there),
+        // The file does not exist: its directory is followed, and then its name.
         Err(Errno(libc::ENOENT)) => {
             let cut = path.iter().rposition(|&byte| byte == b'/');
             let (directory, name) = match cut {
                 Some(at) => (path.get(..=at), path.get(at.saturating_add(1)..)),
                 None => (Some(&b"."[..]), Some(path)),
             };
-            match leads_to(base, directory.unwrap_or_default(), &mut buffer) {
-                Ok(Some(there)) => created(there, name.unwrap_or_default(), LINKS_MAX),
-                _ => Ok(Ruling::Outside),
+            match follow_links(base, directory.unwrap_or_default(), &mut buffer) {
+                Ok(Some(there)) => resolve_new_file(there, name.unwrap_or_default(), LINKS_MAX),
+                _ => Ok(Resolved::Outside),
             }
         }
-        // It cannot be told; neither can the program's own call then find the file.
+        // The path cannot be followed; the program's own call would fail in the same way.
         Err(errno @ Errno(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => Err(errno),
-        _ => Ok(Ruling::Outside),
+        _ => Ok(Resolved::Outside),
     };
     next::set_errno(kept.0);
     outcome
 }
 
-/// Most links that the kernel follows on one way (`MAXSYMLINKS`).
+/// Most symbolic links that the kernel follows in one path (`MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
 
-/// What the core says of a file that does not exist, by this name in the directory `there`. The name may be that of a
-/// link: what is created is then where that leads.
-fn created(there: &[u8], name: &[u8], links: u32) -> Result<Ruling, Errno> {
+/// Resolves a file that does not exist, by its name in the directory `there`. The name may be that
+/// of a symbolic link whose target does not exist: the file is then created at the target.
+fn resolve_new_file(there: &[u8], name: &[u8], links: u32) -> Result<Resolved, Errno> {
     let mut path = [0_u8; PATH_MAX];
     let joined = [there, b"/", name].concat();
     let space = path
@@ -116,7 +116,7 @@ fn created(there: &[u8], name: &[u8], links: u32) -> Result<Ruling, Errno> {
     let len = unsafe { libc::readlink(path.as_ptr().cast(), target.as_mut_ptr().cast(), PATH_MAX) };
     let target = usize::try_from(len).ok().and_then(|len| target.get(..len));
     let Some(target) = target else {
-        return rule_followed(there, name);
+        return resolve_followed(there, name);
     };
     let links = links.checked_sub(1).ok_or(Errno(libc::ELOOP))?;
     let target = match target.starts_with(b"/") {
@@ -126,14 +126,14 @@ fn created(there: &[u8], name: &[u8], links: u32) -> Result<Ruling, Errno> {
     let cut = target.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
     let (directory, name) = target.split_at(cut.saturating_add(1).min(target.len()));
     let mut buffer = [0_u8; PATH_MAX];
-    match leads_to(libc::AT_FDCWD, directory, &mut buffer) {
-        Ok(Some(directory)) => created(directory, name, links),
-        _ => Ok(Ruling::Outside),
+    match follow_links(libc::AT_FDCWD, directory, &mut buffer) {
+        Ok(Some(directory)) => resolve_new_file(directory, name, links),
+        _ => Ok(Resolved::Outside),
     }
 }
 
-/// The canonical path of what is there, symbolic links followed. `None` when it has none.
-fn leads_to<'out>(
+/// The canonical path of an existing file, symbolic links followed. `None` when it has none.
+fn follow_links<'out>(
     base: c_int,
     path: &[u8],
     buffer: &'out mut [u8; PATH_MAX],
@@ -144,7 +144,7 @@ fn leads_to<'out>(
     space
         .ok_or(Errno(libc::ENAMETOOLONG))?
         .copy_from_slice(path);
-    // SAFETY: a terminated string. O_PATH opens nothing: no device, no pipe is touched.
+    // SAFETY: a terminated string. With O_PATH no device or pipe is opened.
     let fd = unsafe {
         next::openat(
             base,
@@ -185,8 +185,9 @@ pub(crate) unsafe fn buffer_mut<'a>(
 
 /// The caller's bytes, to be written.
 ///
-/// PostgreSQL changes hint bits in a buffer while it is being written. The core reads each byte once, by a copy to its
-/// own memory, and looks at the copy only (P1); whichever value a changing byte has is one that PostgreSQL may write.
+/// PostgreSQL changes hint bits in a buffer while it is being written. The core reads each byte
+/// once, by copying it to its own memory, and uses the copy only (P1); PostgreSQL may write either
+/// value of a byte that is changing.
 ///
 /// # Safety
 /// `from` is valid for reading `count` bytes.

@@ -1,6 +1,7 @@
-//! `copy_file_range`, by reading and writing through the treatments.
+//! `copy_file_range`, as a read and a write of logical bytes.
 //!
-//! PostgreSQL 18's `file_copy_method = clone` has no other way when this fails, so it never fails for being sealed.
+//! PostgreSQL 18 with `file_copy_method = clone` has no fallback when this call fails, so it does
+//! not fail because a file is sealed.
 //!
 //! Must not: copy sealed bytes as they are.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -8,7 +9,7 @@
 use std::ffi::{c_int, c_uint};
 
 use libc::{off_t, size_t, ssize_t};
-use shield::files::{self, Open};
+use shield::descriptors::{self, OpenFile};
 use shield::real::Errno;
 use shield::{scratch, transfer};
 
@@ -19,21 +20,28 @@ symbols! {
     fn copy_file_range(
         from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
     ) -> ssize_t {
-        match (files::find(from), files::find(to)) {
+        match (descriptors::find(from), descriptors::find(to)) {
             (Ok(None), Ok(None)) => next::copy_file_range(from, from_at, to, to_at, len, flags),
             (Ok(source), Ok(target)) => {
-                count(copied((from, source, from_at), (to, target, to_at), len, flags))
+                count(copy_range((from, source, from_at), (to, target, to_at), len, flags))
             }
             (Err(errno), _) | (_, Err(errno)) => count(Err(errno)),
         }
     }
 }
 
-type End = (c_int, Option<Open>, *mut off_t);
+/// One end of a copy: its descriptor, the sealed file behind it if there is one, and the program's
+/// offset.
+type CopyEnd = (c_int, Option<OpenFile>, *mut off_t);
 
 /// # Safety
 /// As `copy_file_range`.
-unsafe fn copied(from: End, to: End, len: size_t, flags: c_uint) -> Result<usize, Errno> {
+unsafe fn copy_range(
+    from: CopyEnd,
+    to: CopyEnd,
+    len: size_t,
+    flags: c_uint,
+) -> Result<usize, Errno> {
     if flags != 0 {
         return Err(Errno(libc::EINVAL));
     }
@@ -54,15 +62,15 @@ unsafe fn copied(from: End, to: End, len: size_t, flags: c_uint) -> Result<usize
     .map_err(|_| Errno(libc::ENOMEM))??;
     // SAFETY: null or the program's own variables.
     unsafe {
-        moved(&from, from_at, done)?;
-        moved(&to, to_at, done)?;
+        set_position(&from, from_at, done)?;
+        set_position(&to, to_at, done)?;
     }
     Ok(done)
 }
 
 /// # Safety
 /// The end's pointer is null or valid.
-unsafe fn position(end: &End) -> Result<u64, Errno> {
+unsafe fn position(end: &CopyEnd) -> Result<u64, Errno> {
     if end.2.is_null() {
         return real().lseek(end.0, 0, libc::SEEK_CUR);
     }
@@ -72,7 +80,7 @@ unsafe fn position(end: &End) -> Result<u64, Errno> {
 
 /// # Safety
 /// The end's pointer is null or valid.
-unsafe fn moved(end: &End, at: u64, count: usize) -> Result<(), Errno> {
+unsafe fn set_position(end: &CopyEnd, at: u64, count: usize) -> Result<(), Errno> {
     let target = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
     let target = off_t::try_from(target).map_err(|_| Errno(libc::EOVERFLOW))?;
     if end.2.is_null() {

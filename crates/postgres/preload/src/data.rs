@@ -1,6 +1,6 @@
 //! read and write, and their positioned and checked forms.
 //!
-//! Invariants: R4; a descriptor that is no sealed file costs one load more than without the shield.
+//! Invariants: R4; a call on a file that is not sealed costs one load more than without the shield.
 //!
 //! Must not: allocate or lock.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -8,31 +8,37 @@
 use std::ffi::{c_int, c_void};
 
 use libc::{off_t, size_t, ssize_t};
-use shield::{files, transfer};
+use shield::{descriptors, transfer};
 
 use crate::arguments::{buffer, buffer_mut, offset};
 use crate::next::{self, count, real};
 
 symbols! {
     fn read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t {
-        match files::find(fd) {
+        match descriptors::find(fd) {
             Ok(None) => next::read(fd, into, len),
             Err(errno) => count(Err(errno)),
-            Ok(Some(open)) => count(buffer_mut(into, len).and_then(|into| transfer::read(real(), fd, &open, into))),
+            Ok(Some(open)) => {
+                count(
+                    buffer_mut(into, len).and_then(|into| transfer::read(real(), fd, &open, into))
+                )
+            }
         }
     }
     fn __read_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t) -> ssize_t {
-        // Where the count is more than the room the C library ends the program: it says it best.
-        if !files::is_sealed(fd) || len > room {
+        // The C library ends the program when the count exceeds the buffer, and reports it.
+        if !descriptors::is_sealed(fd) || len > room {
             return next::__read_chk(fd, into, len, room);
         }
         read(fd, into, len)
     }
     fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
-        match files::find(fd) {
+        match descriptors::find(fd) {
             Ok(None) => next::write(fd, from, len),
             Err(errno) => count(Err(errno)),
-            Ok(Some(open)) => count(buffer(from, len).and_then(|from| transfer::write(real(), fd, &open, from))),
+            Ok(Some(open)) => {
+                count(buffer(from, len).and_then(|from| transfer::write(real(), fd, &open, from)))
+            }
         }
     }
     fn pread(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
@@ -42,13 +48,15 @@ symbols! {
         pread_any(fd, into, len, at)
     }
     fn __pread_chk(fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t {
-        if !files::is_sealed(fd) || len > room {
+        if !descriptors::is_sealed(fd) || len > room {
             return next::__pread_chk(fd, into, len, at, room);
         }
         pread_any(fd, into, len, at)
     }
-    fn __pread64_chk(fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t {
-        if !files::is_sealed(fd) || len > room {
+    fn __pread64_chk(
+        fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t
+    ) -> ssize_t {
+        if !descriptors::is_sealed(fd) || len > room {
             return next::__pread_chk(fd, into, len, at, room);
         }
         pread_any(fd, into, len, at)
@@ -65,7 +73,7 @@ symbols! {
 /// As pread(2).
 #[inline]
 unsafe fn pread_any(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
         Ok(None) => return unsafe { next::pread(fd, into, len, at) },
@@ -80,7 +88,7 @@ unsafe fn pread_any(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssi
 /// As pwrite(2).
 #[inline]
 unsafe fn pwrite_any(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
         Ok(None) => return unsafe { next::pwrite(fd, from, len, at) },

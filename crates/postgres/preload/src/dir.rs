@@ -1,15 +1,16 @@
-//! readdir: Strongroom's own files are not listed.
+//! readdir: leaves Strongroom's own files out.
 //!
-//! Invariants: N2. The name decides first, so that a listing costs nothing more; then what the table says of the path.
+//! Invariants: N2. The name is checked first, so that a listing is not slower; the path is resolved
+//! only for names that match.
 //!
-//! Must not: hide a file of that name anywhere else.
+//! Must not: hide a file of such a name outside of an instance.
 #![expect(unsafe_code, reason = "interposed C functions")]
 
 use std::ffi::{CStr, c_int};
 
 use libc::{DIR, dirent};
-use shield::place::{Ruling, rule_followed};
-use shield::roots;
+use shield::open_instances;
+use shield::resolve::{Resolved, resolve_followed};
 
 use crate::next::{self, real};
 
@@ -35,7 +36,7 @@ unsafe fn read(directory: *mut DIR) -> *mut dirent {
         // SAFETY: the program's argument.
         let entry = unsafe { next::readdir(directory) };
         // SAFETY: an open directory, and the C library's entry.
-        if entry.is_null() || unsafe { !hidden(directory, entry) } {
+        if entry.is_null() || unsafe { !is_hidden(directory, entry) } {
             return entry;
         }
     }
@@ -48,20 +49,23 @@ unsafe fn read_into(directory: *mut DIR, entry: *mut dirent, result: *mut *mut d
         // SAFETY: the program's arguments.
         let failed = unsafe { next::readdir_r(directory, entry, result) };
         // SAFETY: as above; on success the result is null or the entry that was filled.
-        if failed != 0 || unsafe { (*result).is_null() || !hidden(directory, *result) } {
+        if failed != 0 || unsafe { (*result).is_null() || !is_hidden(directory, *result) } {
             return failed;
         }
     }
 }
 
+/// Whether an entry is one of Strongroom's own files.
+///
 /// # Safety
 /// An open directory and an entry of it.
-unsafe fn hidden(directory: *mut DIR, entry: *const dirent) -> bool {
-    if roots::none() {
+unsafe fn is_hidden(directory: *mut DIR, entry: *const dirent) -> bool {
+    if open_instances::is_empty() {
         return false;
     }
-    // SAFETY: the C library's entry, valid until the next call; its name is terminated. The fixed length of the field
-    // is not that of the entry, so no reference to the whole is made.
+    // SAFETY: the C library's entry, valid until the next call; its name is terminated. The entry
+    // may be shorter than the fixed length of the field, so no reference to the whole field is
+    // made.
     let name = unsafe { CStr::from_ptr((&raw const (*entry).d_name).cast()) };
     let name = name.to_bytes();
     if !name.windows(OWN_MARK.len()).any(|part| part == OWN_MARK) {
@@ -70,10 +74,10 @@ unsafe fn hidden(directory: *mut DIR, entry: *const dirent) -> bool {
     let mut path = [0_u8; PATH_MAX];
     // SAFETY: an open directory.
     let here = real().path_of(unsafe { libc::dirfd(directory) }, &mut path);
-    here.is_some_and(|here| matches!(rule_followed(here, name), Ok(Ruling::Hidden)))
+    here.is_some_and(|here| matches!(resolve_followed(here, name), Ok(Resolved::Hidden)))
 }
 
-/// What is in each name of Strongroom's own files.
+/// A part of the name of each of Strongroom's own files.
 const OWN_MARK: &[u8] = b"strongroom";
 /// Longest path.
 const PATH_MAX: usize = 4096;

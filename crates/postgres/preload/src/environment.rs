@@ -1,9 +1,10 @@
-//! The server's environment: what its children must not get, and the settings that stand there.
+//! The server's environment: its settings, and the variables that its children must not get.
 //!
-//! Invariants: R2, neither the library nor key material reaches a child of the server, whichever variable it came in;
-//! where it stood, `/proc/PID/environ` shows it no longer.
+//! Invariants: R2, neither the library nor key material reaches a child of the server, whichever
+//! variable held it, and `/proc/PID/environ` no longer shows it.
 //!
-//! Must not: be called after `main()` has begun, but for [`archives_in_clear`], and in `pg_ctl`, which has one thread.
+//! Must not: be called after `main()` has begun, except [`plain_segment_policy`], and except in
+//! `pg_ctl`, which has one thread.
 #![expect(unsafe_code, reason = "the process's environment")]
 
 use std::ffi::{CStr, CString, OsStr, OsString, c_int};
@@ -14,41 +15,41 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shield::discover::ROOTS_VARIABLE;
-use shield::restored::InClear;
+use shield::restored::PlainSegments;
 use shield::source;
 
 use crate::next;
 
 /// Runs the shield in any program, not only in PostgreSQL's.
 pub(crate) const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
-/// What is done with segments that the restore command brings back in clear: `refuse`, unless it is
-/// `accept`.
+/// Whether segments in clear from the restore command are accepted: `accept`, or `refuse`, the
+/// default.
 const ARCHIVE_VARIABLE: &str = "STRONGROOM_PG_PLAIN_ARCHIVE";
-/// The file name by which the library finds itself in `LD_PRELOAD`.
+/// The part of its file name by which the library finds itself in `LD_PRELOAD`.
 const LIBRARY: &[u8] = b"libstrongroom_shield";
 
-/// Segments in clear prove nothing of where they come from: whoever can write to the archive could
-/// have them replayed and sealed.
+/// Whether segments in clear are refused. Nothing proves where they come from: somebody who can
+/// write to the archive could have them replayed and sealed.
 static REFUSED: AtomicBool = AtomicBool::new(true);
 
 /// Reads the settings.
-pub(crate) fn learn_settings() {
+pub(crate) fn read_settings() {
     let value = std::env::var_os(ARCHIVE_VARIABLE).unwrap_or_default();
-    // A misspelt value is the careful one.
+    // A misspelt value refuses.
     REFUSED.store(value != "accept", Ordering::Relaxed);
 }
 
-/// What is done with segments in clear.
-pub(crate) fn archives_in_clear() -> InClear {
+/// Whether segments in clear are accepted.
+pub(crate) fn plain_segment_policy() -> PlainSegments {
     if REFUSED.load(Ordering::Relaxed) {
-        InClear::Refused
+        PlainSegments::Refused
     } else {
-        InClear::Sealed
+        PlainSegments::Sealed
     }
 }
 
-/// Takes the shield out of `LD_PRELOAD` and gives the former value.
-pub(crate) fn take_out_of_preload() -> Option<OsString> {
+/// Removes the library from `LD_PRELOAD`, and returns the former value.
+pub(crate) fn remove_from_preload() -> Option<OsString> {
     let former = std::env::var_os("LD_PRELOAD")?;
     let is_separator = |byte: &u8| matches!(byte, b':' | b' ');
     let kept: Vec<&[u8]> = former
@@ -67,14 +68,15 @@ pub(crate) fn take_out_of_preload() -> Option<OsString> {
     Some(former)
 }
 
-pub(crate) fn put_back(preload: Option<OsString>) {
+/// Sets `LD_PRELOAD` to its former value.
+pub(crate) fn restore_preload(preload: Option<OsString>) {
     if let Some(preload) = preload {
         // SAFETY: before main(), or in `pg_ctl`, there is one thread.
         unsafe { std::env::set_var("LD_PRELOAD", preload) };
     }
 }
 
-/// Whether `path` leads to this library under another name.
+/// Whether `path` is this library under another name.
 fn is_this_library(path: &[u8]) -> bool {
     let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the address of something in this library, and one structure to be filled.
@@ -97,9 +99,9 @@ fn contains(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|window| window == part)
 }
 
-/// Removes what tells of keys from the environment that children will get. The values of the variables in `secrets` are
-/// key material, whoever named them, and are overwritten where they stand.
-pub(crate) fn forget_keys(secrets: &[String]) {
+/// Removes the variables that name keys from the environment that children get. The values of the
+/// variables in `secrets` are key material, and are overwritten in place.
+pub(crate) fn remove_key_variables(secrets: &[String]) {
     let prefix = source::VARIABLE_PREFIX;
     wipe(source::KEY_VARIABLE);
     if let Ok(named) = std::env::var(format!("{prefix}ENV")) {
@@ -111,7 +113,8 @@ pub(crate) fn forget_keys(secrets: &[String]) {
     let inherited = std::env::var(format!("{prefix}FD")).ok();
     let inherited = inherited.and_then(|fd| fd.parse::<c_int>().ok());
     if let Some(fd) = inherited.filter(|fd| *fd > libc::STDERR_FILENO) {
-        // SAFETY: the descriptor was inherited for this purpose, and nothing of this process uses it.
+        // SAFETY: the descriptor was inherited for this purpose, and nothing of this process uses
+        // it.
         unsafe { next::close(fd) };
     }
     for kind in ["ID", "ENV", "FILE", "COMMAND", "FD"] {
@@ -124,7 +127,7 @@ pub(crate) fn forget_keys(secrets: &[String]) {
     }
 }
 
-/// Overwrites a variable's value, in the block that the kernel shows, and removes the variable.
+/// Overwrites the value of a variable in the block that the kernel shows, and removes the variable.
 fn wipe(name: &str) {
     let Ok(name) = CString::new(name) else {
         return;

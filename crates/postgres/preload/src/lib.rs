@@ -1,9 +1,11 @@
 //! `libstrongroom_shield.so`: the C library's file functions, interposed for PostgreSQL.
 //!
-//! Each symbol turns its arguments into a call of the core (`crates/postgres/shield`) when a sealed file is concerned, and hands
-//! them on untouched when not. The invariants are collected in docs/internals/shield.md.
+//! Each exported function calls the core (`crates/postgres/shield`) when its file is sealed, and
+//! the C library's function with the same arguments when it is not. docs/internals/shield.md lists
+//! the invariants.
 //!
-//! Must not: panic (R3), allocate or lock on the way of a read or write (R4), or hold logic that could be in the core.
+//! Must not: panic (R3); allocate or lock in a read or write (R4); contain logic that could be in
+//! the core.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,

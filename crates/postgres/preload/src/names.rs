@@ -10,152 +10,164 @@
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shield::install::{self, Step};
-use shield::place::{Ruling, Seal};
 use shield::real::Errno;
-use shield::restored::{self, Admitted};
+use shield::rename::{self, RenameStep};
+use shield::resolve::{Resolved, Seal};
+use shield::restored::{self, RestoredAs};
 use strongroom_format::code;
 
-use crate::arguments::{ruling, ruling_at};
-use crate::environment::archives_in_clear;
+use crate::arguments::{resolve_path, resolve_path_at};
+use crate::environment::plain_segment_policy;
 use crate::next::{self, real};
-use crate::open::failed;
+use crate::open::fail;
 use crate::report;
 
 symbols! {
     fn rename(from: *const c_char, to: *const c_char) -> c_int {
-        match before(ruling(from), ruling(to), from) {
+        match prepare_rename(resolve_path(from), resolve_path(to), from) {
             Ok(()) => next::rename(from, to),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn renameat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char) -> c_int {
-        match before_at(from_base, from, to_base, to) {
+        match prepare_rename_at(from_base, from, to_base, to) {
             Ok(()) => next::renameat(from_base, from, to_base, to),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
-    fn renameat2(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint) -> c_int {
-        match before_at(from_base, from, to_base, to) {
+    fn renameat2(
+        from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint
+    ) -> c_int {
+        match prepare_rename_at(from_base, from, to_base, to) {
             Ok(()) => next::renameat2(from_base, from, to_base, to, flags),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn link(from: *const c_char, to: *const c_char) -> c_int {
-        match before(ruling(from), ruling(to), from) {
+        match prepare_rename(resolve_path(from), resolve_path(to), from) {
             Ok(()) => next::link(from, to),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
-    fn linkat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int) -> c_int {
-        match before_at(from_base, from, to_base, to) {
+    fn linkat(
+        from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int
+    ) -> c_int {
+        match prepare_rename_at(from_base, from, to_base, to) {
             Ok(()) => next::linkat(from_base, from, to_base, to, flags),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn unlink(path: *const c_char) -> c_int {
-        match visible(ruling(path)) {
+        match check_visible(resolve_path(path)) {
             Ok(()) => next::unlink(path),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn unlinkat(base: c_int, path: *const c_char, flags: c_int) -> c_int {
-        match visible(ruling_at(base, path)) {
+        match check_visible(resolve_path_at(base, path)) {
             Ok(()) => next::unlinkat(base, path, flags),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn remove(path: *const c_char) -> c_int {
-        match visible(ruling(path)) {
+        match check_visible(resolve_path(path)) {
             Ok(()) => next::remove(path),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn access(path: *const c_char, mode: c_int) -> c_int {
-        match visible(ruling(path)) {
+        match check_visible(resolve_path(path)) {
             Ok(()) => next::access(path, mode),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
     fn faccessat(base: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
-        match visible(ruling_at(base, path)) {
+        match check_visible(resolve_path_at(base, path)) {
             Ok(()) => next::faccessat(base, path, mode, flags),
-            Err(errno) => failed(errno.0),
+            Err(errno) => fail(errno.0),
         }
     }
 }
 
-/// An error when the path is one that the program may not see.
-pub(crate) fn visible(ruling: Result<Ruling, Errno>) -> Result<(), Errno> {
-    match ruling? {
-        Ruling::Hidden => Err(Errno(libc::ENOENT)),
+/// ENOENT for a path that is hidden from the program.
+pub(crate) fn check_visible(resolved: Result<Resolved, Errno>) -> Result<(), Errno> {
+    match resolved? {
+        Resolved::Hidden => Err(Errno(libc::ENOENT)),
         _ => Ok(()),
     }
 }
 
 /// # Safety
 /// As renameat(2).
-unsafe fn before_at(
+unsafe fn prepare_rename_at(
     from_base: c_int,
     from: *const c_char,
     to_base: c_int,
     to: *const c_char,
 ) -> Result<(), Errno> {
     // SAFETY: the program's strings.
-    let (source, target) = unsafe { (ruling_at(from_base, from), ruling_at(to_base, to)) };
+    let (source, target) = unsafe {
+        (
+            resolve_path_at(from_base, from),
+            resolve_path_at(to_base, to),
+        )
+    };
     let (source, target) = (source?, target?);
-    match install::step(&source, &target) {
-        Step::Nothing => Ok(()),
-        Step::Refuse(errno) => Err(errno),
-        // Only the server converts, and it does not use these forms.
-        Step::Convert(..)
-        | Step::CheckRestored(_)
-        | Step::Rebind(..)
-        | Step::SameNameOnly
-        | Step::SameTreatmentOnly => Err(Errno(libc::EXDEV)),
+    match rename::rename_step(&source, &target) {
+        RenameStep::Nothing => Ok(()),
+        RenameStep::Refuse(errno) => Err(errno),
+        // Only the server renames such files, and it does not use these forms.
+        RenameStep::Convert(..)
+        | RenameStep::CheckRestored(_)
+        | RenameStep::Rebind(..)
+        | RenameStep::SameNameOnly
+        | RenameStep::SameTreatmentOnly => Err(Errno(libc::EXDEV)),
     }
 }
 
-/// What has to be done before `from` gets its new name.
+/// Does what is necessary before `from` gets its new name.
 ///
 /// # Safety
 /// `from` is null or a terminated string.
-unsafe fn before(
-    source: Result<Ruling, Errno>,
-    target: Result<Ruling, Errno>,
+unsafe fn prepare_rename(
+    source: Result<Resolved, Errno>,
+    target: Result<Resolved, Errno>,
     from: *const c_char,
 ) -> Result<(), Errno> {
     let (source, target) = (source?, target?);
-    let step = install::step(&source, &target);
-    if matches!(step, Step::Nothing) || from.is_null() {
+    let step = rename::rename_step(&source, &target);
+    if matches!(step, RenameStep::Nothing) || from.is_null() {
         return Ok(());
     }
     // SAFETY: by this function's contract, and not null.
     let path = unsafe { CStr::from_ptr(from) };
     match step {
-        Step::Nothing => Ok(()),
-        Step::Refuse(errno) => Err(errno),
-        Step::Convert(source, target) => install::convert(real(), path, &source, target.as_ref()),
-        Step::CheckRestored(target) => admit(path, &target),
-        Step::Rebind(source, target) => install::rebind(real(), path, &source, &target),
-        Step::SameNameOnly => install::refuse_contents(real(), path).inspect_err(|_| {
+        RenameStep::Nothing => Ok(()),
+        RenameStep::Refuse(errno) => Err(errno),
+        RenameStep::Convert(source, target) => {
+            rename::convert(real(), path, &source, target.as_ref())
+        }
+        RenameStep::CheckRestored(target) => check_restored(path, &target),
+        RenameStep::Rebind(source, target) => rename::rebind(real(), path, &source, &target),
+        RenameStep::SameNameOnly => rename::refuse_contents(real(), path).inspect_err(|_| {
             let what = path.to_bytes().escape_ascii();
             report::refuse(&code::PG_BOUND_NAME, format_args!("{what}"));
         }),
-        Step::SameTreatmentOnly => install::refuse_contents(real(), path),
+        RenameStep::SameTreatmentOnly => rename::refuse_contents(real(), path),
     }
 }
 
-/// Whether a segment in clear has been spoken of: one line tells of it, whoever reads a log needs no more.
-static TOLD: AtomicBool = AtomicBool::new(false);
+/// Whether a segment in clear was reported: one line for each process is enough.
+static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Lets what the restore command brought back become a segment, or says why not.
-fn admit(path: &CStr, target: &Seal) -> Result<(), Errno> {
+/// Checks a file from the restore command before it gets the name of a segment; reports why it is
+/// refused.
+fn check_restored(path: &CStr, target: &Seal) -> Result<(), Errno> {
     let what = path.to_bytes().escape_ascii();
-    match restored::admit(real(), path, target, archives_in_clear()) {
-        Ok(Admitted::AsItWas) => Ok(()),
-        Ok(Admitted::WasInClear) => {
-            if !TOLD.swap(true, Ordering::Relaxed) {
+    match restored::check_restored(real(), path, target, plain_segment_policy()) {
+        Ok(RestoredAs::Unchanged) => Ok(()),
+        Ok(RestoredAs::SealedNow) => {
+            if !REPORTED.swap(true, Ordering::Relaxed) {
                 report::line(format_args!(
                     "strongroom: {what} came from the archive in clear and was sealed; so will others that follow"
                 ));

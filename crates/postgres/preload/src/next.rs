@@ -1,9 +1,11 @@
-//! The functions behind the interposed ones, found with `dlsym` and `RTLD_NEXT`, and how a symbol is declared.
+//! The C library's functions that this library interposes, found with `dlsym(RTLD_NEXT)`, and the
+//! macro that declares an exported function.
 //!
-//! Invariants: a function is looked up once; one that the C library does not have fails with ENOSYS. [`real`] is
-//! complete before `main`, see [`crate::start`]. Errno is the kernel's: nothing here changes it on success.
+//! Invariants: a function is looked up once; one that the C library does not have fails with
+//! ENOSYS. [`real`] is complete before `main` (see [`crate::start`]). Nothing here changes errno on
+//! success.
 //!
-//! Must not: decide anything.
+//! Must not: know what a sealed file is.
 #![expect(unsafe_code, reason = "dlsym, and calls through what it finds")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -56,13 +58,15 @@ pub(crate) struct CookieFunctions {
 type Nothing = ();
 const NOTHING: Nothing = ();
 
-/// Declares how the C library's functions are called: name, arguments, result, and the result of a failure.
+/// Declares functions of the C library: name, arguments, result, and the result of a failure.
 macro_rules! next {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $failure:expr;)*) => {
         #[expect(non_upper_case_globals, reason = "named as the functions are")]
         mod slots {
             $(pub(super) static $name: super::Slot = super::Slot::new(
-                match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                match std::ffi::CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes()
+                ) {
                     Ok(name) => name,
                     Err(_) => c"",
                 },
@@ -81,7 +85,10 @@ macro_rules! next {
                 };
                 // SAFETY: the C library's function of this name has this type.
                 let function = unsafe {
-                    std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $result>(address)
+                    std::mem::transmute::<
+                        *mut std::ffi::c_void,
+                        unsafe extern "C" fn($($type),*) -> $result,
+                    >(address)
                 };
                 // SAFETY: the caller's arguments.
                 unsafe { function($($argument),*) }
@@ -91,14 +98,17 @@ macro_rules! next {
     };
 }
 
-/// Defines exported symbols. Each is a C function of the C library's name whose body is the given expression; `unsafe`
-/// operations in it rely on the C library's own rules for these arguments: pointers are valid for what that function
-/// does with them.
+/// Defines exported C functions. Each has the name of a function of the C library and the given
+/// body. `unsafe` operations in the body rely on the C library's rules for the arguments: pointers
+/// are valid for what that function does with them.
 macro_rules! symbols {
-    ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block
+    )*) => {
         $(
             $(#[$meta])*
-            // SAFETY: the symbol is meant to stand before the C library's, and behaves as that does.
+            // SAFETY: the symbol interposes the C library's, and behaves as that does.
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> $result {
                 // SAFETY: the program's arguments, for which it keeps the C function's rules.
@@ -124,13 +134,19 @@ next! {
     pread(fd: c_int, into: *mut c_void, count: size_t, offset: off_t) -> ssize_t, -1;
     pwrite(fd: c_int, from: *const c_void, count: size_t, offset: off_t) -> ssize_t, -1;
     __read_chk(fd: c_int, into: *mut c_void, count: size_t, room: size_t) -> ssize_t, -1;
-    __pread_chk(fd: c_int, into: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t, -1;
+    __pread_chk(
+        fd: c_int, into: *mut c_void, count: size_t, offset: off_t, room: size_t
+    ) -> ssize_t, -1;
     readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t, -1;
     writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t, -1;
     preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t, -1;
     pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t, -1;
-    preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t, -1;
-    pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t, -1;
+    preadv2(
+        fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int
+    ) -> ssize_t, -1;
+    pwritev2(
+        fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int
+    ) -> ssize_t, -1;
     lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t, -1;
     fstat(fd: c_int, about: *mut libc::stat) -> c_int, -1;
     stat(path: *const c_char, about: *mut libc::stat) -> c_int, -1;
@@ -139,12 +155,20 @@ next! {
     __xstat(version: c_int, path: *const c_char, about: *mut libc::stat) -> c_int, -1;
     __lxstat(version: c_int, path: *const c_char, about: *mut libc::stat) -> c_int, -1;
     __fxstat(version: c_int, fd: c_int, about: *mut libc::stat) -> c_int, -1;
-    __fxstatat(version: c_int, base: c_int, path: *const c_char, about: *mut libc::stat, flags: c_int) -> c_int, -1;
-    statx(base: c_int, path: *const c_char, flags: c_int, mask: c_uint, about: *mut libc::statx) -> c_int, -1;
+    __fxstatat(
+        version: c_int, base: c_int, path: *const c_char, about: *mut libc::stat, flags: c_int
+    ) -> c_int, -1;
+    statx(
+        base: c_int, path: *const c_char, flags: c_int, mask: c_uint, about: *mut libc::statx
+    ) -> c_int, -1;
     fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE, null_mut();
-    freopen(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE) -> *mut libc::FILE, null_mut();
+    freopen(
+        path: *const c_char, mode: *const c_char, stream: *mut libc::FILE
+    ) -> *mut libc::FILE, null_mut();
     fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE, null_mut();
-    fopencookie(cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions) -> *mut libc::FILE, null_mut();
+    fopencookie(
+        cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions
+    ) -> *mut libc::FILE, null_mut();
     fclose(stream: *mut libc::FILE) -> c_int, libc::EOF;
     fileno(stream: *mut libc::FILE) -> c_int, -1;
     ftruncate(fd: c_int, size: off_t) -> c_int, -1;
@@ -154,39 +178,57 @@ next! {
     fsync(fd: c_int) -> c_int, -1;
     rename(from: *const c_char, to: *const c_char) -> c_int, -1;
     renameat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char) -> c_int, -1;
-    renameat2(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint) -> c_int, -1;
+    renameat2(
+        from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint
+    ) -> c_int, -1;
     link(from: *const c_char, to: *const c_char) -> c_int, -1;
-    linkat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int) -> c_int, -1;
+    linkat(
+        from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int
+    ) -> c_int, -1;
     unlink(path: *const c_char) -> c_int, -1;
     unlinkat(base: c_int, path: *const c_char, flags: c_int) -> c_int, -1;
     remove(path: *const c_char) -> c_int, -1;
     access(path: *const c_char, mode: c_int) -> c_int, -1;
     faccessat(base: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, -1;
     readdir(directory: *mut DIR) -> *mut libc::dirent, null_mut();
-    readdir_r(directory: *mut DIR, entry: *mut libc::dirent, result: *mut *mut libc::dirent) -> c_int, libc::ENOSYS;
-    copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, count: size_t, flags: c_uint) -> ssize_t, -1;
+    readdir_r(
+        directory: *mut DIR, entry: *mut libc::dirent, result: *mut *mut libc::dirent
+    ) -> c_int, libc::ENOSYS;
+    copy_file_range(
+        from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, count: size_t, flags: c_uint
+    ) -> ssize_t, -1;
     sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t, -1;
-    splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, count: size_t, flags: c_uint) -> ssize_t, -1;
-    mmap(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void, libc::MAP_FAILED;
+    splice(
+        from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, count: size_t, flags: c_uint
+    ) -> ssize_t, -1;
+    mmap(
+        address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t
+    ) -> *mut c_void, libc::MAP_FAILED;
     aio_read(block: *mut libc::aiocb) -> c_int, -1;
     aio_write(block: *mut libc::aiocb) -> c_int, -1;
-    lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int, -1;
+    lio_listio(
+        mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void
+    ) -> c_int, -1;
     vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, -1;
-    __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, -1;
-    posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, libc::ENOSYS;
+    __vdprintf_chk(
+        fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void
+    ) -> c_int, -1;
+    posix_spawn_file_actions_addopen(
+        actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t
+    ) -> c_int, libc::ENOSYS;
     mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int, -1;
     fork() -> libc::pid_t, -1;
     chdir(path: *const c_char) -> c_int, -1;
     fchdir(fd: c_int) -> c_int, -1;
 }
 
-/// Functions that a C library may lack: then the program cannot call them either.
+/// Functions that a C library may not have: a program cannot call them then.
 const NEWER: &[&CStr] = &[
     c"close_range",
     c"closefrom",
     c"copy_file_range",
     c"renameat2",
-    // Before 2.33 these have the names after them, later no longer.
+    // The first four exist since glibc 2.33, and replaced the last four.
     c"stat",
     c"lstat",
     c"fstat",
@@ -197,7 +239,7 @@ const NEWER: &[&CStr] = &[
     c"__fxstatat",
 ];
 
-/// Finds every function now; the name of one that is missing.
+/// Looks up every function. Fails with the name of one that is missing.
 pub(crate) fn find_all() -> Result<(), &'static str> {
     let missing = ALL
         .iter()
@@ -208,7 +250,7 @@ pub(crate) fn find_all() -> Result<(), &'static str> {
     }
 }
 
-/// fstat(2); the kernel's own where the C library has it under another name (glibc before 2.33).
+/// fstat(2), as a system call where the C library has no function of that name (glibc before 2.33).
 ///
 /// # Safety
 /// `about` is one `struct stat`.
@@ -217,7 +259,8 @@ unsafe fn any_fstat(fd: c_int, about: *mut libc::stat) -> c_int {
         // SAFETY: by this function's contract.
         return unsafe { fstat(fd, about) };
     }
-    // SAFETY: by this function's contract; on 64-bit Linux the kernel's structure is the C library's.
+    // SAFETY: by this function's contract; on 64-bit Linux the kernel's structure is the C
+    // library's.
     let done = unsafe { libc::syscall(libc::SYS_fstat, fd, about) };
     c_int::try_from(done).unwrap_or(-1)
 }
@@ -306,7 +349,7 @@ pub(crate) fn count(outcome: Result<usize, Errno>) -> ssize_t {
     }
 }
 
-/// The C result of what succeeds with 0: -1 and errno when it did not.
+/// The C result of a call without a value: 0, or -1 and errno.
 pub(crate) fn status(outcome: Result<(), Errno>) -> c_int {
     match outcome {
         Ok(()) => 0,
@@ -317,7 +360,7 @@ pub(crate) fn status(outcome: Result<(), Errno>) -> c_int {
     }
 }
 
-/// Writes to standard error; what cannot be written is lost.
+/// Writes to standard error; errors are ignored.
 pub(crate) fn write_all_stderr(bytes: &[u8]) {
     // SAFETY: the buffer is readable for its length.
     let _written = unsafe { write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };

@@ -1,7 +1,7 @@
 //! open and its aliases.
 //!
-//! Invariants: D1, D3, D5, D6. A path of an instance that is sealed is opened for reading too and without `O_APPEND`, and
-//! entered into the table before the program sees the descriptor.
+//! Invariants: D1, D3, D5, D6. A sealed file is opened for reading too and without `O_APPEND`, and
+//! is entered into the table of descriptors before the program gets the descriptor.
 //!
 //! Must not: read or write the file.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -9,94 +9,120 @@
 use std::ffi::{c_char, c_int};
 
 use libc::mode_t;
-use shield::body::Body;
 use shield::classify::Class;
-use shield::files::{self, Entered};
+use shield::descriptors::{self, NewEntry};
+use shield::layout::FileLayout;
+use shield::open_instances;
 use shield::path::file_name;
-use shield::place::{Ruling, Seal};
 use shield::real::Errno;
-use shield::roots;
+use shield::resolve::{Resolved, Seal};
 use strongroom_format::code;
 
-use crate::arguments::{bytes, ruling, ruling_at};
+use crate::arguments::{bytes, resolve_path, resolve_path_at};
 use crate::{next, report};
 
 symbols! {
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        opened(ruling(path), path, flags, |flags| next::open(path, flags, mode))
+        open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags, mode))
     }
     fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        opened(ruling(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, mode))
+        open_resolved(
+            resolve_path(path), path, flags, |flags| next::open(
+                path, flags | libc::O_LARGEFILE, mode
+            )
+        )
     }
     fn __open_2(path: *const c_char, flags: c_int) -> c_int {
-        opened(ruling(path), path, flags, |flags| next::open(path, flags, 0))
+        open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags, 0))
     }
     fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
-        opened(ruling(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, 0))
+        open_resolved(
+            resolve_path(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, 0)
+        )
     }
     fn openat(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags, mode))
+        open_resolved(
+            resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags, mode)
+        )
     }
     fn openat64(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         let large = libc::O_LARGEFILE;
-        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags | large, mode))
+        open_resolved(
+            resolve_path_at(base, path), path, flags, |flags| next::openat(
+                base, path, flags | large, mode
+            )
+        )
     }
     fn __openat_2(base: c_int, path: *const c_char, flags: c_int) -> c_int {
-        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags, 0))
+        open_resolved(
+            resolve_path_at(base, path), path, flags, |flags| next::openat(base, path, flags, 0)
+        )
     }
     fn __openat64_2(base: c_int, path: *const c_char, flags: c_int) -> c_int {
         let large = libc::O_LARGEFILE;
-        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags | large, 0))
+        open_resolved(
+            resolve_path_at(base, path), path, flags, |flags| next::openat(
+                base, path, flags | large, 0
+            )
+        )
     }
     fn creat(path: *const c_char, mode: mode_t) -> c_int {
         let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-        opened(ruling(path), path, flags, |flags| next::open(path, flags, mode))
+        open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags, mode))
     }
     fn creat64(path: *const c_char, mode: mode_t) -> c_int {
         let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC | libc::O_LARGEFILE;
-        opened(ruling(path), path, flags, |flags| next::open(path, flags, mode))
+        open_resolved(resolve_path(path), path, flags, |flags| next::open(path, flags, mode))
     }
 }
 
 symbols! {
     fn mkstemp(template: *mut c_char) -> c_int {
-        made(template, next::mkostemps(template, 0, 0), 0)
+        enter_temporary(template, next::mkostemps(template, 0, 0), 0)
     }
     fn mkstemp64(template: *mut c_char) -> c_int {
-        made(template, next::mkostemps(template, 0, 0), 0)
+        enter_temporary(template, next::mkostemps(template, 0, 0), 0)
     }
     fn mkostemp(template: *mut c_char, flags: c_int) -> c_int {
-        made(template, next::mkostemps(template, 0, flags & !libc::O_APPEND), flags)
+        enter_temporary(template, next::mkostemps(template, 0, flags & !libc::O_APPEND), flags)
     }
     fn mkostemp64(template: *mut c_char, flags: c_int) -> c_int {
-        made(template, next::mkostemps(template, 0, flags & !libc::O_APPEND), flags)
+        enter_temporary(template, next::mkostemps(template, 0, flags & !libc::O_APPEND), flags)
     }
     fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int {
-        made(template, next::mkostemps(template, suffix, 0), 0)
+        enter_temporary(template, next::mkostemps(template, suffix, 0), 0)
     }
     fn mkstemps64(template: *mut c_char, suffix: c_int) -> c_int {
-        made(template, next::mkostemps(template, suffix, 0), 0)
+        enter_temporary(template, next::mkostemps(template, suffix, 0), 0)
     }
     fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
-        made(template, next::mkostemps(template, suffix, flags & !libc::O_APPEND), flags)
+        enter_temporary(template, next::mkostemps(template, suffix, flags & !libc::O_APPEND), flags)
     }
     fn mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
-        made(template, next::mkostemps(template, suffix, flags & !libc::O_APPEND), flags)
+        enter_temporary(template, next::mkostemps(template, suffix, flags & !libc::O_APPEND), flags)
     }
 }
 
-/// What the C library made under a name of its choice, which now stands in `template`: nothing is in it yet.
+/// Enters a temporary file that the C library has just made; `template` now holds its name.
 ///
 /// # Safety
 /// `template` is a terminated string.
-unsafe fn made(template: *mut c_char, fd: c_int, flags: c_int) -> c_int {
+unsafe fn enter_temporary(template: *mut c_char, fd: c_int, flags: c_int) -> c_int {
     if fd < 0 {
         return fd;
     }
     // SAFETY: by this function's contract.
-    let made = unsafe { opened(ruling(template), template, libc::O_RDWR | flags, |_| fd) };
+    let made = unsafe {
+        open_resolved(
+            resolve_path(template),
+            template,
+            libc::O_RDWR | flags,
+            |_| fd,
+        )
+    };
     if made < 0 {
-        // It was refused, and must not stay. SAFETY: opened for this call, given to nobody; a terminated string.
+        // It was refused, so the empty file is removed.
+        // SAFETY: opened for this call, given to nobody; a terminated string.
         unsafe {
             let kept = Errno::last();
             let _closed = next::close(fd);
@@ -107,64 +133,68 @@ unsafe fn made(template: *mut c_char, fd: c_int, flags: c_int) -> c_int {
     made
 }
 
-/// Opens as the ruling says. `how` calls the C library with the flags it is given.
+/// Opens a file in the way that its path was resolved to. `call` calls the C library's function
+/// with the flags that it is given.
 ///
 /// # Safety
 /// `path` is null or a terminated string.
-pub(crate) unsafe fn opened(
-    ruling: Result<Ruling, Errno>,
+pub(crate) unsafe fn open_resolved(
+    resolved: Result<Resolved, Errno>,
     path: *const c_char,
     flags: c_int,
-    how: impl Fn(c_int) -> c_int,
+    call: impl Fn(c_int) -> c_int,
 ) -> c_int {
-    match ruling {
+    match resolved {
         // R5: a file without a name has no class, and could be given a name later.
-        Ok(Ruling::Plain(_) | Ruling::Sealed(_)) if flags & libc::O_TMPFILE == libc::O_TMPFILE => {
-            failed(libc::EOPNOTSUPP)
+        Ok(Resolved::Plain(_) | Resolved::Sealed(_))
+            if flags & libc::O_TMPFILE == libc::O_TMPFILE =>
+        {
+            fail(libc::EOPNOTSUPP)
         }
-        Ok(Ruling::Plain(clear)) if clear.class == Class::Bookkeeping && flags & NEW == NEW => {
-            let fd = how(flags);
-            files::forget(fd);
+        Ok(Resolved::Plain(clear)) if clear.class == Class::Bookkeeping && flags & NEW == NEW => {
+            let fd = call(flags);
+            descriptors::remove(fd);
             // SAFETY: by this function's contract.
-            unsafe { locked(path, fd, clear.root) }
+            unsafe { check_lock_file(path, fd, clear.root) }
         }
-        Ok(Ruling::Outside | Ruling::Plain(_)) => {
-            let fd = how(flags);
-            // In case it was closed behind the shield's back: it is another file now.
-            files::forget(fd);
+        Ok(Resolved::Outside | Resolved::Plain(_)) => {
+            let fd = call(flags);
+            // The descriptor may have been closed without the shield: it is another file now.
+            descriptors::remove(fd);
             fd
         }
-        Ok(Ruling::Sealed(seal)) if flags & (libc::O_PATH | libc::O_DIRECTORY) == 0 => {
-            opened_sealed(&seal, flags, how)
+        Ok(Resolved::Sealed(seal)) if flags & (libc::O_PATH | libc::O_DIRECTORY) == 0 => {
+            open_sealed(&seal, flags, call)
         }
-        Ok(Ruling::Sealed(_)) => {
-            let fd = how(flags);
-            files::forget(fd);
+        Ok(Resolved::Sealed(_)) => {
+            let fd = call(flags);
+            descriptors::remove(fd);
             fd
         }
-        Ok(Ruling::Hidden) => failed(libc::ENOENT),
-        Ok(Ruling::Refused(_)) => {
+        Ok(Resolved::Hidden) => fail(libc::ENOENT),
+        Ok(Resolved::Refused(_)) => {
             // SAFETY: by this function's contract.
             let path = unsafe { bytes(path) };
             report::refuse(&code::PG_REFUSED, format_args!("{}", path.escape_ascii()));
-            failed(libc::EACCES)
+            fail(libc::EACCES)
         }
-        Err(errno) => failed(errno.0),
+        Err(errno) => fail(errno.0),
     }
 }
 
-/// How a server makes its lock file.
+/// Flags with which a server makes its lock file.
 const NEW: c_int = libc::O_CREAT | libc::O_EXCL;
 
-/// A server has made `postmaster.pid`, from when on no conversion begins. One that has begun before made its own file
-/// first and then looked for this one: so one of the two sees the other. The server is the one that gives way.
+/// Refuses a server that has just made `postmaster.pid` while a conversion of the instance is under
+/// way. A conversion makes its own file first and then looks for `postmaster.pid`, so at least one
+/// of the two sees the other.
 ///
 /// # Safety
 /// `path` is a terminated string.
-unsafe fn locked(path: *const c_char, fd: c_int, root: u8) -> c_int {
+unsafe fn check_lock_file(path: *const c_char, fd: c_int, root: u8) -> c_int {
     // SAFETY: by this function's contract.
     let name = file_name(unsafe { bytes(path) });
-    let instance = roots::instance(usize::from(root));
+    let instance = open_instances::get(usize::from(root));
     if fd < 0
         || name != b"postmaster.pid"
         || !instance.is_some_and(|instance| instance.is_being_converted(next::real()))
@@ -177,30 +207,30 @@ unsafe fn locked(path: *const c_char, fd: c_int, root: u8) -> c_int {
         let _closed = next::close(fd);
         let _removed = next::unlink(path);
     }
-    failed(libc::EBUSY)
+    fail(libc::EBUSY)
 }
 
-fn opened_sealed(seal: &Seal, flags: c_int, how: impl Fn(c_int) -> c_int) -> c_int {
+fn open_sealed(seal: &Seal, flags: c_int, call: impl Fn(c_int) -> c_int) -> c_int {
     let write_only = flags & libc::O_ACCMODE == libc::O_WRONLY;
     let append = flags & libc::O_APPEND != 0;
     let mut upgraded = flags & !libc::O_APPEND;
     if write_only {
         upgraded = upgraded & !libc::O_ACCMODE | libc::O_RDWR;
     }
-    let fd = how(upgraded);
+    let fd = call(upgraded);
     if fd < 0 {
         return fd;
     }
-    files::forget(fd);
-    // Names that no rule knows are often directories, which are opened to be synced.
-    if seal.body == Body::Container && !is_regular(fd) {
+    descriptors::remove(fd);
+    // Directories are opened too, to be synced; their names may match no rule.
+    if seal.layout == FileLayout::Container && !is_regular(fd) {
         return fd;
     }
-    let entered = files::enter(
+    let entered = descriptors::insert(
         fd,
-        &Entered {
+        &NewEntry {
             root: seal.root,
-            body: seal.body,
+            layout: seal.layout,
             key: seal.key,
             tweak: seal.tweak,
             append,
@@ -212,7 +242,7 @@ fn opened_sealed(seal: &Seal, flags: c_int, how: impl Fn(c_int) -> c_int) -> c_i
     }
     // SAFETY: opened above, and given to nobody.
     let _closed = unsafe { next::close(fd) };
-    failed(libc::EMFILE)
+    fail(libc::EMFILE)
 }
 
 fn is_regular(fd: c_int) -> bool {
@@ -221,7 +251,8 @@ fn is_regular(fd: c_int) -> bool {
         .is_ok_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
-pub(crate) fn failed(errno: c_int) -> c_int {
+/// Sets errno and returns -1.
+pub(crate) fn fail(errno: c_int) -> c_int {
     next::set_errno(errno);
     -1
 }

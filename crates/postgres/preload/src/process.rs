@@ -1,9 +1,10 @@
 //! fork and the working directory.
 //!
-//! Invariants: a forked child locks the memory that holds keys again (locks are not inherited), and has a table of
-//! descriptors of its own, whatever it was forked with (D2); the working directory is known without a system call.
+//! Invariants: a forked child locks the memory that holds keys again, because memory locks are not
+//! inherited, and has its own table of descriptors, whichever fork function made it (D2); the
+//! working directory is known without a system call.
 //!
-//! Must not: do anything in a child of fork that is not allowed there: no allocation, no lock.
+//! Must not: allocate or lock in a child of fork.
 #![expect(unsafe_code, reason = "interposed C functions")]
 
 use std::ffi::{c_char, c_int};
@@ -11,30 +12,31 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::pid_t;
-use shield::roots;
+use shield::open_instances;
 
 use crate::next;
 
 symbols! {
     fn fork() -> pid_t {
-        forked()
+        fork_and_relock()
     }
-    // A child of the real vfork shares the memory of its parent: what it closes before it becomes another program
-    // would be forgotten in the parent's table of descriptors, whose files would then be written in clear.
+    // A child of the real vfork shares the memory of its parent. A descriptor that it closes before
+    // it executes another program would be removed from the parent's table of descriptors, and the
+    // parent would then write that file in clear.
     fn vfork() -> pid_t {
-        forked()
+        fork_and_relock()
     }
     fn chdir(path: *const c_char) -> c_int {
         let done = next::chdir(path);
         if done == 0 {
-            learn_working_directory();
+            update_working_directory();
         }
         done
     }
     fn fchdir(fd: c_int) -> c_int {
         let done = next::fchdir(fd);
         if done == 0 {
-            learn_working_directory();
+            update_working_directory();
         }
         done
     }
@@ -42,10 +44,10 @@ symbols! {
 
 /// # Safety
 /// As fork(2).
-unsafe fn forked() -> pid_t {
+unsafe fn fork_and_relock() -> pid_t {
     // SAFETY: by this function's contract.
     let child = unsafe { next::fork() };
-    if child == 0 && !roots::none() {
+    if child == 0 && !open_instances::is_empty() {
         strongroom_crypto::relock_after_fork();
     }
     child
@@ -53,19 +55,19 @@ unsafe fn forked() -> pid_t {
 
 static DIRECTORY: AtomicPtr<Vec<u8>> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The working directory; empty when it cannot be told, and then a relative path is refused.
+/// The working directory. Empty when it is not known; a relative path is then refused.
 pub(crate) fn working_directory() -> &'static [u8] {
     let known = DIRECTORY.load(Ordering::Acquire);
     if known.is_null() {
         return b"";
     }
-    // SAFETY: stored by `learn_working_directory`, never changed and never freed.
+    // SAFETY: stored by `update_working_directory`, never changed and never freed.
     unsafe { &*known }
 }
 
-/// Asks the kernel. The former answer is never freed: another thread may be looking at it, and a program changes its
-/// directory a few times at most.
-pub(crate) fn learn_working_directory() {
+/// Asks the kernel for the working directory. The former path is never freed, because another
+/// thread may be reading it; a program changes its directory a few times at most.
+pub(crate) fn update_working_directory() {
     let errno = shield::real::Errno::last();
     let path = std::env::current_dir().map(|path| path.into_os_string().into_vec());
     let kept = Box::new(path.unwrap_or_default());

@@ -1,95 +1,130 @@
-//! What would move a sealed file's bytes past the shield: an error (R5).
+//! Calls that would move the bytes of a sealed file without the shield: they fail (R5).
 //!
-//! Mapping a file, sending it from kernel to kernel, cloning its extents, and rings whose requests no C function
-//! carries. On files that are not sealed all of it goes on as before, but for rings: PostgreSQL 18 has nothing else to
-//! do with one than to read relations.
+//! They are mmap, transfers within the kernel (sendfile, splice), asynchronous I/O of the C
+//! library, clones of extents, and `io_uring`, whose requests are not calls of C functions. On
+//! files that are not sealed all of them work as without the shield, except `io_uring`, which is
+//! refused as a whole: PostgreSQL 18 uses it only to read relations.
 //!
-//! Must not: pass anything of a sealed file.
+//! Must not: let one of these calls reach a sealed file.
 #![expect(unsafe_code, reason = "interposed C functions")]
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use libc::{off_t, size_t, ssize_t};
-use shield::{files, roots, transfer};
+use shield::{descriptors, open_instances, transfer};
 use strongroom_format::code;
 
-use crate::open::failed;
+use crate::open::fail;
 use crate::{next, report};
 
 symbols! {
-    fn mmap(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t) -> *mut c_void {
-        map(address, len, protection, flags, fd, at)
+    fn mmap(
+        address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t
+    ) -> *mut c_void {
+        mmap_any(address, len, protection, flags, fd, at)
     }
-    fn mmap64(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t) -> *mut c_void {
-        map(address, len, protection, flags, fd, at)
+    fn mmap64(
+        address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t
+    ) -> *mut c_void {
+        mmap_any(address, len, protection, flags, fd, at)
     }
     fn sendfile(to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
-        if sealed(to) || sealed(from) { refuse() } else { next::sendfile(to, from, at, len) }
+        if is_sealed(to) || is_sealed(from) {
+            refuse_transfer()
+        } else {
+            next::sendfile(to, from, at, len)
+        }
     }
     fn sendfile64(to: c_int, from: c_int, at: *mut off_t, len: size_t) -> ssize_t {
-        if sealed(to) || sealed(from) { refuse() } else { next::sendfile(to, from, at, len) }
+        if is_sealed(to) || is_sealed(from) {
+            refuse_transfer()
+        } else {
+            next::sendfile(to, from, at, len)
+        }
     }
-    fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint) -> ssize_t {
-        if sealed(to) || sealed(from) { refuse() } else { next::splice(from, from_at, to, to_at, len, flags) }
+    fn splice(
+        from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint
+    ) -> ssize_t {
+        if is_sealed(to) || is_sealed(from) {
+            refuse_transfer()
+        } else {
+            next::splice(from, from_at, to, to_at, len, flags)
+        }
     }
     fn aio_read(block: *mut libc::aiocb) -> c_int {
-        if asynchronous(block) { failed(libc::EINVAL) } else { next::aio_read(block) }
+        if targets_sealed_file(block) { fail(libc::EINVAL) } else { next::aio_read(block) }
     }
     fn aio_read64(block: *mut libc::aiocb) -> c_int {
-        if asynchronous(block) { failed(libc::EINVAL) } else { next::aio_read(block) }
+        if targets_sealed_file(block) { fail(libc::EINVAL) } else { next::aio_read(block) }
     }
     fn aio_write(block: *mut libc::aiocb) -> c_int {
-        if asynchronous(block) { failed(libc::EINVAL) } else { next::aio_write(block) }
+        if targets_sealed_file(block) { fail(libc::EINVAL) } else { next::aio_write(block) }
     }
     fn aio_write64(block: *mut libc::aiocb) -> c_int {
-        if asynchronous(block) { failed(libc::EINVAL) } else { next::aio_write(block) }
+        if targets_sealed_file(block) { fail(libc::EINVAL) } else { next::aio_write(block) }
     }
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-        if clones(fd, request, argument) {
-            return failed(libc::EOPNOTSUPP);
+        if is_refused_clone(fd, request, argument) {
+            return fail(libc::EOPNOTSUPP);
         }
         next::ioctl(fd, request, argument)
     }
     fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int {
-        ring_refused(c"io_uring_queue_init", |function| {
-            let function: unsafe extern "C" fn(c_uint, *mut c_void, c_uint) -> c_int = std::mem::transmute(function);
+        refuse_io_uring(c"io_uring_queue_init", |function| {
+            let function: unsafe extern "C" fn(
+                c_uint, *mut c_void, c_uint
+            ) -> c_int = std::mem::transmute(function);
             function(entries, ring, flags)
         })
     }
-    fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int {
-        ring_refused(c"io_uring_queue_init_params", |function| {
-            let function: unsafe extern "C" fn(c_uint, *mut c_void, *mut c_void) -> c_int = std::mem::transmute(function);
+    fn io_uring_queue_init_params(
+        entries: c_uint, ring: *mut c_void, parameters: *mut c_void
+    ) -> c_int {
+        refuse_io_uring(c"io_uring_queue_init_params", |function| {
+            let function: unsafe extern "C" fn(
+                c_uint, *mut c_void, *mut c_void
+            ) -> c_int = std::mem::transmute(function);
             function(entries, ring, parameters)
         })
     }
-    fn io_uring_queue_init_mem(entries: c_uint, ring: *mut c_void, parameters: *mut c_void, memory: *mut c_void, len: size_t) -> c_int {
-        ring_refused(c"io_uring_queue_init_mem", |function| {
-            let function: unsafe extern "C" fn(c_uint, *mut c_void, *mut c_void, *mut c_void, size_t) -> c_int = std::mem::transmute(function);
+    fn io_uring_queue_init_mem(
+        entries: c_uint,
+        ring: *mut c_void,
+        parameters: *mut c_void,
+        memory: *mut c_void,
+        len: size_t
+    ) -> c_int {
+        refuse_io_uring(c"io_uring_queue_init_mem", |function| {
+            let function: unsafe extern "C" fn(
+                c_uint, *mut c_void, *mut c_void, *mut c_void, size_t
+            ) -> c_int = std::mem::transmute(function);
             function(entries, ring, parameters, memory, len)
         })
     }
 }
 
+/// Whether an asynchronous request names a sealed file.
+///
 /// # Safety
 /// `block` is null or valid.
-pub(crate) unsafe fn asynchronous(block: *const libc::aiocb) -> bool {
+pub(crate) unsafe fn targets_sealed_file(block: *const libc::aiocb) -> bool {
     // SAFETY: by this function's contract.
-    !block.is_null() && sealed(unsafe { (*block).aio_fildes })
+    !block.is_null() && is_sealed(unsafe { (*block).aio_fildes })
 }
 
-fn sealed(fd: c_int) -> bool {
-    files::is_sealed(fd)
+fn is_sealed(fd: c_int) -> bool {
+    descriptors::is_sealed(fd)
 }
 
-fn refuse() -> ssize_t {
-    // What the kernel answers for files that cannot do it: callers fall back to reading and writing.
+fn refuse_transfer() -> ssize_t {
+    // The kernel returns this for files that cannot do it, and callers fall back to read and write.
     next::set_errno(libc::EINVAL);
     -1
 }
 
 /// # Safety
 /// As mmap(2).
-unsafe fn map(
+unsafe fn mmap_any(
     address: *mut c_void,
     len: size_t,
     protection: c_int,
@@ -97,7 +132,7 @@ unsafe fn map(
     fd: c_int,
     at: off_t,
 ) -> *mut c_void {
-    if flags & libc::MAP_ANONYMOUS == 0 && sealed(fd) {
+    if flags & libc::MAP_ANONYMOUS == 0 && is_sealed(fd) {
         next::set_errno(libc::ENODEV);
         return libc::MAP_FAILED;
     }
@@ -105,13 +140,16 @@ unsafe fn map(
     unsafe { next::mmap(address, len, protection, flags, fd, at) }
 }
 
-/// `FICLONE` takes the source's descriptor, `FICLONERANGE` a structure that begins with it as 64 bits.
+/// `FICLONE` takes the source's descriptor, `FICLONERANGE` a structure that begins with it as 64
+/// bits.
 const FICLONE: c_ulong = 0x4004_9409;
 const FICLONERANGE: c_ulong = 0x4020_940d;
 
+/// Whether an ioctl clones extents to or from a sealed file, and is therefore refused.
+///
 /// # Safety
 /// As ioctl(2).
-unsafe fn clones(fd: c_int, request: c_ulong, argument: usize) -> bool {
+unsafe fn is_refused_clone(fd: c_int, request: c_ulong, argument: usize) -> bool {
     let source = match request {
         // An int: only the lower half of the register counts.
         FICLONE => i64::try_from(argument & 0xffff_ffff).ok(),
@@ -124,21 +162,23 @@ unsafe fn clones(fd: c_int, request: c_ulong, argument: usize) -> bool {
     let Some(source) = source.and_then(|source| c_int::try_from(source).ok()) else {
         return true;
     };
-    match (files::find(fd), files::find(source)) {
+    match (descriptors::find(fd), descriptors::find(source)) {
         (Ok(None), Ok(None)) => false,
-        // pg_upgrade: a whole file to the same address under the same keys.
+        // pg_upgrade clones a whole file to the same address under the same keys.
         (Ok(Some(to)), Ok(Some(from))) if request == FICLONE => !transfer::same_bytes(&from, &to),
         _ => true,
     }
 }
 
+/// Refuses to set up a ring while an instance is open; otherwise calls liburing's function.
+///
 /// # Safety
-/// `pass` calls the function it is given, which is that of liburing with the name `name`.
-unsafe fn ring_refused(
+/// `pass` calls the function that it is given, which is liburing's function of the name `name`.
+unsafe fn refuse_io_uring(
     name: &'static std::ffi::CStr,
     pass: impl FnOnce(*mut c_void) -> c_int,
 ) -> c_int {
-    if roots::none() {
+    if open_instances::is_empty() {
         // SAFETY: a terminated name.
         let function = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
         return if function.is_null() {

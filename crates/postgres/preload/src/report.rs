@@ -1,8 +1,9 @@
-//! One line on standard error: how the shield says that it refuses something.
+//! Messages on standard error.
 //!
-//! Invariants: no allocation, no lock; a line is written with one call, so that lines of several processes do not mix.
+//! Invariants: nothing is allocated or locked; a line is written with one call, so that lines of
+//! several processes do not mix.
 //!
-//! Must not: print a secret, or anything from a file.
+//! Must not: print a secret, or contents of a file.
 
 use std::fmt::{self, Write};
 
@@ -19,7 +20,7 @@ struct Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // The last byte is kept for the newline; what does not fit is cut off.
+        // The last byte is for the newline; text that does not fit is cut off.
         let room = LINE_MAX.saturating_sub(self.len).saturating_sub(1);
         let taken = text
             .as_bytes()
@@ -34,7 +35,7 @@ impl Write for Line {
     }
 }
 
-/// Says what happened, with the code's number and what to do.
+/// Writes a refusal with the number of its code and what to do about it.
 pub(crate) fn refuse(code: &Code, detail: fmt::Arguments<'_>) {
     line(format_args!(
         "strongroom: SR-{:04}: {} ({detail}); {}",

@@ -1,9 +1,10 @@
-//! The constructor: runs before `main`, opens the instances that the program will work on, or ends the program.
+//! The constructor: runs before `main`, and opens the instances that the program will work on, or
+//! ends the program.
 //!
-//! Invariants: R1, R2; a program that is not PostgreSQL's is not touched unless it is asked for; `postgres` asked only
-//! for its version or its help opens nothing.
+//! Invariants: R1, R2; a program that is not PostgreSQL's is not affected unless
+//! `STRONGROOM_SHIELD_ALL` is set; `postgres` that only prints its version or help opens nothing.
 //!
-//! Must not: leave a program running that would read or write a sealed instance without its keys.
+//! Must not: let a program run that would read or write a sealed instance without its keys.
 #![expect(unsafe_code, reason = "the constructor, and the process's environment")]
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
@@ -11,23 +12,24 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use shield::discover::{self, ROOTS_VARIABLE, Reach};
+use shield::discover::{self, ROOTS_VARIABLE, SearchScope};
 use shield::instance::{self, Instance};
 use shield::real::Errno;
 use shield::source::{self, Source};
-use shield::{roots, scratch};
+use shield::{open_instances, scratch};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::environment::{
-    ALL_VARIABLE, forget_keys, learn_settings, put_back, take_out_of_preload,
+    ALL_VARIABLE, read_settings, remove_from_preload, remove_key_variables, restore_preload,
 };
 use crate::{next, process, report};
 
-/// Lets a sealed server dump core, which then holds data in clear.
+/// The variable that allows a sealed server to dump core. A core holds data in clear.
 const CORE_VARIABLE: &str = "STRONGROOM_ALLOW_CORE_DUMPS";
 
-// SAFETY: the C library calls each function of this section once, before main(), with main()'s arguments.
+// SAFETY: the C library calls each function of this section once, before main(), with main()'s
+// arguments.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;
@@ -35,7 +37,7 @@ static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_c
 extern "C" fn constructor(count: c_int, arguments: *const *const c_char, _: *const *const c_char) {
     // SAFETY: main()'s arguments, as the C library passes them.
     let arguments = unsafe { collect(count, arguments) };
-    process::learn_working_directory();
+    process::update_working_directory();
     let Some(program) = Program::of(&arguments) else {
         return;
     };
@@ -60,14 +62,15 @@ unsafe fn collect(count: c_int, arguments: *const *const c_char) -> Vec<Vec<u8>>
         .collect()
 }
 
-/// What the program is to the shield.
+/// The kinds of programs that the shield distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Program {
     /// The server.
     Server,
     /// Another program of PostgreSQL's that works on data directories.
     Frontend,
-    /// `pg_ctl`: it starts servers, which fetch their keys themselves, and seldom reads one sealed file.
+    /// `pg_ctl`: it starts servers, which fetch their keys themselves, and rarely reads one sealed
+    /// file.
     Control,
 }
 
@@ -93,7 +96,7 @@ const FRONTENDS: &[&[u8]] = &[
 ];
 
 impl Program {
-    /// `None` for a program that is none of the shield's business.
+    /// `None` for a program that does not work on data directories.
     fn of(arguments: &[Vec<u8>]) -> Option<Self> {
         let file = std::env::current_exe().ok()?;
         let name = file.file_name()?.as_bytes();
@@ -106,7 +109,7 @@ impl Program {
                 b"--help",
                 b"--describe-config",
             ];
-            // `pg_ctl` asks a directory of configuration for the data directory, which costs no key.
+            // `pg_ctl` runs this to learn the data directory, which needs no key.
             let asks_where = asks(b"-C")
                 && arguments
                     .get(2)
@@ -129,44 +132,44 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
         .collect();
     let here = process::working_directory();
     let reach = match program {
-        Program::Server => Reach::Configured,
-        Program::Control => Reach::ConfiguredAndParents,
+        Program::Server => SearchScope::Configured,
+        Program::Control => SearchScope::ConfiguredAndParents,
         // Debian's pg_upgradecluster gives it the directories of configuration.
-        Program::Frontend if is_running("pg_upgrade") => Reach::ConfiguredAndParents,
-        Program::Frontend => Reach::Parents,
+        Program::Frontend if is_running("pg_upgrade") => SearchScope::ConfiguredAndParents,
+        Program::Frontend => SearchScope::Parents,
     };
-    let candidates = discover::candidates(arguments, &environment, here, reach);
-    let converting = discover::being_converted(&candidates);
-    let sealed = discover::sealed(candidates);
+    let candidates = discover::candidate_directories(arguments, &environment, here, reach);
+    let converting = discover::unfinished_conversion(&candidates);
+    let sealed = discover::sealed_instances(candidates);
     check_roots(here)?;
     if sealed.is_empty() {
         return match (program, converting) {
-            // A conversion that was stopped before its header was there.
+            // A conversion was stopped before it wrote the header.
             (Program::Server, Some(directory)) => {
                 let directory = String::from_utf8_lossy(directory.as_bytes()).into_owned();
                 Err(Error::new(&code::PG_CONVERTING, directory))
             }
-            (Program::Server, None) => on_nothing_sealed(arguments),
+            (Program::Server, None) => start_without_instance(arguments),
             _ => Ok(()),
         };
     }
-    learn_settings();
+    read_settings();
     if program == Program::Control {
-        // Fetching a key may cost a command's run, and a key that is handed over can be fetched once.
-        return LATER
+        // Fetching a key may run a command, and some keys can be fetched only once.
+        return DEFERRED
             .set(sealed)
             .map_err(|_| Error::new(&code::BUG, "started twice"));
     }
-    // A key command must not run under the shield, whatever it is.
-    let preload = take_out_of_preload();
+    // A key command must not run under the shield.
+    let preload = remove_from_preload();
     let opened = scratch::prepare()
         .map_err(|_| Error::new(&code::IO, "no memory for buffers"))
         .and_then(|()| open(&sealed));
     if program == Program::Server {
-        forget_keys(opened.as_deref().unwrap_or_default());
+        remove_key_variables(opened.as_deref().unwrap_or_default());
         forbid_core_dumps();
     } else {
-        put_back(preload);
+        restore_preload(preload);
     }
     if is_running("pg_upgrade") {
         // It copies pg_xact and pg_multixact with `cp`, from one instance's keys to another's.
@@ -193,32 +196,34 @@ fn warn(code: &code::Code) {
     ));
 }
 
-/// What `pg_ctl` will open when it reads the control file: to promote, and from 18 on when a start has failed.
-static LATER: OnceLock<Vec<Found>> = OnceLock::new();
+/// The instances that `pg_ctl` opens when it reads the control file: to promote, and since version
+/// 18 after a start that failed.
+static DEFERRED: OnceLock<Vec<SealedDirectory>> = OnceLock::new();
 
 /// The one sealed file that `pg_ctl` reads.
 const CONTROL_FILE: &[u8] = b"global/pg_control";
 
-/// Opens what [`LATER`] holds, if `path` asks for it. `pg_ctl` has one thread.
+/// Opens the instances of [`DEFERRED`] if `path` is the control file. `pg_ctl` has one thread.
 ///
 /// # Errors
-/// EACCES when an instance does not open; it has been said why.
-pub(crate) fn open_later(path: &[u8]) -> Result<(), Errno> {
-    let Some(later) = LATER.get().filter(|_| path.ends_with(CONTROL_FILE)) else {
+/// EACCES when an instance does not open; the reason was reported.
+pub(crate) fn open_deferred(path: &[u8]) -> Result<(), Errno> {
+    let Some(later) = DEFERRED.get().filter(|_| path.ends_with(CONTROL_FILE)) else {
         return Ok(());
     };
-    let preload = take_out_of_preload();
+    let preload = remove_from_preload();
     let opened = open(later);
-    put_back(preload);
+    restore_preload(preload);
     opened.map(drop).map_err(|error| {
         report::line(format_args!("strongroom: {error}; {}", error.code().todo));
         Errno(libc::EACCES)
     })
 }
 
-/// A core of the server would hold user data in clear, and the kernel writes it into the data directory. A limit of 1
-/// byte forbids files, and pipes too, which a limit of 0 does not (core(5)). A hard limit of 0 cannot be raised to 1: then
-/// the process is made one that the kernel does not dump at all, at a price (R6).
+/// Forbids core dumps of the server: a core would hold user data in clear, in the data directory. A
+/// limit of 1 byte forbids files and pipes; a limit of 0 would not forbid pipes (core(5)). A hard
+/// limit of 0 cannot be raised to 1; the process is then made undumpable, which has side effects
+/// (R6).
 fn forbid_core_dumps() {
     if std::env::var_os(CORE_VARIABLE).is_some_and(|value| value == "1") {
         return;
@@ -234,9 +239,9 @@ fn forbid_core_dumps() {
     }
 }
 
-/// A server to which nothing is sealed: an error if it was given a key or a root, else one line, because its sealed
-/// instance may have lost its header, or lie elsewhere.
-fn on_nothing_sealed(arguments: &[Vec<u8>]) -> Result<(), Error> {
+/// Starts a server that has no sealed instance: an error if it was given a key or a root, otherwise
+/// one message, because the instance may have lost its header, or be in another directory.
+fn start_without_instance(arguments: &[Vec<u8>]) -> Result<(), Error> {
     refuse_plain()?;
     // `initdb` runs it with `--boot` and `--single`, and `-C` only prints a setting.
     let first = arguments.get(1).map_or(&b""[..], Vec::as_slice);
@@ -250,7 +255,7 @@ fn on_nothing_sealed(arguments: &[Vec<u8>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A server that was given a key or a root, but whose data directory is not sealed.
+/// Refuses a server that was given a key or a root, but whose data directory is not sealed.
 fn refuse_plain() -> Result<(), Error> {
     let roots = std::env::var_os(ROOTS_VARIABLE);
     let key = source::from_environment(variable);
@@ -263,10 +268,10 @@ fn refuse_plain() -> Result<(), Error> {
     ))
 }
 
-/// What is called an instance must be one: a program would write it in clear.
+/// Refuses a root that is not a sealed instance: a program would write it in clear.
 fn check_roots(here: &[u8]) -> Result<(), Error> {
     let roots = std::env::var_os(ROOTS_VARIABLE).unwrap_or_default();
-    for root in discover::named_roots(roots.as_bytes()) {
+    for root in discover::split_roots(roots.as_bytes()) {
         let path = Path::new(OsStr::from_bytes(here)).join(OsStr::from_bytes(root));
         if !instance::is_sealed(&path) {
             return Err(Error::new(&code::PG_NOT_SEALED, path.display().to_string()));
@@ -283,10 +288,11 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-type Found = (std::path::PathBuf, Vec<Vec<u8>>);
+/// A sealed directory by its canonical path, and its other spellings.
+type SealedDirectory = (std::path::PathBuf, Vec<Vec<u8>>);
 
-/// Opens all, and gives the names of the variables that key material came from.
-fn open(sealed: &[Found]) -> Result<Vec<String>, Error> {
+/// Opens all instances. Returns the names of the variables that held key material.
+fn open(sealed: &[SealedDirectory]) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     let mut secrets = Vec::new();
     for (directory, spellings) in sealed {
@@ -295,13 +301,14 @@ fn open(sealed: &[Found]) -> Result<Vec<String>, Error> {
         secrets.extend(variables);
     }
     for instance in all {
-        roots::add(instance).map_err(|_| Error::new(&code::PG_ROOTS, ""))?;
+        open_instances::add(instance).map_err(|_| Error::new(&code::PG_ROOTS, ""))?;
     }
     Ok(secrets)
 }
 
-/// With the environment's key, or that of the instance's own configuration; where there are several instances, with
-/// whichever of the two opens it. Also the variables of both: what was not needed is key material all the same.
+/// Opens an instance with the key that the environment names, or else with that of its own
+/// configuration. Where there are several instances, either of the two may open it. Returns also
+/// the variables that hold either key.
 fn open_one(
     directory: &Path,
     spellings: &[Vec<u8>],
@@ -317,7 +324,7 @@ fn open_one(
         let source = own?.ok_or_else(missing)?;
         return Ok((with(&source)?, source.variables()?));
     };
-    // What the configuration says does not matter where the environment's key opens the instance.
+    // Errors in the configuration do not matter if the key of the environment opens the instance.
     let own = own.ok().flatten();
     let instance = match (with(&given), &own) {
         (Err(error), Some(source)) if several && is_other_key(&error) => with(source),

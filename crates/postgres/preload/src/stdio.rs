@@ -1,12 +1,13 @@
-//! Streams of sealed files: fopen and its relatives.
+//! fopen and its relatives: C streams of sealed files.
 //!
-//! The C library's streams call read and write past any interposed symbol. A sealed file therefore gets a stream of the
-//! kind whose four operations are functions of ours (fopencookie); buffering, fprintf, fscanf and the rest stay the C
-//! library's. Such a stream has no descriptor to the C library, so fileno answers for it here: PostgreSQL calls fstat,
-//! fsync and ftruncate on it.
+//! The streams of the C library call read and write internally, where no symbol can be interposed.
+//! A sealed file therefore gets a stream made by fopencookie, whose read, write, seek and close are
+//! functions of this module; buffering, fprintf and fscanf remain the C library's. Such a stream
+//! has no descriptor in the C library, so `fileno` is interposed too: PostgreSQL calls fstat, fsync
+//! and ftruncate with its result.
 //!
-//! Invariants: D1 for the descriptor behind a stream; the position is the descriptor's (D4), so that lseek on it and
-//! fseek on the stream agree.
+//! Invariants: D1 holds for the descriptor of a stream; the position of the stream is that of the
+//! descriptor (D4), so that lseek and fseek agree.
 //!
 //! Must not: buffer.
 #![expect(unsafe_code, reason = "interposed C functions, and callbacks from C")]
@@ -16,15 +17,15 @@ use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{FILE, off_t, size_t, ssize_t};
-use shield::files::{self, DESCRIPTORS, Open};
-use shield::place::Ruling;
+use shield::descriptors::{self, DESCRIPTORS, OpenFile};
 use shield::real::Errno;
+use shield::resolve::Resolved;
 use shield::transfer;
 use strongroom_format::code;
 
-use crate::arguments::{buffer, buffer_mut, bytes, ruling};
+use crate::arguments::{buffer, buffer_mut, bytes, resolve_path};
 use crate::next::{self, CookieFunctions, count, real, set_errno};
-use crate::open::opened;
+use crate::open::open_resolved;
 use crate::report;
 
 symbols! {
@@ -41,14 +42,14 @@ symbols! {
         reopen(path, mode, stream)
     }
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-        if !files::is_sealed(fd) {
+        if !descriptors::is_sealed(fd) {
             return next::fdopen(fd, mode);
         }
         match Mode::of(bytes(mode)) {
             Err(errno) => no_stream(errno.0),
             Ok(mode) => {
                 if mode.flags & libc::O_APPEND != 0 {
-                    files::set_append(fd, true);
+                    descriptors::set_append(fd, true);
                 }
                 stream_of(fd, &mode)
             }
@@ -62,25 +63,26 @@ symbols! {
     }
 }
 
-/// The stream that was made for each descriptor.
+/// The stream that this module made for each descriptor.
 static STREAMS: [AtomicPtr<FILE>; DESCRIPTORS] =
     [const { AtomicPtr::new(null_mut()) }; DESCRIPTORS];
-/// No descriptor from this on ever had a stream.
+/// One more than the highest descriptor that ever had a stream.
 static STREAMS_END: AtomicUsize = AtomicUsize::new(0);
 
-/// What a mode string asks for that a sealed file can give.
+/// A parsed mode string of fopen(3).
 #[derive(Debug, PartialEq, Eq)]
 struct Mode {
     /// For open(2).
     flags: c_int,
-    /// The same as the C library writes it, without what concerns only open(2).
+    /// The mode string for fopencookie, without the letters that concern open(2) only.
     plain: &'static CStr,
 }
 
 impl Mode {
-    /// As fopen(3) reads it; what it does not know is passed over, and a comma ends it. Not for update (`+`): a stream
-    /// made by fopencookie of glibc 2.36 can lose its place when it is read, then written, then asked for its position.
-    /// PostgreSQL opens no file for update through a stream (R5).
+    /// Parses a mode string as fopen(3) does: unknown letters are ignored, and a comma ends it.
+    /// Update mode (`+`) is refused (R5): a stream made by fopencookie of glibc 2.36 can lose its
+    /// position when it is read, then written, then asked for its position. PostgreSQL opens no
+    /// stream for update.
     fn of(text: &[u8]) -> Result<Self, Errno> {
         let (first, rest) = text.split_first().ok_or(Errno(libc::EINVAL))?;
         let rest = rest.split(|&byte| byte == b',').next().unwrap_or_default();
@@ -107,10 +109,10 @@ impl Mode {
 /// As fopen(3).
 unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the program's string.
-    let ruling = unsafe { ruling(path) };
-    if matches!(ruling, Ok(Ruling::Outside | Ruling::Plain(_))) {
+    let resolved = unsafe { resolve_path(path) };
+    if matches!(resolved, Ok(Resolved::Outside | Resolved::Plain(_))) {
         // SAFETY: the program's arguments.
-        return unsafe { fresh(next::fopen(path, mode)) };
+        return unsafe { remove_entry_of(next::fopen(path, mode)) };
     }
     // SAFETY: the program's string.
     let wanted = match Mode::of(unsafe { bytes(mode) }) {
@@ -130,11 +132,11 @@ unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
         unsafe { next::open(path, flags, 0o666) }
     };
     // SAFETY: the program's string.
-    let fd = unsafe { opened(ruling, path, wanted.flags, how) };
+    let fd = unsafe { open_resolved(resolved, path, wanted.flags, how) };
     if fd < 0 {
         return null_mut();
     }
-    if files::is_sealed(fd) {
+    if descriptors::is_sealed(fd) {
         return stream_or_close(fd, &wanted);
     }
     // A directory, or a device.
@@ -146,7 +148,7 @@ fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
     let stream = stream_of(fd, mode);
     if stream.is_null() {
         let kept = Errno::last();
-        files::forget(fd);
+        descriptors::remove(fd);
         // SAFETY: opened for this stream, and given to nobody.
         let _closed = unsafe { next::close(fd) };
         set_errno(kept.0);
@@ -156,10 +158,11 @@ fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
 
 /// A stream over an open sealed file.
 fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
-    // As the C library does, so that ftell tells the size of a file that is appended to before it is written.
+    // As the C library does: ftell returns the size of a file that is opened for appending, before
+    // it is written.
     let appends = libc::O_WRONLY | libc::O_APPEND;
-    if let (true, Ok(Some(open))) = (mode.flags & appends == appends, files::find(fd)) {
-        // The C library does not look at the result either.
+    if let (true, Ok(Some(open))) = (mode.flags & appends == appends, descriptors::find(fd)) {
+        // The C library ignores the result too.
         let _at = transfer::seek(real(), fd, &open, 0, libc::SEEK_END);
     }
     let functions = CookieFunctions {
@@ -181,26 +184,28 @@ fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
 /// As freopen(3).
 unsafe fn reopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
     // SAFETY: the program's string.
-    let ruling = unsafe { ruling(path) };
-    let plain = matches!(ruling, Ok(Ruling::Outside | Ruling::Plain(_)));
+    let resolved = unsafe { resolve_path(path) };
+    let plain = matches!(resolved, Ok(Resolved::Outside | Resolved::Plain(_)));
     if plain && own_descriptor(stream).is_none() {
         // SAFETY: the program's arguments.
-        return unsafe { fresh(next::freopen(path, mode, stream)) };
+        return unsafe { remove_entry_of(next::freopen(path, mode, stream)) };
     }
-    // R5. A stream cannot change its kind. It is closed, as after any failure of this function.
+    // R5. A stream of the C library cannot become one of fopencookie, or the reverse. It is closed,
+    // as after any failure of this function.
     // SAFETY: the program's stream.
     let _closed = unsafe { next::fclose(stream) };
     no_stream(libc::EOPNOTSUPP)
 }
 
-/// A stream that the C library has made: its descriptor is no sealed file, whatever it was before.
+/// Removes the entry of the descriptor of a stream that the C library has opened: the file is not
+/// sealed.
 ///
 /// # Safety
 /// `stream` is null or open.
-unsafe fn fresh(stream: *mut FILE) -> *mut FILE {
+unsafe fn remove_entry_of(stream: *mut FILE) -> *mut FILE {
     if !stream.is_null() {
         // SAFETY: by this function's contract.
-        files::forget(unsafe { next::fileno(stream) });
+        descriptors::remove(unsafe { next::fileno(stream) });
     }
     stream
 }
@@ -223,7 +228,7 @@ unsafe fn descriptor_of(stream: *mut FILE) -> c_int {
     }
 }
 
-/// The descriptor of a stream of ours.
+/// The descriptor of a stream that was made by this module.
 fn own_descriptor(stream: *mut FILE) -> Option<c_int> {
     let end = STREAMS_END.load(Ordering::Relaxed);
     let known = STREAMS.get(..end)?;
@@ -243,7 +248,7 @@ fn no_stream(errno: c_int) -> *mut FILE {
     null_mut()
 }
 
-/// The cookie is the descriptor's number, one more so that it is never null.
+/// The cookie of a stream: the number of its descriptor plus one, so that it is never null.
 fn cookie_of(fd: c_int) -> *mut c_void {
     let number = usize::try_from(fd).unwrap_or(0).saturating_add(1);
     without_provenance_mut(number)
@@ -254,9 +259,9 @@ fn fd_of(cookie: *mut c_void) -> c_int {
     c_int::try_from(number).unwrap_or(-1)
 }
 
-/// The file behind a stream of ours.
-fn known(fd: c_int) -> Result<Open, Errno> {
-    files::find(fd)?.ok_or(Errno(libc::EBADF))
+/// The open sealed file of a descriptor.
+fn find_open_file(fd: c_int) -> Result<OpenFile, Errno> {
+    descriptors::find(fd)?.ok_or(Errno(libc::EBADF))
 }
 
 unsafe extern "C" fn cookie_read(cookie: *mut c_void, into: *mut c_char, len: size_t) -> ssize_t {
@@ -264,13 +269,13 @@ unsafe extern "C" fn cookie_read(cookie: *mut c_void, into: *mut c_char, len: si
     // SAFETY: the C library's buffer.
     let into = unsafe { buffer_mut(into.cast(), len) };
     count(into.and_then(|into| {
-        let open = known(fd)?;
+        let open = find_open_file(fd)?;
         transfer::read(real(), fd, &open, into)
     }))
 }
 
-/// Writes all, as the C library's own streams do, or reports how much was written: less than asked for is an error to
-/// the C library, and this function must not return -1.
+/// Writes all bytes, as the C library's own streams do, or returns how many were written. The C
+/// library takes a short count for an error; this function must not return -1.
 unsafe extern "C" fn cookie_write(
     cookie: *mut c_void,
     from: *const c_char,
@@ -281,7 +286,7 @@ unsafe extern "C" fn cookie_write(
     let from = unsafe { buffer(from.cast(), len) }.unwrap_or_default();
     let mut written = 0_usize;
     while let Some(rest) = from.get(written..).filter(|rest| !rest.is_empty()) {
-        let outcome = known(fd).and_then(|open| transfer::write(real(), fd, &open, rest));
+        let outcome = find_open_file(fd).and_then(|open| transfer::write(real(), fd, &open, rest));
         match outcome {
             Ok(0) => break,
             Ok(count) => written = written.saturating_add(count),
@@ -298,7 +303,8 @@ unsafe extern "C" fn cookie_seek(cookie: *mut c_void, to: *mut off_t, whence: c_
     let fd = fd_of(cookie);
     // SAFETY: the C library's variable.
     let wanted = unsafe { *to };
-    let outcome = known(fd).and_then(|open| transfer::seek(real(), fd, &open, wanted, whence));
+    let outcome =
+        find_open_file(fd).and_then(|open| transfer::seek(real(), fd, &open, wanted, whence));
     match outcome {
         Ok(at) => {
             // SAFETY: as above.
@@ -317,7 +323,7 @@ unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
     if let Some((_, slot)) = slot(fd) {
         slot.store(null_mut(), Ordering::Release);
     }
-    files::forget(fd);
+    descriptors::remove(fd);
     // SAFETY: the stream's own descriptor.
     unsafe { next::close(fd) }
 }

@@ -1,7 +1,8 @@
 //! readv, writev and their positioned forms.
 //!
-//! A vectored transfer of a sealed file goes through a buffer in pieces: one system call for each piece, not one for
-//! each part, and a count as the kernel would have given it.
+//! A vectored transfer of a sealed file goes through a buffer in pieces: one system call for each
+//! piece, not one for each part of the vector, and the count is the one that the kernel would
+//! return.
 //!
 //! Invariants: R4. A short count means that the file ended or that the kernel wrote less.
 //!
@@ -11,26 +12,32 @@
 use std::ffi::c_int;
 
 use libc::{iovec, off_t, ssize_t};
-use shield::files::{self, Open};
+use shield::descriptors::{self, OpenFile};
 use shield::real::Errno;
-use shield::{body, scratch, transfer};
+use shield::{file_io, scratch, transfer};
 
 use crate::arguments::{buffer, buffer_mut, offset};
 use crate::next::{self, count, real};
 
 symbols! {
     fn readv(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
-        match files::find(fd) {
+        match descriptors::find(fd) {
             Ok(None) => next::readv(fd, parts, number),
             Err(errno) => count(Err(errno)),
-            Ok(Some(open)) => count(slice(parts, number).and_then(|parts| read_from_position(fd, &open, parts))),
+            Ok(Some(open)) => {
+                count(
+                    parts_of(parts, number).and_then(|parts| read_from_position(fd, &open, parts))
+                )
+            }
         }
     }
     fn writev(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
-        match files::find(fd) {
+        match descriptors::find(fd) {
             Ok(None) => next::writev(fd, parts, number),
             Err(errno) => count(Err(errno)),
-            Ok(Some(open)) => count(slice(parts, number).and_then(|parts| write_at_position(fd, &open, parts))),
+            Ok(Some(open)) => {
+                count(parts_of(parts, number).and_then(|parts| write_at_position(fd, &open, parts)))
+            }
         }
     }
     fn preadv(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
@@ -48,13 +55,17 @@ symbols! {
     fn preadv2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
         preadv2_any(fd, parts, number, at, flags)
     }
-    fn preadv64v2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
+    fn preadv64v2(
+        fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int
+    ) -> ssize_t {
         preadv2_any(fd, parts, number, at, flags)
     }
     fn pwritev2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
         pwritev2_any(fd, parts, number, at, flags)
     }
-    fn pwritev64v2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
+    fn pwritev64v2(
+        fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int
+    ) -> ssize_t {
         pwritev2_any(fd, parts, number, at, flags)
     }
 }
@@ -62,32 +73,32 @@ symbols! {
 /// # Safety
 /// As preadv(2).
 unsafe fn preadv_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
         Ok(None) => return unsafe { next::preadv(fd, parts, number, at) },
         Err(errno) => return count(Err(errno)),
     };
     // SAFETY: the program's arguments.
-    let parts = unsafe { slice(parts, number) };
-    count(parts.and_then(|parts| gather(fd, &open, parts, offset(at)?)))
+    let parts = unsafe { parts_of(parts, number) };
+    count(parts.and_then(|parts| read_parts(fd, &open, parts, offset(at)?)))
 }
 
 /// # Safety
 /// As pwritev(2).
 unsafe fn pwritev_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
-    let open = match files::find(fd) {
+    let open = match descriptors::find(fd) {
         Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
         Ok(None) => return unsafe { next::pwritev(fd, parts, number, at) },
         Err(errno) => return count(Err(errno)),
     };
     // SAFETY: the program's arguments.
-    let parts = unsafe { slice(parts, number) };
-    count(parts.and_then(|parts| scatter(fd, &open, parts, offset(at)?)))
+    let parts = unsafe { parts_of(parts, number) };
+    count(parts.and_then(|parts| write_parts(fd, &open, parts, offset(at)?)))
 }
 
-/// Flags ask for speed or for order (`RWF_DSYNC`): none that would have to be kept is passed over.
+/// Flags such as `RWF_DSYNC` are refused on a sealed file rather than ignored.
 ///
 /// # Safety
 /// As preadv2(2).
@@ -98,7 +109,7 @@ unsafe fn preadv2_any(
     at: off_t,
     flags: c_int,
 ) -> ssize_t {
-    if !files::is_sealed(fd) {
+    if !descriptors::is_sealed(fd) {
         // SAFETY: the program's arguments.
         return unsafe { next::preadv2(fd, parts, number, at, flags) };
     }
@@ -124,7 +135,7 @@ unsafe fn pwritev2_any(
     at: off_t,
     flags: c_int,
 ) -> ssize_t {
-    if !files::is_sealed(fd) {
+    if !descriptors::is_sealed(fd) {
         // SAFETY: the program's arguments.
         return unsafe { next::pwritev2(fd, parts, number, at, flags) };
     }
@@ -143,7 +154,7 @@ unsafe fn pwritev2_any(
 
 /// # Safety
 /// `parts` points to `number` parts.
-unsafe fn slice<'a>(parts: *const iovec, number: c_int) -> Result<&'a [iovec], Errno> {
+unsafe fn parts_of<'a>(parts: *const iovec, number: c_int) -> Result<&'a [iovec], Errno> {
     let number = usize::try_from(number).map_err(|_| Errno(libc::EINVAL))?;
     if number > PARTS_MAX || (parts.is_null() && number > 0) {
         return Err(Errno(libc::EINVAL));
@@ -158,21 +169,21 @@ unsafe fn slice<'a>(parts: *const iovec, number: c_int) -> Result<&'a [iovec], E
 /// Most parts of one transfer (`UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
 
-fn read_from_position(fd: c_int, open: &Open, parts: &[iovec]) -> Result<usize, Errno> {
+fn read_from_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usize, Errno> {
     let at = real().lseek(fd, 0, libc::SEEK_CUR)?;
-    let done = gather(fd, open, parts, at)?;
+    let done = read_parts(fd, open, parts, at)?;
     move_to(fd, at, done)?;
     Ok(done)
 }
 
-fn write_at_position(fd: c_int, open: &Open, parts: &[iovec]) -> Result<usize, Errno> {
+fn write_at_position(fd: c_int, open: &OpenFile, parts: &[iovec]) -> Result<usize, Errno> {
     if open.append {
-        let done = scatter(fd, open, parts, 0)?;
-        move_to(fd, body::size(real(), fd, &open.file)?, 0)?;
+        let done = write_parts(fd, open, parts, 0)?;
+        move_to(fd, file_io::size(real(), fd, &open.file)?, 0)?;
         return Ok(done);
     }
     let at = real().lseek(fd, 0, libc::SEEK_CUR)?;
-    let done = scatter(fd, open, parts, at)?;
+    let done = write_parts(fd, open, parts, at)?;
     move_to(fd, at, done)?;
     Ok(done)
 }
@@ -183,8 +194,8 @@ fn move_to(fd: c_int, at: u64, further: usize) -> Result<(), Errno> {
     real().lseek(fd, target, libc::SEEK_SET).map(|_| ())
 }
 
-/// Reads into the parts, one after the other.
-fn gather(fd: c_int, open: &Open, parts: &[iovec], at: u64) -> Result<usize, Errno> {
+/// Reads into the parts of a vector, one after the other.
+fn read_parts(fd: c_int, open: &OpenFile, parts: &[iovec], at: u64) -> Result<usize, Errno> {
     if let [only] = parts {
         // SAFETY: the program's buffer.
         let into = unsafe { buffer_mut(only.iov_base, only.iov_len) }?;
@@ -221,8 +232,8 @@ fn gather(fd: c_int, open: &Open, parts: &[iovec], at: u64) -> Result<usize, Err
     .map_err(|_| Errno(libc::ENOMEM))?
 }
 
-/// Writes the parts, one after the other.
-fn scatter(fd: c_int, open: &Open, parts: &[iovec], at: u64) -> Result<usize, Errno> {
+/// Writes the parts of a vector, one after the other.
+fn write_parts(fd: c_int, open: &OpenFile, parts: &[iovec], at: u64) -> Result<usize, Errno> {
     if let [only] = parts {
         // SAFETY: the program's buffer.
         let from = unsafe { buffer(only.iov_base, only.iov_len) }?;
@@ -261,10 +272,10 @@ fn scatter(fd: c_int, open: &Open, parts: &[iovec], at: u64) -> Result<usize, Er
     .map_err(|_| Errno(libc::ENOMEM))?
 }
 
-/// A walk over the bytes of the parts.
+/// A position in the bytes of a vector.
 struct Cursor<'a> {
     parts: &'a [iovec],
-    /// Bytes of the first part that are behind.
+    /// Bytes of the first part that were used.
     used: usize,
 }
 
@@ -273,7 +284,7 @@ impl<'a> Cursor<'a> {
         Self { parts, used: 0 }
     }
 
-    /// Bytes ahead.
+    /// Bytes that are left.
     fn left(&self) -> usize {
         self.parts
             .iter()
@@ -281,7 +292,8 @@ impl<'a> Cursor<'a> {
             .saturating_sub(self.used)
     }
 
-    /// The next piece within one part, of at most `limit` bytes; `None` when `limit` is 0 or nothing is ahead.
+    /// The next piece within one part, of at most `limit` bytes. `None` when `limit` is 0 or no
+    /// bytes are left.
     fn next(&mut self, limit: usize) -> Option<iovec> {
         while let Some((first, others)) = self.parts.split_first() {
             let ahead = first.iov_len.saturating_sub(self.used);

@@ -1,9 +1,10 @@
-//! Authentication, as a machine that is fed the server's requests.
+//! Authentication, as a state machine that takes the server's requests.
 //!
 //! Invariants:
-//! - Q9: a password goes out as it is, or as MD5 makes it, only where nobody can listen in: over TLS or a local socket.
-//! - Q10: once SCRAM has begun, only the server's own proof ends it; a server that says "welcome" before is refused. Where
-//!   `channel_binding` is `require`, nothing but SCRAM bound to the connection is accepted.
+//! - Q9: a password is sent in clear or as MD5 only over TLS or a local socket.
+//! - Q10: once SCRAM has begun, only the server's proof ends it; a server that sends
+//!   `AuthenticationOk` before is refused. Where `channel_binding` is `require`, nothing but SCRAM
+//!   bound to the connection is accepted.
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator as _;
@@ -41,7 +42,7 @@ enum Stage {
     Accepted,
 }
 
-fn refused(text: impl Into<String>) -> Error {
+fn auth_error(text: impl Into<String>) -> Error {
     Error::Authentication(text.into())
 }
 
@@ -85,13 +86,13 @@ impl<'a> Authenticator<'a> {
             (Message::AuthenticationSaslContinue(body), Stage::Scram(mut scram)) => {
                 scram
                     .update(body.data())
-                    .map_err(|error| refused(format!("SCRAM: {error}")))?;
+                    .map_err(|error| auth_error(format!("SCRAM: {error}")))?;
                 put(frontend::sasl_response(scram.message(), output))?;
                 Stage::ScramFinal(scram)
             }
             (Message::AuthenticationSaslFinal(body), Stage::ScramFinal(mut scram)) => {
                 scram.finish(body.data()).map_err(|error| {
-                    refused(format!(
+                    auth_error(format!(
                         "the server did not prove that it knows us: {error}"
                     ))
                 })?;
@@ -99,7 +100,7 @@ impl<'a> Authenticator<'a> {
             }
             (request, Stage::Beginning) => {
                 let name = method(request);
-                return Err(refused(format!(
+                return Err(auth_error(format!(
                     "the server asks for {name}, which this program cannot do"
                 )));
             }
@@ -112,13 +113,13 @@ impl<'a> Authenticator<'a> {
         match stage {
             Stage::Beginning | Stage::Sent | Stage::Proven => {}
             Stage::Scram(_) | Stage::ScramFinal(_) => {
-                return Err(refused("the server ends SCRAM without its own proof"));
+                return Err(auth_error("the server ends SCRAM without its own proof"));
             }
             Stage::Accepted => return Err(Error::protocol("authentication out of order")),
         }
         let required = self.config.channel_binding == ChannelBindingMode::Require;
         if required && !(self.bound && matches!(stage, Stage::Proven)) {
-            return Err(refused(
+            return Err(auth_error(
                 "channel_binding=require, and the server did not bind",
             ));
         }
@@ -126,12 +127,12 @@ impl<'a> Authenticator<'a> {
     }
 
     fn password(&self) -> Result<Secret> {
-        self.config.password().map_err(refused)
+        self.config.password().map_err(auth_error)
     }
 
     fn password_to_send(&self, what: &str) -> Result<Secret> {
         if self.config.channel_binding == ChannelBindingMode::Require {
-            return Err(refused(
+            return Err(auth_error(
                 "channel_binding=require, and the server cannot bind",
             ));
         }
@@ -140,7 +141,7 @@ impl<'a> Authenticator<'a> {
                 "the server wants {what}, which is sent over TLS or a local socket only; \
                  use scram-sha-256 or TLS"
             );
-            return Err(refused(text));
+            return Err(auth_error(text));
         }
         self.password()
     }
@@ -163,7 +164,7 @@ impl<'a> Authenticator<'a> {
             plus |= name == SCRAM_SHA_256_PLUS;
         }
         if plus && !self.tls {
-            return Err(refused(
+            return Err(auth_error(
                 "the server offers to bind to TLS that there is not",
             ));
         }
@@ -181,12 +182,13 @@ impl<'a> Authenticator<'a> {
                 )
             }
             _ if mode == ChannelBindingMode::Require => {
-                return Err(refused(
+                return Err(auth_error(
                     "channel_binding=require, and the server cannot bind",
                 ));
             }
-            _ if !plain => return Err(refused("the server has no SCRAM-SHA-256")),
-            // Tells the server that we could have: it notices when its offer was removed on the way.
+            _ if !plain => return Err(auth_error("the server has no SCRAM-SHA-256")),
+            // Tells the server that we could have: it notices when its offer was removed on the
+            // way.
             Some(_) => (ChannelBinding::unrequested(), SCRAM_SHA_256),
             None => (ChannelBinding::unsupported(), SCRAM_SHA_256),
         };

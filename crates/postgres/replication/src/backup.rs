@@ -1,12 +1,14 @@
 //! `BASE_BACKUP`: a copy of a whole cluster, as the server sends it.
 //!
 //! Invariants:
-//! - Q13: the end is an event of its own, [`BackupEvent::End`], which comes only after the server sent every archive that it
-//!   had announced, the manifest that was asked for, the position at which the backup ends and its "ready". Everything
-//!   else that stops a backup is an error, a connection that ends in good order included.
+//! - Q13: the end is an event of its own, [`BackupEvent::End`], which comes only after the server
+//!   sent every archive that it had announced, the manifest that was asked for, the position at
+//!   which the backup ends and its "ready". Everything else that stops a backup is an error, a
+//!   connection that ends in good order included.
 //! - Q8: bytes of an archive are handed out where they were read.
 //!
-//! Must not: look into an archive. That it has its end mark, and that it is what the manifest says, is for the caller.
+//! Must not: look into an archive. That it has its end mark, and that it is what the manifest says,
+//! is for the caller.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use postgres_protocol::message::frontend;
 
-use crate::command::{optional, parsed, quoted, text};
+use crate::command::{optional, parse_column, quote, text};
 use crate::connection::{Connection, row_bytes};
 use crate::error::{Error, Result};
 use crate::lsn::Lsn;
@@ -65,7 +67,8 @@ pub enum ManifestChecksums {
 pub struct BackupOptions {
     /// Stands in the backup's `backup_label`.
     pub label: String,
-    /// Sizes of the tablespaces, which cost the server a look at all files first. Progress is told in any case.
+    /// Sizes of the tablespaces, which cost the server a look at all files first. Progress is told
+    /// in any case.
     pub progress: bool,
     /// When the checkpoint is done.
     pub checkpoint: Checkpoint,
@@ -81,7 +84,8 @@ pub struct BackupOptions {
     pub verify_checksums: bool,
     /// A manifest, with these checksums.
     pub manifest: Option<ManifestChecksums>,
-    /// Only what changed since the backup whose manifest [`Connection::upload_manifest`] sent. PostgreSQL 17 and later.
+    /// Only what changed since the backup whose manifest [`Connection::upload_manifest`] sent.
+    /// PostgreSQL 17 and later.
     pub incremental: bool,
 }
 
@@ -224,7 +228,8 @@ impl Connection {
         )))
     }
 
-    /// Begins a backup: returns when the server's checkpoint is done and its first bytes are about to come.
+    /// Begins a backup: returns when the server's checkpoint is done and its first bytes are about
+    /// to come.
     ///
     /// # Errors
     /// [`Error::Misuse`], [`Error::Unsupported`], the server's, those of the connection.
@@ -301,8 +306,8 @@ impl BaseBackup<'_> {
     /// The next event. After [`BackupEvent::End`] it is that again.
     ///
     /// # Errors
-    /// The server's, of the protocol, of the connection. What was received until then is no backup; every later call is
-    /// [`Error::GivenUp`].
+    /// The server's, of the protocol, of the connection. What was received until then is no backup;
+    /// every later call is [`Error::GivenUp`].
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator cannot lend what it returns"
@@ -453,7 +458,7 @@ fn begun(sets: &[Vec<Row>]) -> Result<(Lsn, u32, Vec<Tablespace>)> {
 }
 
 fn position(row: &Row) -> Result<(Lsn, u32)> {
-    Ok((parsed(row, 0)?, parsed(row, 1)?))
+    Ok((parse_column(row, 0)?, parse_column(row, 1)?))
 }
 
 fn tablespace(row: &Row) -> Result<Tablespace> {
@@ -480,7 +485,7 @@ fn command(options: &BackupOptions) -> Result<String> {
     if options.incremental && options.manifest.is_none() {
         return Err(Error::Misuse("an incremental backup without a manifest"));
     }
-    let mut command = format!("BASE_BACKUP (LABEL {}", quoted(&options.label)?);
+    let mut command = format!("BASE_BACKUP (LABEL {}", quote(&options.label)?);
     let checkpoint = match options.checkpoint {
         Checkpoint::Fast => "fast",
         Checkpoint::Spread => "spread",

@@ -1,6 +1,7 @@
-//! The commands that answer at once: what the server is, its settings, slots, history files.
+//! Commands with a single result: `IDENTIFY_SYSTEM`, `SHOW`, slots, history files.
 //!
-//! Invariant Q12: no text of a caller becomes a part of a command but quoted, or after every character of it was checked.
+//! Invariant Q12: a caller's text becomes part of a command only quoted, or after every character
+//! was checked.
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};
@@ -10,7 +11,7 @@ use crate::reply::Row;
 /// The longest name that PostgreSQL keeps, in bytes.
 const NAME_MAX: usize = 63;
 
-/// What `IDENTIFY_SYSTEM` tells.
+/// The result of `IDENTIFY_SYSTEM`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The number of the cluster, which all its standbys share.
@@ -59,9 +60,9 @@ impl Connection {
         let during = "the server was being identified";
         let row = self.single("IDENTIFY_SYSTEM", during)?;
         Ok(Identity {
-            system: parsed(&row, 0)?,
-            timeline: parsed(&row, 1)?,
-            position: parsed(&row, 2)?,
+            system: parse_column(&row, 0)?,
+            timeline: parse_column(&row, 1)?,
+            position: parse_column(&row, 2)?,
         })
     }
 
@@ -118,8 +119,8 @@ impl Connection {
         }))
     }
 
-    /// `CREATE_REPLICATION_SLOT` of a physical slot. A temporary one ends with the connection. With `reserve` the log is
-    /// kept from the last restart point on.
+    /// `CREATE_REPLICATION_SLOT` of a physical slot. A temporary one ends with the connection. With
+    /// `reserve` the log is kept from the last restart point on.
     ///
     /// # Errors
     /// As [`Self::read_slot`]; a name that is taken is SQLSTATE 42710.
@@ -184,7 +185,7 @@ pub(crate) fn slot_name(name: &str) -> Result<()> {
 }
 
 /// A string constant of the replication commands: quotes are doubled, backslashes are ordinary.
-pub(crate) fn quoted(text: &str) -> Result<String> {
+pub(crate) fn quote(text: &str) -> Result<String> {
     match text.contains('\0') {
         true => Err(Error::Misuse("a text with a zero byte")),
         false => Ok(format!("'{}'", text.replace('\'', "''"))),
@@ -205,6 +206,6 @@ pub(crate) fn optional<T: std::str::FromStr>(row: &Row, column: usize) -> Result
     parsed.map_err(|_| Error::protocol("a number or position that is none"))
 }
 
-pub(crate) fn parsed<T: std::str::FromStr>(row: &Row, column: usize) -> Result<T> {
+pub(crate) fn parse_column<T: std::str::FromStr>(row: &Row, column: usize) -> Result<T> {
     optional(row, column)?.ok_or_else(|| Error::protocol("NULL where it cannot be"))
 }

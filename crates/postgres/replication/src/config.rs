@@ -1,8 +1,9 @@
-//! Where and how to connect: a connection string, and the environment for what it leaves out, as libpq has them.
+//! Connection settings: from a connection string, and from the environment for keywords that it
+//! does not have, as in libpq.
 //!
-//! Invariants: Q1, the password is never shown; Q2, what is not known is refused, and so is a setting that libpq would
-//! act on and this crate cannot, because ignoring it could mean another server or a weaker connection.
-//! docs/internals/replication.md lists the differences.
+//! Invariants: Q1, the password is never shown; Q2, an unknown keyword is refused, and so is a
+//! setting that libpq supports and this crate does not, because ignoring it could mean another
+//! server or a weaker connection. docs/internals/replication.md lists the differences.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -255,8 +256,8 @@ impl Words<'_> {
 }
 
 impl Config {
-    /// Reads a connection string, pairs of `keyword=value` or a URI; `environment` gives what it leaves out, under
-    /// libpq's names and HOME. A program passes `&|name| std::env::var_os(name)`.
+    /// Reads a connection string, pairs of `keyword=value` or a URI; `environment` gives what it
+    /// leaves out, under libpq's names and HOME. A program passes `&|name| std::env::var_os(name)`.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -316,7 +317,8 @@ impl Config {
         })
     }
 
-    /// Whether the string itself held a password: a program whose command line it came from should refuse it.
+    /// Whether the string itself held a password: a program whose command line it came from should
+    /// refuse it.
     #[must_use]
     pub const fn password_in_text(&self) -> bool {
         self.password_in_text

@@ -1,5 +1,5 @@
-//! Goal: settings mean what they mean to libpq, and what cannot be done is refused. Method: strings and environments,
-//! and what comes of them.
+//! Goal: settings mean what they mean to libpq, and what cannot be done is refused. Method: strings
+//! and environments, and what comes of them.
 
 use super::*;
 

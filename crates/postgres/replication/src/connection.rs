@@ -1,8 +1,9 @@
 //! One replication connection: opening it, sending a command, taking results.
 //!
 //! Invariants:
-//! - Q11: a connection is ready, or in the middle of something, or given up. Only the server's own "ready" makes it ready
-//!   again, so that what was left behind by a dropped stream or a failure is never taken for the answer to a later command.
+//! - Q11: a connection is ready, busy, or given up. Only the server's `ReadyForQuery` makes it
+//!   ready again, so that messages of a dropped stream or a failed command are never taken for the
+//!   answer to a later command.
 //! - Q7: a result is at most [`RESULT_MAX`], and 64 notices and 256 parameters are kept.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -31,7 +32,7 @@ const OLDEST: u32 = 15;
 /// Messages that are looked through for the reason of a connection's end.
 const LAST_WORDS_MAX: usize = 10_000;
 
-/// What a server says beside its answers: a warning, mostly.
+/// A notice of the server, usually a warning.
 pub type Notice = ServerError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,8 +188,9 @@ impl Connection {
         self.notices.drain(..).collect()
     }
 
-    /// How long the server may be silent in a command or a backup before that is [`Error::TimedOut`]. `None`, which is so
-    /// at the beginning: for ever, because a backup waits for a checkpoint, and may wait for the archive.
+    /// How long the server may be silent in a command or a backup before that is
+    /// [`Error::TimedOut`]. `None`, which is so at the beginning: for ever, because a backup waits
+    /// for a checkpoint, and may wait for the archive.
     pub fn set_silence_limit(&mut self, limit: Option<Duration>) {
         self.silence = limit;
     }
@@ -225,7 +227,8 @@ impl Connection {
         }
     }
 
-    /// Sends what is in the output buffer, to a server that may have carried the command out and gone by now.
+    /// Sends what is in the output buffer, to a server that may have carried the command out and
+    /// gone by now.
     pub(crate) fn flush_unless_done(&mut self, during: &'static str) -> Result<Sent> {
         match self.wire.send(self.silence, during) {
             Ok(()) => Ok(Sent::Whole),
@@ -236,8 +239,9 @@ impl Connection {
         }
     }
 
-    /// Why the server ended the connection, if it said so before and it can still be read; else the error itself. Bytes
-    /// of a copy that are met on the way are lost, and a command that ended behind them has not ended well.
+    /// Why the server ended the connection, if it said so before and it can still be read; else the
+    /// error itself. Bytes of a copy that are met on the way are lost, and a command that ended
+    /// behind them has not ended well.
     fn last_words(&mut self, error: Error) -> Result<Sent> {
         let patience = Patience::Silence(Some(FAREWELL));
         let mut lost = false;
@@ -253,7 +257,8 @@ impl Connection {
         Err(error)
     }
 
-    /// The next message of the command that is being carried out. Any error gives the connection up.
+    /// The next message of the command that is being carried out. Any error gives the connection
+    /// up.
     pub(crate) fn reply(&mut self, during: &'static str) -> Result<Reply> {
         let patience = Patience::Silence(self.silence);
         let reply = self.reply_within(patience, during)?;
@@ -310,14 +315,14 @@ impl Connection {
         }
     }
 
-    /// Gives the connection up for an answer that has no place where it came.
+    /// Gives the connection up because of an unexpected message.
     pub(crate) fn out_of_place<T>(&mut self, text: impl Into<String>) -> Result<T> {
         self.state = State::GivenUp;
         Err(Error::protocol(text))
     }
 
-    /// Carries out a command that answers with result sets. After an error of the server that is not fatal the connection
-    /// can be used again.
+    /// Carries out a command that answers with result sets. After an error of the server that is
+    /// not fatal the connection can be used again.
     pub(crate) fn results(&mut self, command: &str, during: &'static str) -> Result<Vec<Vec<Row>>> {
         self.send(command, during)?;
         let results = self.take_results(during);
@@ -352,14 +357,15 @@ impl Connection {
     /// Reads up to the server's "ready" after an error of a command.
     pub(crate) fn recover(&mut self, during: &'static str) {
         self.state = State::Busy;
-        // Whatever else it says makes the connection given up, and that is seen by the next command.
+        // Whatever else it says makes the connection given up, and that is seen by the next
+        // command.
         if !matches!(self.reply(during), Ok(Reply::Ready)) {
             self.state = State::GivenUp;
         }
     }
 }
 
-/// What became of bytes that were to be sent.
+/// Whether bytes were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// They went out.
@@ -390,7 +396,7 @@ pub(crate) fn row_bytes(row: &Row) -> usize {
     values.sum::<usize>() + 32
 }
 
-/// An error of class 28 while the connection is set up is about who we are.
+/// An error of class 28 during the setup of a connection is one of authentication.
 fn whose_fault(error: Error) -> Error {
     match error {
         Error::Server(told) if told.sqlstate.starts_with("28") => {

@@ -1,10 +1,11 @@
-//! Three facts of an X.509 certificate that the TLS library does not tell: how it is signed, and from when until when it is
-//! valid.
+//! Parses three fields of an X.509 certificate that the TLS library does not expose: its signature
+//! algorithm, and the beginning and end of its validity.
 //!
-//! Must not: be a parser of anything else, or decide about trust. It answers `None` to whatever it does not understand.
-//! RFC 5280, section 4.1; ITU-T X.690 for the encoding.
+//! Must not: parse other fields, or decide about trust. It returns `None` for any input that it
+//! does not understand. RFC 5280, section 4.1; ITU-T X.690 for the encoding.
 
-/// Object identifiers of signature algorithms, as encoded, and the hash that each names (RFC 8017, RFC 5758).
+/// Object identifiers of signature algorithms, as encoded, and the hash that each names (RFC 8017,
+/// RFC 5758).
 const SIGNATURES: [(&[u8], Hash); 9] = [
     (
         &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x04],
@@ -56,8 +57,8 @@ pub(crate) enum Hash {
     Sha512,
 }
 
-/// The hash of `tls-server-end-point` for this certificate: that of its signature, SHA-256 for MD5 and SHA-1 (RFC 5929,
-/// section 4.1). `None` where the standard names none, such as Ed25519.
+/// The hash of `tls-server-end-point` for this certificate: that of its signature, SHA-256 for MD5
+/// and SHA-1 (RFC 5929, section 4.1). `None` where the standard names none, such as Ed25519.
 pub(crate) fn binding_hash(certificate: &[u8]) -> Option<Hash> {
     let (inside, _) = element(certificate, SEQUENCE)?;
     let (_, after) = element(inside, SEQUENCE)?;
@@ -83,7 +84,8 @@ pub(crate) fn validity(certificate: &[u8]) -> Option<(i64, i64)> {
     Some((from, until))
 }
 
-/// The content of the element that `bytes` begins with, and what follows it. `None` when it is not of this kind.
+/// The content of the element that `bytes` begins with, and what follows it. `None` when it is not
+/// of this kind.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let (length, rest) = rest.split_first()?;
@@ -143,7 +145,8 @@ fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     Some((((days * 24 + hour) * 60 + minute) * 60 + second, rest))
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar, years counted from March so that a leap day is the last.
+/// Days since 1970-01-01 in the Gregorian calendar, years counted from March so that a leap day is
+/// the last.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;

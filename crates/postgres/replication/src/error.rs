@@ -1,7 +1,8 @@
-//! The one error of this crate: what failed, and so who has to act.
+//! The error type of this crate.
 //!
-//! Invariant Q1: no message holds a password or a private key. Text of the server is passed on as it came, with control
-//! characters taken out; the server never has the password in clear unless it was sent for that purpose.
+//! Invariant Q1: no message holds a password or a private key. Text of the server is passed on as
+//! it came, with control characters taken out; the server never has the password in clear unless it
+//! was sent for that purpose.
 
 use std::fmt;
 use std::io;
@@ -9,8 +10,8 @@ use std::io;
 /// What this crate's functions return.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. After any but [`Error::Config`], [`Error::Misuse`] and a [`Error::Server`] that is not fatal, the
-/// connection is given up.
+/// Why a call failed. After any but [`Error::Config`], [`Error::Misuse`] and a [`Error::Server`]
+/// that is not fatal, the connection is given up.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,23 +26,26 @@ pub enum Error {
     },
     /// TLS was refused, failed, or the certificate is not the one that was asked for.
     Tls(String),
-    /// The server does not accept who we are, or could not prove that it knows the password.
+    /// Authentication failed, or the server could not prove that it knows the password.
     Authentication(String),
     /// The server answered with an error.
     Server(Box<ServerError>),
     /// The server sent what the protocol does not allow here.
     Protocol(String),
-    /// The connection ended before the server had said that it was done: what was received is not whole.
+    /// The connection ended before the server had said that it was done: what was received is not
+    /// whole.
     EndedEarly(&'static str),
     /// The server was silent for longer than was allowed.
     TimedOut(&'static str),
     /// The system failed while reading or writing.
     Io(io::Error),
-    /// The server's version is not one that this crate knows how to speak to, or it lacks what was asked for.
+    /// The server's version is not one that this crate knows how to speak to, or it lacks what was
+    /// asked for.
     Unsupported(String),
     /// An argument that cannot be sent. A defect of the caller.
     Misuse(&'static str),
-    /// This connection was given up after an earlier failure, or a stream on it was dropped before its end.
+    /// This connection was given up after an earlier failure, or a stream on it was dropped before
+    /// its end.
     GivenUp,
 }
 

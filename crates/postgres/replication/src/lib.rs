@@ -1,11 +1,10 @@
-//! A blocking client of PostgreSQL's physical replication protocol, for PostgreSQL 15 to 18: base backups and the
-//! write-ahead log as a stream.
+//! A blocking client of PostgreSQL's physical replication protocol, for PostgreSQL 15 to 18: base
+//! backups and the write-ahead log as a stream. Begin with a [`Config`], read from a connection
+//! string, and [`Connection::open`]. docs/internals/replication.md lists the invariants Q1 to Q16;
+//! each file names those that it keeps.
 //!
-//! The way in is a [`Config`], read from a connection string, and [`Connection::open`]. Invariants Q1 to Q16 are in
-//! docs/internals/replication.md; each file names those that it keeps.
-//!
-//! Must not: write a file, know what a tar archive or a record of the log is, decide what is done with an error, or start
-//! a thread. It reads the files that a connection string names, and no others.
+//! Must not: write a file, interpret a tar archive or a record of the log, retry after an error, or
+//! start a thread. It reads only the files that a connection string names.
 #![forbid(unsafe_code)]
 
 mod auth;

@@ -12,7 +12,8 @@ const EPOCH_SECONDS: i64 = 946_684_800;
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// Where the segment of `segment_bytes` that holds this position begins. `segment_bytes` of zero gives the position.
+    /// Where the segment of `segment_bytes` that holds this position begins. `segment_bytes` of
+    /// zero gives the position.
     #[must_use]
     pub const fn segment_start(self, segment_bytes: u64) -> Self {
         match self.0.checked_rem(segment_bytes) {

@@ -1,6 +1,8 @@
-//! Password files: `host:port:database:user:password`, one a line (PostgreSQL documentation, "The Password File").
+//! Password files: `host:port:database:user:password`, one a line (PostgreSQL documentation, "The
+//! Password File").
 //!
-//! Invariants: Q1; a file that others may read is not used, and the error of the authentication says so.
+//! Invariants: Q1; a file that others may read is not used, and the error of the authentication
+//! says so.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,14 +15,14 @@ use crate::secret::Secret;
 /// Longest file that is read, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// What a password is looked for under.
+/// The connection that a password is searched for.
 pub(crate) struct Wanted<'a> {
     pub(crate) host: &'a str,
     pub(crate) port: u16,
     pub(crate) user: &'a str,
 }
 
-/// What came of it.
+/// The result of the search.
 pub(crate) enum Found {
     Password(Secret),
     Nothing,

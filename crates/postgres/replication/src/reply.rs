@@ -1,6 +1,6 @@
-//! What the server says, frame by frame, as this crate needs it.
+//! Parses the messages of the server.
 //!
-//! Invariant: whatever bytes a body has, the answer is a reply or [`Error::Protocol`].
+//! Invariant: whatever bytes a body has, the result is a reply or [`Error::Protocol`].
 
 use bytes::{BufMut as _, BytesMut};
 use fallible_iterator::FallibleIterator as _;
@@ -44,7 +44,8 @@ pub(crate) enum Reply {
 pub(crate) fn read(wire: &Wire, frame: &Frame) -> Result<Reply> {
     match frame.tag {
         b'd' => return Ok(Reply::CopyData(frame.body.clone())),
-        // postgres-protocol does not know it. Its body says how columns are written, and there are none.
+        // postgres-protocol does not know it. Its body says how columns are written, and there are
+        // none.
         b'W' => return Ok(Reply::CopyBoth),
         _ => {}
     }
@@ -75,11 +76,11 @@ pub(crate) fn read(wire: &Wire, frame: &Frame) -> Result<Reply> {
         | Message::AuthenticationKerberosV5
         | Message::AuthenticationSspi
         | Message::AuthenticationScmCredential) => Reply::Authentication(Box::new(message)),
-        _ => return Err(unexpected(frame)),
+        _ => return Err(unexpected_message(frame)),
     })
 }
 
-pub(crate) fn unexpected(frame: &Frame) -> Error {
+pub(crate) fn unexpected_message(frame: &Frame) -> Error {
     let tag = char::from(frame.tag).escape_default();
     Error::protocol(format!("a message of type '{tag}' where none can be"))
 }
@@ -92,7 +93,7 @@ fn message(wire: &Wire, frame: &Frame) -> Result<Message> {
     whole.put_u32(length);
     whole.put_slice(body);
     let parsed = Message::parse(&mut whole).map_err(|error| Error::protocol(error.to_string()))?;
-    parsed.ok_or_else(|| unexpected(frame))
+    parsed.ok_or_else(|| unexpected_message(frame))
 }
 
 fn row(body: &DataRowBody) -> Result<Row> {
@@ -115,7 +116,8 @@ fn error(mut fields: ErrorFields<'_>) -> Result<ServerError> {
     let mut localized = String::new();
     let wrong = |error: std::io::Error| Error::protocol(error.to_string());
     while let Some(field) = fields.next().map_err(wrong)? {
-        // Before a database is known, its encoding is not; and a terminal is no place for a server's control characters.
+        // Before a database is known, its encoding is not; and a terminal is no place for a
+        // server's control characters.
         let text: String = String::from_utf8_lossy(field.value_bytes())
             .chars()
             .map(|character| {

@@ -1,12 +1,12 @@
 //! `START_REPLICATION`: the write-ahead log as it is written.
 //!
 //! Invariants:
-//! - Q14: each piece of the log begins where the one before ended, and the first where it was asked for: what is received is
-//!   without gaps and without repetition, or the stream fails.
-//! - Q15: the server hears only of positions that the caller has confirmed. A slot keeps the log from the flushed position
-//!   on, so that one which is told too early is log that is gone.
-//! - Q16: the ways in which a stream ends are told apart: the timeline ended, the server shut down in good order, or it
-//!   ended early, which is an error.
+//! - Q14: each piece of the log begins where the one before ended, and the first where it was asked
+//!   for: the received log has no gap and no repetition, or the stream fails.
+//! - Q15: the server hears only of positions that the caller has confirmed. A slot keeps the log
+//!   from the flushed position on: a position that is reported too early loses log.
+//! - Q16: the ways in which a stream ends are distinguished: the timeline ended, the server shut
+//!   down in good order, or it ended early, which is an error.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::BufMut as _;
 use postgres_protocol::message::frontend;
 
-use crate::command::{parsed, slot_name};
+use crate::command::{parse_column, slot_name};
 use crate::connection::{Connection, Sent, State};
 use crate::error::{Error, Result};
 use crate::lsn::{Lsn, clock};
@@ -32,7 +32,7 @@ pub struct Positions {
     pub write: Lsn,
     /// Durable: the server may remove the log before it.
     pub flush: Lsn,
-    /// Replayed; 0 for whoever only keeps the log.
+    /// Replayed; 0 for a receiver that only stores the log.
     pub apply: Lsn,
 }
 
@@ -45,16 +45,16 @@ pub struct NextTimeline {
     pub start: Lsn,
 }
 
-/// What a request for the log led to.
+/// The answer to a request for the log.
 #[derive(Debug)]
 pub enum Started<'a> {
-    /// It comes.
+    /// The stream.
     Streaming(WalStream<'a>),
     /// The timeline ends just where the log was asked for.
     TimelineEnded(NextTimeline),
 }
 
-/// What comes.
+/// An event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalEvent<'a> {
     /// Bytes of the log.
@@ -66,20 +66,23 @@ pub enum WalEvent<'a> {
         /// They need not begin or end with a record, a page or a segment.
         bytes: &'a [u8],
     },
-    /// The server is alive. If it asked for an answer, it has got the positions that were confirmed last.
+    /// The server is alive. If it asked for an answer, it has got the positions that were confirmed
+    /// last.
     Keepalive {
         /// How far the server's own log reaches.
         server_end: Lsn,
     },
     /// Nothing came in the time that was given.
     Idle,
-    /// The timeline has ended: everything of it was received. The connection is ready for the next one.
+    /// The timeline has ended: everything of it was received. The connection is ready for the next
+    /// one.
     TimelineEnd(NextTimeline),
     /// The server has sent everything and shuts down. The connection is over.
     ServerShutDown,
 }
 
-/// A stream of the log. Dropped before its end, it gives its connection up; [`Self::stop`] does not.
+/// A stream of the log. Dropped before its end, it gives its connection up; [`Self::stop`] does
+/// not.
 #[derive(Debug)]
 pub struct WalStream<'a> {
     connection: &'a mut Connection,
@@ -105,8 +108,8 @@ impl Connection {
     /// Asks for the log of `timeline` from `from` on, through a physical slot if one is named.
     ///
     /// # Errors
-    /// The server's, after which the connection can be used again: log that is no longer there is SQLSTATE 58P01, a slot
-    /// in use 55006. [`Error::Misuse`] for what is not the name of a slot.
+    /// The server's, after which the connection can be used again: log that is no longer there is
+    /// SQLSTATE 58P01, a slot in use 55006. [`Error::Misuse`] for what is not the name of a slot.
     pub fn start_replication(
         &mut self,
         slot: Option<&str>,
@@ -157,8 +160,8 @@ impl Connection {
         }
         let next = rows.first().map(|row| {
             Ok(NextTimeline {
-                timeline: parsed(row, 0)?,
-                start: parsed(row, 1)?,
+                timeline: parse_column(row, 0)?,
+                start: parse_column(row, 1)?,
             })
         });
         next.transpose()
@@ -186,7 +189,8 @@ impl WalStream<'_> {
         self.confirmed
     }
 
-    /// The next event; returns after `wait` at the latest, also in the middle of a message, which is not lost. Once the stream is over, it says so again.
+    /// The next event; returns after `wait` at the latest, also in the middle of a message, which
+    /// is not lost. Once the stream is over, it says so again.
     ///
     /// # Errors
     /// The server's, of the protocol, of the connection. Every later call is [`Error::GivenUp`].
@@ -278,8 +282,8 @@ impl WalStream<'_> {
         Ok(Place::Keepalive(Lsn(first)))
     }
 
-    /// Confirms positions, and tells the server. They do not go back, `flush` is not after `write`, and neither is after
-    /// what was received.
+    /// Confirms positions, and tells the server. They do not go back, `flush` is not after `write`,
+    /// and neither is after what was received.
     ///
     /// # Errors
     /// [`Error::Misuse`], after which the stream goes on; those of the connection.
@@ -300,8 +304,9 @@ impl WalStream<'_> {
         self.keep_alive()
     }
 
-    /// Tells the server again what was confirmed last. Whoever is busy with what was received calls it now and then: a
-    /// server gives a receiver up that it has not heard of for `wal_sender_timeout`, a minute by default.
+    /// Tells the server again what was confirmed last. Whoever is busy with what was received calls
+    /// it now and then: a server gives a receiver up that it has not heard of for
+    /// `wal_sender_timeout`, a minute by default.
     ///
     /// # Errors
     /// Those of the connection.
@@ -313,7 +318,8 @@ impl WalStream<'_> {
             return Err(Error::GivenUp);
         }
         let output = &mut self.connection.wire.output;
-        // Type and length of CopyData, then a standby status update: type, three positions, clock, "answer at once".
+        // Type and length of CopyData, then a standby status update: type, three positions, clock,
+        // "answer at once".
         output.put_u8(b'd');
         output.put_u32(4 + 1 + 4 * 8 + 1);
         output.put_u8(b'r');
@@ -326,16 +332,16 @@ impl WalStream<'_> {
         }
         output.put_i64(clock());
         output.put_u8(0);
-        // A server that shuts down may be gone when its last request is answered. It waits before until all of the log
-        // was confirmed, so nothing is missing.
+        // A server that shuts down may be gone when its last request is answered. It waits before
+        // until all of the log was confirmed, so nothing is missing.
         if self.connection.flush_unless_done(DURING)? == Sent::AfterTheEnd {
             self.over = Some(Over::ShutDown);
         }
         Ok(())
     }
 
-    /// Ends the stream in good order, within `wait`, after which the connection is ready again. What the server had sent
-    /// beyond [`Self::received`] is thrown away.
+    /// Ends the stream in good order, within `wait`, after which the connection is ready again.
+    /// What the server had sent beyond [`Self::received`] is thrown away.
     ///
     /// # Errors
     /// Those of the server, of the protocol, of the connection.

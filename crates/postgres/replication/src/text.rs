@@ -1,8 +1,8 @@
-//! Connection strings as libpq reads them: `keyword = value` pairs and URIs (PostgreSQL documentation, "Connection
-//! strings").
+//! Connection strings as libpq reads them: `keyword = value` pairs and URIs (PostgreSQL
+//! documentation, "Connection strings").
 //!
-//! Invariants: Q1, a message quotes keywords, never a value; Q2, a keyword that is not known is an error, here by the
-//! caller, because a misspelt `sslmode` must not become the default.
+//! Invariants: Q1, a message quotes keywords, never a value; Q2, a keyword that is not known is an
+//! error, here by the caller, because a misspelt `sslmode` must not become the default.
 
 use crate::error::{Error, Result};
 
@@ -24,7 +24,8 @@ fn bad(text: &str) -> Error {
     Error::Config(String::from(text))
 }
 
-/// `host=/run/postgresql user = 'a b'`: quotes and backslashes as libpq's `conninfo_parse` takes them.
+/// `host=/run/postgresql user = 'a b'`: quotes and backslashes as libpq's `conninfo_parse` takes
+/// them.
 fn keywords(text: &str) -> Result<Pairs> {
     let mut found = Vec::new();
     let mut rest = text.trim_start();
@@ -89,7 +90,7 @@ fn uri(text: &str) -> Result<Pairs> {
     let (host, port) = host_and_port(host)?;
     let mut put = |keyword: &str, value: &str| -> Result<()> {
         if !value.is_empty() {
-            found.push((String::from(keyword), decoded(value)?));
+            found.push((String::from(keyword), percent_decode(value)?));
         }
         Ok(())
     };
@@ -105,7 +106,7 @@ fn uri(text: &str) -> Result<Pairs> {
         match (keyword, value) {
             // libpq takes JDBC's word for it too.
             ("ssl", "true") => found.push((String::from("sslmode"), String::from("require"))),
-            _ => found.push((decoded(keyword)?, decoded(value)?)),
+            _ => found.push((percent_decode(keyword)?, percent_decode(value)?)),
         }
     }
     Ok(found)
@@ -128,7 +129,7 @@ fn host_and_port(text: &str) -> Result<(&str, &str)> {
 }
 
 /// `%41` and the like.
-fn decoded(text: &str) -> Result<String> {
+fn percent_decode(text: &str) -> Result<String> {
     let wrong = || bad("a percent sign in the URI is not followed by two hexadecimal digits");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,6 +1,7 @@
 //! The TLS client of a connection, made from its settings.
 //!
-//! Invariants: Q3 and Q4 (see `trust`); a private key that others may read is refused, as libpq does.
+//! Invariants: Q3 and Q4 (see `trust`); a private key that others may read is refused, as libpq
+//! does.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -55,7 +56,7 @@ fn check(settings: &TlsSettings) -> Check {
     match settings.mode {
         SslMode::VerifyFull => Check::ChainAndName,
         SslMode::VerifyCa => Check::Chain,
-        // As libpq: whoever put a file of roots there wants it looked at.
+        // As libpq: an existing file of root certificates is used.
         SslMode::Require if settings.roots.is_some() => Check::Chain,
         SslMode::Disable | SslMode::Prefer | SslMode::Require => Check::Nothing,
     }
@@ -125,7 +126,8 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
         .map_err(|_| wrong(String::from("is not a PEM key without a passphrase")))
 }
 
-/// What SCRAM binds itself to: the server's certificate, hashed (RFC 5929). `None` where the standard says nothing.
+/// What SCRAM binds itself to: the server's certificate, hashed (RFC 5929). `None` where the
+/// standard says nothing.
 pub(crate) fn server_end_point(client: &ClientConnection) -> Option<Vec<u8>> {
     let certificate = client.peer_certificates()?.first()?;
     Some(match der::binding_hash(certificate)? {

@@ -1,9 +1,10 @@
-//! Bytes to and from the server: a TCP or local socket, with TLS on top where it was agreed.
+//! The socket to the server, TCP or local, with TLS where it was negotiated.
 //!
 //! Invariants:
-//! - Q5: a read that runs out of time loses nothing: the next one goes on where it stopped. A write that does is the end.
-//! - Q6: the byte with which the server agrees to TLS is read alone; what an attacker may have put behind it goes into
-//!   the handshake, and fails there (CVE-2021-23222).
+//! - Q5: a read that times out loses nothing: the next one continues. A write that times out ends
+//!   the connection.
+//! - Q6: the byte with which the server agrees to TLS is read alone; bytes that an attacker may
+//!   have added after it go into the handshake, and fail there (CVE-2021-23222).
 
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -18,7 +19,8 @@ use crate::config::{Config, Keepalive, SslMode};
 use crate::error::{Error, Result};
 use crate::tls;
 
-/// The TLS library asks for at most a record at a time; this makes fewer system calls of it, in bytes.
+/// The TLS library asks for at most a record at a time; this makes fewer system calls of it, in
+/// bytes.
 const TLS_READ: usize = 64 * 1024;
 
 /// Least time that a socket is told to wait: zero would mean for ever.
@@ -244,12 +246,14 @@ impl Transport {
         }
     }
 
-    /// Whether a password may be sent as it is: nobody can listen in. It says nothing of who the server is.
+    /// Whether a password may be sent as it is: nobody can listen in. It says nothing of who the
+    /// server is.
     pub(crate) fn is_private(&self) -> bool {
         self.tls().is_some() || matches!(self.socket(), Socket::Local(_))
     }
 
-    /// What there is, at least a byte; 0 at the end. `TimedOut` or `WouldBlock` when nothing came within `wait`.
+    /// What there is, at least a byte; 0 at the end. `TimedOut` or `WouldBlock` when nothing came
+    /// within `wait`.
     pub(crate) fn read(&mut self, into: &mut [u8], wait: Option<Duration>) -> io::Result<usize> {
         if self.waits != Some(wait) {
             self.socket().wait_at_most(wait)?;
@@ -313,7 +317,8 @@ impl Secured {
 
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            // WouldBlock of the TLS library means that it has no bytes; of the socket, that the time is over.
+            // WouldBlock of the TLS library means that it has no bytes; of the socket, that the
+            // time is over.
             match self.client.reader().read(into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 other => return other,

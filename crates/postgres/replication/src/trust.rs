@@ -1,11 +1,13 @@
-//! Which certificate of a server is accepted.
+//! Verifies the certificate of a server.
 //!
 //! Invariants:
 //! - Q3: the strength is the one that `sslmode` names; nothing falls back to a weaker one.
-//! - Q4: a server's own certificate that stands in the file of trusted certificates is trusted as such, also where it is a
-//!   self-signed one that calls itself an authority; its dates and, for verify-full, its names are still checked.
+//! - Q4: a server's own certificate that stands in the file of trusted certificates is trusted as
+//!   such, also where it is a self-signed one that calls itself an authority; its dates and, for
+//!   verify-full, its names are still checked.
 //!
-//! In all modes the handshake's signature is verified: the peer holds the key of the certificate that it shows.
+//! In all modes the handshake's signature is verified: the peer holds the key of the certificate
+//! that it shows.
 
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 
 use crate::der;
 
-/// How far a certificate is looked at.
+/// How strictly a certificate is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     Nothing,

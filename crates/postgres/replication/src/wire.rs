@@ -1,9 +1,10 @@
-//! The protocol's frames: a type byte, a length, a body. Frontend/backend protocol 3.0, "Message Formats".
+//! The protocol's frames: a type byte, a length, a body. Frontend/backend protocol 3.0, "Message
+//! Formats".
 //!
 //! Invariants:
-//! - Q7: no frame is longer than [`FRAME_MAX`], and no memory is taken for one before its bytes come: the buffer grows to
-//!   what a frame needs, and to no more.
-//! - Q8: a body is handed out where it was read; it is copied by nobody here.
+//! - Q7: no frame is longer than [`FRAME_MAX`], and no memory is allocated for one before its bytes
+//!   arrive: the buffer grows only to the length that a frame needs.
+//! - Q8: a body is returned where it was read; it is not copied here.
 //! - Q5: running out of time in the middle of a frame loses nothing.
 //! - Q1: what was sent is overwritten after a password.
 
@@ -17,8 +18,8 @@ use zeroize::Zeroize as _;
 use crate::error::{Error, Result};
 use crate::transport::{Transport, left};
 
-/// Longest frame that is taken, type and length included, in bytes. The server's longest are 128 KiB of the log and
-/// 32 KiB of a backup; history files and lists of tablespaces are far below.
+/// Longest frame that is taken, type and length included, in bytes. The server's longest are 128
+/// KiB of the log and 32 KiB of a backup; history files and lists of tablespaces are far below.
 pub(crate) const FRAME_MAX: usize = 1 << 20;
 
 /// Type and length.

@@ -1,15 +1,17 @@
-//! Treatments B, W and T: AES-XTS in data units of 8192 bytes from the start of the file, read and written at any byte.
+//! Treatments B, W and T: AES-XTS in data units of 8192 bytes from the start of the file, read and
+//! written at any byte.
 //!
-//! A file is a row of 16-byte units. A transfer is widened to whole units; what of the edge units lies outside it is
-//! read first and written back as it was, within the same units (P5), or within the same sector
-//! where that holds stored zeros (`zeros.rs`). A file whose length is no multiple of 16 ends in a
-//! *tail*, which is combined with a keystream of its own (docs/spec/postgres.md, "Short tails").
+//! A file is a sequence of 16-byte units. A transfer is widened to whole units: the bytes of the
+//! first and last unit that are outside of it are read first and written back unchanged (P5). Where
+//! a sector holds stored zeros, the whole sector is written (`zeros.rs`). A file whose length is
+//! not a multiple of 16 ends in a *tail*, which is combined with a keystream of its own
+//! (docs/spec/postgres.md, "Short tails").
 //!
-//! Invariants: P1 to P6. Keys and tweaks are those of the open file; nothing is remembered between calls, but how far a
-//! temporary file is known to reach (P7).
+//! Invariants: P1 to P6. No state is kept between calls, except the known length of a temporary
+//! file (P7).
 //!
-//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in, but
-//! zeros of the same sector.
+//! Must not: allocate, lock, or write a byte outside of the units that the caller's bytes are in,
+//! other than zeros of the same sector.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -24,19 +26,21 @@ use std::sync::atomic::Ordering;
 use strongroom_crypto::XtsKey;
 use strongroom_format::postgres::tail;
 
-use crate::body::{Body, File};
-use crate::fault::{self, Fault};
-use crate::install::note_new_log_written;
+use crate::damage;
+use crate::fault::Fault;
+use crate::layout::FileLayout;
+use crate::new_log;
 use crate::real::{Errno, Real};
 use crate::scratch::{self, BUFFER};
+use crate::sealed_file::SealedFile;
 use crate::zeros::{self, SECTOR, SECTOR_U64, Zeros, is_zero};
 use write::{Span, Write};
 
-/// Bytes of an XTS data unit, which is a block of PostgreSQL.
+/// Length in bytes of an XTS data unit, which is a block of PostgreSQL.
 const BLOCK: usize = 8192;
 /// The same, for offsets in a file.
 const BLOCK_U64: u64 = 8192;
-/// Bytes of the smallest part that is sealed by itself.
+/// Length in bytes of the smallest part that is sealed by itself.
 const UNIT: usize = 16;
 /// The same, for offsets in a file.
 const UNIT_U64: u64 = 16;
@@ -44,14 +48,14 @@ const UNIT_U64: u64 = 16;
 const EIO: Errno = Errno(libc::EIO);
 const EINVAL: Errno = Errno(libc::EINVAL);
 
-/// Reads at most `into.len()` bytes at `offset`; see [`crate::body::read_at`].
+/// Reads at most `into.len()` bytes at `offset`; see [`crate::file_io::read_at`].
 ///
 /// # Errors
 /// The kernel's; EIO for zeros where a file has none (P4).
 pub fn read_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     into: &mut [u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -64,17 +68,18 @@ pub fn read_at(
         let len = span.len.checked_next_multiple_of(file.zeros().part());
         let len = len.ok_or(EINVAL)?;
         let stored = cipher.get_mut(..len).ok_or(EINVAL)?;
-        // In full: less than this would be the file's end, and in a unit's middle its tail.
+        // In full: a short read is taken for the file's end, and in the middle of a unit for its
+        // tail.
         let count = real.pread_full(fd, stored, span.base)?;
         let stored = stored.get(..count).ok_or(EIO)?;
         if span.skip == 0 && len == into.len() {
-            let opened = open(file, span.first_block, stored, into);
-            fault::settle(real, fd, file, opened)?;
-            return Ok(readable(file, count, into.len()));
+            let opened = decrypt_blocks(file, span.first_block, stored, into);
+            damage::into_errno(real, fd, file, opened)?;
+            return Ok(readable_len(file, count, into.len()));
         }
-        let opened = open(file, span.first_block, stored, plain);
-        fault::settle(real, fd, file, opened)?;
-        let end = readable(file, count, span.skip.saturating_add(into.len()));
+        let opened = decrypt_blocks(file, span.first_block, stored, plain);
+        damage::into_errno(real, fd, file, opened)?;
+        let end = readable_len(file, count, span.skip.saturating_add(into.len()));
         let wanted = plain.get(span.skip..end).unwrap_or_default();
         copy(into, 0, wanted)?;
         Ok(wanted.len())
@@ -82,35 +87,36 @@ pub fn read_at(
     .map_err(|_| Errno(libc::ENOMEM))?
 }
 
-/// How far what was read goes: `count` bytes came, `end` were asked for, both from the first block's start. Where the
-/// file may not end within a unit, what comes short of `end` counts in whole units (P6).
-fn readable(file: &File<'_>, count: usize, end: usize) -> usize {
+/// Where the bytes that a read may return end, from the first block's start: `count` bytes were
+/// read, the caller asked for bytes up to `end`. A short read counts in whole units, unless the
+/// file may end within a unit (P6).
+fn readable_len(file: &SealedFile<'_>, count: usize, end: usize) -> usize {
     if count >= end || may_end_anywhere(file) {
         return count.min(end);
     }
     count.saturating_sub(count.checked_rem(UNIT).unwrap_or(0))
 }
 
-fn may_end_anywhere(file: &File<'_>) -> bool {
-    file.key.has_tails() || file.body == Body::NewLog
+fn may_end_anywhere(file: &SealedFile<'_>) -> bool {
+    file.key.has_tails() || file.layout == FileLayout::NewLog
 }
 
-/// Writes `from` at `offset`; see [`crate::body::write_at`].
+/// Writes `from` at `offset`; see [`crate::file_io::write_at`].
 ///
 /// # Errors
 /// The kernel's.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
     if from.is_empty() {
         return Ok(0);
     }
-    if !is_known_to_reach(file, offset) {
-        mend_tail_before(real, fd, file, offset)?;
+    if !is_within_known_length(file, offset) {
+        complete_tail_before(real, fd, file, offset)?;
     }
     let count = scratch::with(|plain, cipher| {
         let write = Write {
@@ -122,39 +128,39 @@ pub fn write_at(
         copy(plain, write.span.skip, from)?;
         let end = write.fill_edges(from.len(), plain, cipher)?;
         let units = write.cover_zero_sectors(write.span.units_from..end, plain)?;
-        seal(file, write.span.first_block, plain, units.clone(), cipher)?;
+        encrypt_blocks(file, write.span.first_block, plain, units.clone(), cipher)?;
         write.store(from.len(), units, cipher)
     })
     .map_err(|_| Errno(libc::ENOMEM))??;
-    note_reach(file, offset, count);
+    note_known_length(file, offset, count);
     Ok(count)
 }
 
-/// Whether a temporary file was seen to be this long, so that a write there leaves no hole (P7): the kernel is not asked
-/// for each of a spill's writes.
-fn is_known_to_reach(file: &File<'_>, offset: u64) -> bool {
-    let [reach, ..] = file.memory;
-    file.body == Body::Temporary && offset <= reach.load(Ordering::Relaxed)
+/// Whether a temporary file is known to be at least `offset` bytes long, so that a write there
+/// leaves no hole (P7) and the kernel need not be asked for its length.
+fn is_within_known_length(file: &SealedFile<'_>, offset: u64) -> bool {
+    let [reach, ..] = file.cache;
+    file.layout == FileLayout::Temporary && offset <= reach.load(Ordering::Relaxed)
 }
 
-fn note_reach(file: &File<'_>, offset: u64, count: usize) {
-    if file.body == Body::Temporary {
-        let [reach, ..] = file.memory;
+fn note_known_length(file: &SealedFile<'_>, offset: u64, count: usize) {
+    if file.layout == FileLayout::Temporary {
+        let [reach, ..] = file.cache;
         let end = offset.saturating_add(u64::try_from(count).unwrap_or(0));
-        // One that another thread of this process takes back to less is only asked for again.
+        // If another thread stores a smaller value, the length is only asked for once more.
         if end > reach.load(Ordering::Relaxed) {
             reach.store(end, Ordering::Relaxed);
         }
     }
 }
 
-/// Sets the size; see [`crate::body::truncate`].
+/// Sets the size; see [`crate::file_io::truncate`].
 ///
 /// # Errors
 /// The kernel's.
-pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
-    if file.body == Body::Temporary {
-        let [reach, ..] = file.memory;
+pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
+    if file.layout == FileLayout::Temporary {
+        let [reach, ..] = file.cache;
         reach.store(0, Ordering::Relaxed);
     }
     let odd = size.checked_rem(UNIT_U64) != Some(0);
@@ -198,14 +204,19 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
     write_all(real, fd, file, tail, unit_start(size))
 }
 
-/// Where the unit begins that the byte at `offset` of a file belongs to.
+/// Offset of the unit that contains the byte at `offset`.
 pub(crate) fn unit_start(offset: u64) -> u64 {
     offset.saturating_sub(offset.checked_rem(UNIT_U64).unwrap_or(0))
 }
 
-/// Before a file grows to `size`: writes sealed zeros up to the end of the sector in which the file
-/// ends now, because zeros can be stored for whole sectors only.
-fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+/// Before a file is extended to `size`: writes sealed zeros to the end of its last sector, because
+/// zeros can be stored for whole sectors only.
+fn seal_rest_of_sector(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    size: u64,
+) -> Result<(), Errno> {
     if file.zeros() != Zeros::BySector {
         return Ok(());
     }
@@ -221,9 +232,14 @@ fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Re
     write_all(real, fd, file, zeros.get(..len).ok_or(EINVAL)?, from)
 }
 
-/// Before a write that begins beyond the file's end: makes the tail a whole unit, and seals zeros
-/// to the end of its sector. The hole after that is stored as zeros.
-fn mend_tail_before(real: &Real, fd: RawFd, file: &File<'_>, offset: u64) -> Result<(), Errno> {
+/// Before a write beyond the file's end: completes the tail to a whole unit, and seals zeros to the
+/// end of its sector. The hole after that is stored as zeros.
+fn complete_tail_before(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    offset: u64,
+) -> Result<(), Errno> {
     if !may_end_anywhere(file) {
         return Ok(());
     }
@@ -240,21 +256,21 @@ fn mend_tail_before(real: &Real, fd: RawFd, file: &File<'_>, offset: u64) -> Res
 fn read_unit(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     unit: &mut [u8; UNIT],
     at: u64,
 ) -> Result<usize, Errno> {
     read_at(real, fd, file, unit, at)
 }
 
-/// Writes all of `from` at `offset`, in as many writes as the kernel wants.
+/// Writes all of `from` at `offset`, with as many writes as necessary.
 ///
 /// # Errors
 /// The kernel's; ENOSPC when it takes nothing and does not say why.
 pub(crate) fn write_all(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     from: &[u8],
     offset: u64,
 ) -> Result<(), Errno> {
@@ -269,8 +285,13 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Decrypts what was read from the start of block `first_block` on.
-fn open(file: &File<'_>, first_block: u32, stored: &[u8], plain: &mut [u8]) -> Result<(), Fault> {
+/// Decrypts bytes that were read from the start of block `first_block`.
+fn decrypt_blocks(
+    file: &SealedFile<'_>,
+    first_block: u32,
+    stored: &[u8],
+    plain: &mut [u8],
+) -> Result<(), Fault> {
     for (number, (from, to)) in stored
         .chunks(BLOCK)
         .zip(plain.chunks_mut(BLOCK))
@@ -283,20 +304,25 @@ fn open(file: &File<'_>, first_block: u32, stored: &[u8], plain: &mut [u8]) -> R
         let (units, rest) = from.split_at_checked(whole).ok_or(EINVAL)?;
         let (open, tail) = to.split_at_mut_checked(whole).ok_or(EINVAL)?;
         if !units.is_empty() {
-            open_units(file, &tweak, units, open)?;
+            decrypt_units(file, &tweak, units, open)?;
         }
         if !rest.is_empty() {
             let tail = tail.get_mut(..rest.len()).ok_or(EINVAL)?;
             tail.copy_from_slice(rest);
             let unit = u32::try_from(whole.checked_div(UNIT).unwrap_or(0)).map_err(|_| EINVAL)?;
-            tail_keystream(file, tweak, unit, tail)?;
+            apply_tail_keystream(file, tweak, unit, tail)?;
         }
     }
     Ok(())
 }
 
-/// Decrypts units of one block, from its first on (P4).
-fn open_units(file: &File<'_>, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), Fault> {
+/// Decrypts units of one block, from its first unit (P4).
+fn decrypt_units(
+    file: &SealedFile<'_>,
+    tweak: &[u8; 16],
+    from: &[u8],
+    to: &mut [u8],
+) -> Result<(), Fault> {
     if is_zero(from) {
         to.fill(0);
         return match file.zeros() {
@@ -305,13 +331,13 @@ fn open_units(file: &File<'_>, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> 
         };
     }
     key(file).decrypt(tweak, from, to).map_err(|_| EIO)?;
-    zeros::restore(file.zeros(), from, to)
+    zeros::restore_zeros(file.zeros(), from, to)
 }
 
-/// Encrypts `plain[range]` into `cipher[range]`; `range` begins at a unit and ends at a unit or at the file's end. What
-/// stands before it in its first block does not matter.
-fn seal(
-    file: &File<'_>,
+/// Encrypts `plain[range]` into `cipher[range]`; `range` begins at a unit and ends at a unit or at
+/// the file's end. The bytes before it in its first block do not matter.
+fn encrypt_blocks(
+    file: &SealedFile<'_>,
     first_block: u32,
     plain: &[u8; BUFFER],
     range: std::ops::Range<usize>,
@@ -330,7 +356,7 @@ fn seal(
         } else {
             0
         };
-        seal_units(file, &tweak(file, first_block, number)?, from, to, start)?;
+        encrypt_units(file, &tweak(file, first_block, number)?, from, to, start)?;
     }
     if whole_end < range.end {
         let tail_plain = plain.get(whole_end..range.end).ok_or(EINVAL)?;
@@ -341,14 +367,14 @@ fn seal(
             .checked_rem(BLOCK)
             .and_then(|at| at.checked_div(UNIT));
         let unit = u32::try_from(unit.ok_or(EINVAL)?).map_err(|_| EINVAL)?;
-        tail_keystream(file, tweak(file, first_block, block)?, unit, tail)?;
+        apply_tail_keystream(file, tweak(file, first_block, block)?, unit, tail)?;
     }
     Ok(())
 }
 
-/// Encrypts units of one block, from its first on; those before `start` are not of interest (P4).
-fn seal_units(
-    file: &File<'_>,
+/// Encrypts units of one block, from its first unit; those before `start` are not used (P4).
+fn encrypt_units(
+    file: &SealedFile<'_>,
     tweak: &[u8; 16],
     from: &[u8],
     to: &mut [u8],
@@ -362,8 +388,8 @@ fn seal_units(
         return Ok(());
     }
     key(file).encrypt(tweak, from, to).map_err(|_| EIO)?;
-    if file.body == Body::NewLog {
-        note_new_log_written();
+    if file.layout == FileLayout::NewLog {
+        new_log::note_written();
         for (from, to) in from.chunks_exact(UNIT).zip(to.chunks_exact_mut(UNIT)) {
             if is_zero(from) {
                 to.fill(0);
@@ -373,9 +399,9 @@ fn seal_units(
     Ok(())
 }
 
-/// Combines a tail with its keystream, either way. `unit` is its number in the block.
-fn tail_keystream(
-    file: &File<'_>,
+/// Encrypts or decrypts a tail with its keystream. `unit` is its number in the block.
+fn apply_tail_keystream(
+    file: &SealedFile<'_>,
     tweak: [u8; 16],
     unit: u32,
     in_out: &mut [u8],
@@ -394,12 +420,12 @@ fn tail_keystream(
     Ok(())
 }
 
-fn key<'a>(file: &File<'a>) -> &'a XtsKey {
+fn key<'a>(file: &SealedFile<'a>) -> &'a XtsKey {
     file.instance.keys.block(file.key)
 }
 
-/// The tweak of the block that is `further` after block `first` of this file.
-fn tweak(file: &File<'_>, first: u32, further: usize) -> Result<[u8; 16], Errno> {
+/// The tweak of block `first + further` of this file.
+fn tweak(file: &SealedFile<'_>, first: u32, further: usize) -> Result<[u8; 16], Errno> {
     let [rest @ .., a, b, c, d] = file.tweak;
     let further = u32::try_from(further).map_err(|_| EINVAL)?;
     let block = u32::from_le_bytes([a, b, c, d])

@@ -1,24 +1,27 @@
-//! What a path of a PostgreSQL instance is: its class, and the identity that its tweak is made of.
+//! Classifies the paths of a PostgreSQL instance: the class of a file, and the identity that its
+//! tweak is made from.
 //!
-//! Covers PostgreSQL 15 to 18. Every rule is anchored at the whole path relative to the data directory; what no rule
-//! matches is [`Class::Unknown`], which is sealed.
+//! Covers PostgreSQL 15 to 18. Every rule is anchored at the whole path relative to the data
+//! directory; a path that no rule matches is [`Class::Unknown`], which is sealed.
 //!
 //! Invariants:
-//! 1. The class depends on the path alone: classifying reads no file, allocates nothing, never panics.
-//! 2. The identity of a block depends on what PostgreSQL keeps over copy, move and upgrade (database, relation, fork,
-//!    segment), never on the tablespace or on the version directory.
-//! 3. A file that PostgreSQL renames into place has the same treatment, and the same identity, under both names. The
-//!    one exception is [`Class::WalTemp`], whose contents are converted at the rename.
+//! 1. The class depends on the path alone: classifying reads no file, allocates nothing, never
+//!    panics.
+//! 2. The identity of a block depends on what PostgreSQL preserves in a copy, a move and an upgrade
+//!    (database, relation, fork, segment), never on the tablespace or on the version directory.
+//! 3. A file that PostgreSQL renames into place has the same treatment, and the same identity,
+//!    under both names. The one exception is [`Class::WalTemp`], whose contents are converted at the
+//!    rename.
 //!
-//! Must not: say what is done with a class; that is [`crate::table`].
+//! Must not: determine how a class is sealed; that is [`crate::table`].
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::expect_used
 )]
 
-use crate::path::{file_name, tablespace};
-use crate::scan::{Scan, split};
+use crate::name_parser::{NameParser, split_first_component};
+use crate::path::{file_name, is_version_directory, tablespace};
 
 mod small;
 
@@ -42,9 +45,9 @@ pub enum Class {
     TimelineHistory,
     /// A backup's label, kept beside the log.
     BackupHistory,
-    /// Empty files whose names tell what has been archived.
+    /// Empty files whose names record what was archived.
     ArchiveStatus,
-    /// Which blocks a stretch of the log touched (17 and later).
+    /// Which blocks a part of the log changed (17 and later).
     WalSummary,
     /// A segment of a transaction-status log and the like.
     Slru,
@@ -138,10 +141,10 @@ impl Class {
     ];
 }
 
-/// What a tweak is made of, beside the place in the file.
+/// The identity of a file, from which a tweak is made together with the offset in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The class has none: nothing is tweaked, or the file carries its own.
+    /// The class has none: no tweak is used, or the file has its own header.
     None,
     /// A relation's segment.
     Relation {
@@ -151,7 +154,8 @@ pub enum Identity {
         relation: u32,
         /// 0 main, 1 free space map, 2 visibility map, 3 init.
         fork: u8,
-        /// 0 when the relation is not temporary, else the owner's backend number plus one; below 2^24.
+        /// 0 when the relation is not temporary, else the owner's backend number plus one; below
+        /// 2^24.
         backend: u32,
         /// Segment of `SEGMENT_BLOCKS` blocks, from 0. Its last block number fits 32 bits.
         segment: u32,
@@ -160,7 +164,8 @@ pub enum Identity {
     Wal {
         /// Timeline.
         timeline: u32,
-        /// The last 16 digits of the name as one number. It names the segment whatever the segment size is.
+        /// The last 16 digits of the name as one number. It names the segment whatever the segment
+        /// size is.
         number: u64,
     },
     /// A segment of an SLRU.
@@ -172,21 +177,21 @@ pub enum Identity {
     },
     /// A file of which each database has one.
     Database(u32),
-    /// A file that other processes open by the same name: a hash of the name from `pgsql_tmp` on, which is unique in
-    /// the instance.
+    /// A file that other processes open by the same name: a hash of the name from `pgsql_tmp` on,
+    /// which is unique in the instance.
     Name(u128),
 }
 
 /// A path's class and identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct Classified {
     /// What the file is.
     pub class: Class,
     /// What its tweak is made of.
     pub identity: Identity,
 }
 
-impl Placed {
+impl Classified {
     const fn of(class: Class) -> Self {
         Self {
             class,
@@ -218,45 +223,32 @@ pub const OWN_PREFIX: &[u8] = b"strongroom.";
 pub const CONVERT_SUFFIX: &[u8] = b".strongroom-tmp";
 
 /// Classifies a path relative to a data directory, or from a tablespace's version directory on (see
-/// [`crate::path::tablespace`]). It must be normalised: no `//`, `.`, `..`, and no `/` at either end.
+/// [`crate::path::tablespace`]). It must be normalised: no `//`, `.`, `..`, and no `/` at either
+/// end.
 #[must_use]
-pub fn classify(relative: &[u8]) -> Placed {
+pub fn classify(relative: &[u8]) -> Classified {
     if relative.ends_with(CONVERT_SUFFIX) {
-        return Placed::of(Class::Own);
+        return Classified::of(Class::Own);
     }
-    let (head, rest) = split(relative);
-    let placed = match rest {
+    let (head, rest) = split_first_component(relative);
+    let classified = match rest {
         Some(rest) => below(head, rest),
-        None => top(head),
+        None => in_data_directory(head),
     };
-    placed.unwrap_or_else(|| elsewhere(relative))
+    classified.unwrap_or_else(|| in_unknown_directory(relative))
 }
 
-/// Whether this is the name of a tablespace's version directory: `PG_<major>_<catalog version>`.
-#[must_use]
-pub fn is_version_directory(name: &[u8]) -> bool {
-    let mut scan = Scan::new(name);
-    let mut matched = || {
-        scan.text(b"PG_")?;
-        scan.digits()?;
-        scan.text(b"_")?;
-        scan.digits()?;
-        scan.end()
-    };
-    matched().is_some()
-}
-
-fn below(head: &[u8], rest: &[u8]) -> Option<Placed> {
+fn below(head: &[u8], rest: &[u8]) -> Option<Classified> {
     match head {
         b"base" => in_tablespace(rest),
         b"global" => in_database(0, rest),
         b"pg_tblspc" => in_tablespace_link(rest),
         b"pg_wal" => in_wal(rest),
         b"pg_xact" => slru(1, rest),
-        b"pg_multixact" => match split(rest) {
+        b"pg_multixact" => match split_first_component(rest) {
             (b"offsets", Some(name)) => slru(2, name),
             (b"members", Some(name)) => slru(3, name),
-            (b"offsets" | b"members", None) => Some(Placed::DIRECTORY),
+            (b"offsets" | b"members", None) => Some(Classified::DIRECTORY),
             _ => None,
         },
         b"pg_subtrans" => slru(4, rest),
@@ -268,11 +260,13 @@ fn below(head: &[u8], rest: &[u8]) -> Option<Placed> {
         b"pg_twophase" => two_phase(rest),
         b"pg_stat" | b"pg_stat_tmp" => statistics(head, rest),
         b"pg_snapshots" => exported_snapshot(rest),
-        b"pg_dynshmem" => Some(Placed::of(Class::DynamicShared)),
-        b"log" | b"pg_log" | b"pg_createsubscriber_output.d" => Some(Placed::of(Class::ServerLog)),
+        b"pg_dynshmem" => Some(Classified::of(Class::DynamicShared)),
+        b"log" | b"pg_log" | b"pg_createsubscriber_output.d" => {
+            Some(Classified::of(Class::ServerLog))
+        }
         b"pg_upgrade_output.d" => Some(in_upgrade_output(rest)),
         _ if head == b"conf.d" || head.ends_with(b".conf.d") => {
-            Some(Placed::of(Class::Configuration))
+            Some(Classified::of(Class::Configuration))
         }
         _ if is_version_directory(head) => in_tablespace(rest),
         _ => None,
@@ -280,7 +274,7 @@ fn below(head: &[u8], rest: &[u8]) -> Option<Placed> {
 }
 
 /// A name in the data directory itself.
-fn top(name: &[u8]) -> Option<Placed> {
+fn in_data_directory(name: &[u8]) -> Option<Classified> {
     let class = match name {
         b""
         | b"base"
@@ -336,7 +330,7 @@ fn top(name: &[u8]) -> Option<Placed> {
         _ if name.ends_with(b".log") => Class::ServerLog,
         _ => return None,
     };
-    Some(Placed::of(class))
+    Some(Classified::of(class))
 }
 
 /// What administrators and the TLS, Kerberos and client libraries read by name.
@@ -355,118 +349,120 @@ fn is_configuration(name: &[u8]) -> bool {
         || matches!(name, b".pgpass" | b"pgpass")
 }
 
-/// A directory that the grammar does not know: an administrator's, an extension's, a tablespace inside the data
-/// directory.
-fn elsewhere(relative: &[u8]) -> Placed {
+/// A directory that the grammar does not know: an administrator's, an extension's, a tablespace
+/// inside the data directory.
+fn in_unknown_directory(relative: &[u8]) -> Classified {
     tablespace(relative)
         .and_then(|at| relative.get(at..))
-        .map(split)
+        .map(split_first_component)
         .and_then(|(_, rest)| match rest {
             Some(rest) => in_tablespace(rest),
-            None => Some(Placed::DIRECTORY),
+            None => Some(Classified::DIRECTORY),
         })
-        .unwrap_or(Placed::of(Class::Unknown))
+        .unwrap_or(Classified::of(Class::Unknown))
 }
 
 /// Below `base` or a tablespace's version directory.
-fn in_tablespace(path: &[u8]) -> Option<Placed> {
-    match split(path) {
-        (b"pgsql_tmp", None) => Some(Placed::DIRECTORY),
+fn in_tablespace(path: &[u8]) -> Option<Classified> {
+    match split_first_component(path) {
+        (b"pgsql_tmp", None) => Some(Classified::DIRECTORY),
         (b"pgsql_tmp", Some(rest)) => temporary(path, rest),
         // pg_upgrade --swap puts databases aside here (18).
-        (b"moved_for_upgrade", None) => Some(Placed::DIRECTORY),
+        (b"moved_for_upgrade", None) => Some(Classified::DIRECTORY),
         (b"moved_for_upgrade", Some(rest)) => database_directory(rest, b"_old_catalogs"),
         _ => database_directory(path, b""),
     }
 }
 
-fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Placed> {
-    let (name, rest) = split(path);
-    let mut scan = Scan::new(name);
-    let database = scan.decimal()?;
+fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Classified> {
+    let (name, rest) = split_first_component(path);
+    let mut parser = NameParser::new(name);
+    let database = parser.decimal()?;
     if !suffix.is_empty() {
-        scan.optional(suffix);
+        parser.optional(suffix);
     }
-    scan.end()?;
+    parser.end()?;
     match rest {
         Some(rest) => in_database(database, rest),
-        None => Some(Placed::DIRECTORY),
+        None => Some(Classified::DIRECTORY),
     }
 }
 
-fn in_tablespace_link(path: &[u8]) -> Option<Placed> {
-    let (name, rest) = split(path);
-    let mut scan = Scan::new(name);
-    scan.decimal()?;
-    scan.end()?;
+fn in_tablespace_link(path: &[u8]) -> Option<Classified> {
+    let (name, rest) = split_first_component(path);
+    let mut parser = NameParser::new(name);
+    parser.decimal()?;
+    parser.end()?;
     let Some(rest) = rest else {
-        return Some(Placed::DIRECTORY);
+        return Some(Classified::DIRECTORY);
     };
-    let (version, rest) = split(rest);
+    let (version, rest) = split_first_component(rest);
     if !is_version_directory(version) {
         return None;
     }
     match rest {
         Some(rest) => in_tablespace(rest),
-        None => Some(Placed::DIRECTORY),
+        None => Some(Classified::DIRECTORY),
     }
 }
 
-fn in_database(database: u32, name: &[u8]) -> Option<Placed> {
+fn in_database(database: u32, name: &[u8]) -> Option<Classified> {
     match name {
-        // pgBackRest restores it under the second name and renames it; pg_upgrade disables an instance by the third.
+        // pgBackRest restores it under the second name and renames it; pg_upgrade disables an
+        // instance by the third.
         b"pg_control" | b"pg_control.pgbackrest.tmp" | b"pg_control.old" if database == 0 => {
-            return Some(Placed::of(Class::Control));
+            return Some(Classified::of(Class::Control));
         }
         b"pg_filenode.map" | b"pg_filenode.map.tmp" => {
-            return Some(Placed {
+            return Some(Classified {
                 class: Class::RelationMap,
                 identity: Identity::Database(database),
             });
         }
-        b"PG_VERSION" => return Some(Placed::of(Class::Bookkeeping)),
+        b"PG_VERSION" => return Some(Classified::of(Class::Bookkeeping)),
         _ => {}
     }
-    let mut scan = Scan::new(name);
-    if scan.optional(b"pg_internal.init") {
-        if scan.end().is_none() {
-            scan.text(b".")?;
-            scan.decimal()?;
-            scan.end()?;
+    let mut parser = NameParser::new(name);
+    if parser.optional(b"pg_internal.init") {
+        if parser.end().is_none() {
+            parser.expect(b".")?;
+            parser.decimal()?;
+            parser.end()?;
         }
-        return Some(Placed::of(Class::RelcacheInit));
+        return Some(Classified::of(Class::RelcacheInit));
     }
-    if scan.optional(b"INCREMENTAL.") {
-        relation(database, scan)?;
-        return Some(Placed::of(Class::Incremental));
+    if parser.optional(b"INCREMENTAL.") {
+        relation(database, parser)?;
+        return Some(Classified::of(Class::Incremental));
     }
-    relation(database, scan)
+    relation(database, parser)
 }
 
 /// `[t<backend>_]<relation>[_fsm|_vm|_init][.<segment>]`
-fn relation(database: u32, mut scan: Scan<'_>) -> Option<Placed> {
-    let (class, backend) = if scan.optional(b"t") {
-        let backend = scan.decimal()?;
-        scan.text(b"_")?;
+fn relation(database: u32, mut parser: NameParser<'_>) -> Option<Classified> {
+    let (class, backend) = if parser.optional(b"t") {
+        let backend = parser.decimal()?;
+        parser.expect(b"_")?;
         (Class::TemporaryRelation, backend.checked_add(1)?)
     } else {
         (Class::Relation, 0)
     };
-    let relation = scan.decimal()?;
+    let relation = parser.decimal()?;
     let fork = match () {
-        () if scan.optional(b"_fsm") => 1,
-        () if scan.optional(b"_vm") => 2,
-        () if scan.optional(b"_init") => 3,
+        () if parser.optional(b"_fsm") => 1,
+        () if parser.optional(b"_vm") => 2,
+        () if parser.optional(b"_init") => 3,
         () => 0,
     };
-    let segment = match scan.optional(b".") {
-        true => scan.decimal().filter(|&segment| segment > 0)?,
+    let segment = match parser.optional(b".") {
+        true => parser.decimal().filter(|&segment| segment > 0)?,
         false => 0,
     };
-    scan.end()?;
-    // What the tweak has no room for cannot be sealed as a relation, and PostgreSQL makes no such file.
+    parser.end()?;
+    // What the tweak has no room for cannot be sealed as a relation, and PostgreSQL makes no such
+    // file.
     let fits = relation > 0 && backend < 1 << 24 && segment < u32::MAX / SEGMENT_BLOCKS;
-    fits.then_some(Placed {
+    fits.then_some(Classified {
         class,
         identity: Identity::Relation {
             database,
@@ -479,38 +475,38 @@ fn relation(database: u32, mut scan: Scan<'_>) -> Option<Placed> {
 }
 
 /// Below `pgsql_tmp`; `path` begins with that directory's name.
-fn temporary(path: &[u8], rest: &[u8]) -> Option<Placed> {
-    let (name, below) = split(rest);
-    let mut scan = Scan::new(name);
-    scan.text(b"pgsql_tmp")?;
-    scan.digits()?;
-    scan.text(b".")?;
-    scan.digits()?;
-    let is_fileset = scan.optional(b".fileset");
-    scan.end()?;
+fn temporary(path: &[u8], rest: &[u8]) -> Option<Classified> {
+    let (name, below) = split_first_component(rest);
+    let mut parser = NameParser::new(name);
+    parser.expect(b"pgsql_tmp")?;
+    parser.skip_digits()?;
+    parser.expect(b".")?;
+    parser.skip_digits()?;
+    let is_fileset = parser.optional(b".fileset");
+    parser.end()?;
     let class = match (is_fileset, below) {
-        (true, None) => return Some(Placed::DIRECTORY),
+        (true, None) => return Some(Classified::DIRECTORY),
         (true, Some(below)) if !below.contains(&b'/') => Class::Fileset,
         (false, None) => Class::BufFile,
         _ => return None,
     };
     let identity = Identity::Name(hash(path));
-    Some(Placed { class, identity })
+    Some(Classified { class, identity })
 }
 
 /// `<time>/dump/…` and `<time>/log/…`
-fn in_upgrade_output(path: &[u8]) -> Placed {
-    let (_, rest) = split(path);
-    match rest.map(split) {
-        None | Some((b"dump" | b"log", None)) => Placed::DIRECTORY,
-        Some((b"log", Some(_))) => Placed::of(Class::ServerLog),
-        Some(_) if file_name(path).ends_with(b".log") => Placed::of(Class::ServerLog),
-        Some(_) => Placed::of(Class::UpgradeDump),
+fn in_upgrade_output(path: &[u8]) -> Classified {
+    let (_, rest) = split_first_component(path);
+    match rest.map(split_first_component) {
+        None | Some((b"dump" | b"log", None)) => Classified::DIRECTORY,
+        Some((b"log", Some(_))) => Classified::of(Class::ServerLog),
+        Some(_) if file_name(path).ends_with(b".log") => Classified::of(Class::ServerLog),
+        Some(_) => Classified::of(Class::UpgradeDump),
     }
 }
 
-/// FNV-1a with 128 bits. Two names that collide would share a tweak under a key that dies with the server; nothing
-/// is found by this hash.
+/// FNV-1a with 128 bits. Two names that collide would share a tweak under a key that dies with the
+/// server; nothing is found by this hash.
 fn hash(name: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

@@ -1,30 +1,35 @@
-//! Treatment F: a small file in authenticated chunks behind a header that names it.
+//! Treatment F: a small file as a header with a random file id, followed by authenticated chunks.
 //!
-//! Each chunk is sealed with AES-256-GCM under a fresh random nonce; its associated data are the file's random id and
-//! the chunk's number. The last chunk is the one that is shorter than the others, so a file that is cut after a whole
-//! chunk has none. An empty file has no header: the zero-byte files that PostgreSQL makes stay zero bytes long.
+//! Each chunk is sealed with AES-256-GCM under a fresh random nonce; its associated data are the
+//! file's random id and the chunk's number. The last chunk is the one that is shorter than the
+//! others, so a file that is cut after a whole chunk has no last chunk. An empty file has no
+//! header: the zero-byte files that PostgreSQL makes stay zero bytes long.
 //!
 //! Invariants, beside P1, P2 and D6:
-//! - **F1** No byte is handed out that was not authenticated at its place in this file. A read that comes to the end has
-//!   opened the last chunk, whatever it returns.
-//! - **F2** A call writes all that it changes with one pwrite: the header of a new file, the chunks it touches, the last
-//!   chunk. Chunks that an append does not touch are not written. After a write that the kernel cut short (no room) the
-//!   file is made whole again at the length that was reached.
-//! - **F3** Writers exclude one another by a lock on the open file description, far behind any byte. Readers take it
-//!   only after a chunk did not open, to tell a write under way from damage.
-//! - **F4** Emptying a file takes its identity away; the next write draws a new one.
+//! - **F1** No byte is returned that was not authenticated for its position in this file. A read
+//!   that reaches the end has opened the last chunk, even if it returns no byte of it.
+//! - **F2** A call writes all its changes with one pwrite: the header of a new file, the chunks it
+//!   touches, the last chunk. Chunks that an append does not touch are not written. After a write
+//!   that the kernel cut short (no space) the file is made consistent again at the length that was
+//!   reached.
+//! - **F3** Writers exclude one another by a lock on the open file description, at an offset that
+//!   no file reaches. Readers take it only after a chunk did not open, to distinguish a write in
+//!   progress from damage.
+//! - **F4** Truncating a file to zero removes its file id; the next write draws a new one.
 //! - **F5** Where the instance's header says that names are bound, every chunk is sealed for the
-//!   name of its file ([`crate::name`]); in an instance without that bit, no chunk is. A container
-//!   whose own header says otherwise than the instance's is damage.
+//!   name of its file ([`crate::container_name`]); in an instance without that bit, no chunk is. A
+//!   container whose own header disagrees with the instance's is damaged.
 //!
-//! What a power cut can do: the chunks of an unsynced write may be lost or torn, and with them the older bytes of the
-//! one chunk that an append shares with what was there. Such a chunk does not open: reading it is EIO, as it is a
-//! corrupt file to a PostgreSQL without the shield. Every container of PostgreSQL's own is written whole under another
-//! name, synced, and renamed, or is made again from the log.
+//! What a power cut can do: the chunks of an unsynced write may be lost or torn, and with them the
+//! older bytes of the one chunk that an append shares with what was there. Such a chunk does not
+//! open, and reading it fails with EIO; without the shield the file would be corrupt too.
+//! PostgreSQL writes each of its containers whole under another name, syncs and renames it, or
+//! makes it again from the log.
 //!
 //! A key seals at most 2^32 chunks (NIST SP 800-38D, 8.3): 16 TiB written to containers.
 //!
-//! Must not: allocate, or trust the physical size of a file for more than the number of a chunk.
+//! Must not: allocate, or use the physical size of a file for anything but the numbers of its
+//! chunks.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -43,13 +48,16 @@ use strongroom_format::postgres::container::{
 };
 
 use self::image::{
-    CHUNK, Image, NONCE, Source, State, offset_of, overlap, sealed_len, shifted, to_u64, to_usize,
+    CHUNK, Image, NONCE, Source, State, offset_of, overlap, sealed_len, sealed_range, to_u64,
+    to_usize,
 };
-use crate::body::File;
-use crate::fault::{self, Fault, Held};
+use crate::damage;
+use crate::fault::Fault;
+use crate::header_cache;
 use crate::real::{Errno, LockKind, Real};
-use crate::remembered::{recall, remember};
 use crate::scratch::{self, BUFFER};
+use crate::sealed_file::SealedFile;
+use crate::writer_lock::WriterLock;
 
 /// Longest file, in bytes: what any file system here can hold, and no sum of offsets overflows.
 const SIZE_MAX: u64 = 1 << 60;
@@ -60,44 +68,45 @@ const _: () = assert!(
         <= BUFFER
 );
 
-/// Reads at most `into.len()` bytes at `offset`; see [`crate::body::read_at`].
+/// Reads at most `into.len()` bytes at `offset`; see [`crate::file_io::read_at`].
 ///
 /// # Errors
 /// The kernel's; EIO when a chunk does not open or the file was cut.
 pub fn read_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     into: &mut [u8],
     offset: u64,
 ) -> Result<usize, Errno> {
     let target = Target { real, fd, file };
-    // A header that is not the file's any more opens no chunk.
+    // An outdated header opens no chunk.
     let bound = file.instance.keys.names_are_bound();
-    let known = recall(file.memory).map(|file_id| ContainerHeader { file_id, bound });
+    let known = header_cache::load(file.cache).map(|file_id| ContainerHeader { file_id, bound });
     let first_try = target.read(into, offset, known);
     if !matches!(first_try, Err(Fault::Damaged)) {
-        return fault::settle(real, fd, file, first_try);
+        return damage::into_errno(real, fd, file, first_try);
     }
-    // F3: somebody may be writing, or the file has a new identity since it was remembered.
-    // Where nothing can be locked, a second look has to do.
-    let _held = Held::new(real, fd, LockKind::Shared).ok();
+    // F3: a write may be in progress, or the cached file id is outdated. Where the file system
+    // has no
+    // locks, a second read has to suffice.
+    let _lock = WriterLock::acquire(real, fd, LockKind::Shared).ok();
     let mut outcome = target.read(into, offset, None);
     if outcome == Err(Fault::Damaged) && real.file_size(fd)? == 0 {
         // The lock does not keep open(2) from emptying the file.
         outcome = Ok(0);
     }
-    fault::settle(real, fd, file, outcome)
+    damage::into_errno(real, fd, file, outcome)
 }
 
-/// Writes `from` at `offset`; see [`crate::body::write_at`].
+/// Writes `from` at `offset`; see [`crate::file_io::write_at`].
 ///
 /// # Errors
 /// The kernel's; EIO when a chunk that is changed in part, or the last, does not open.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -105,25 +114,31 @@ pub fn write_at(
         return Ok(0);
     }
     let target = Target { real, fd, file };
-    let _held = Held::new(real, fd, LockKind::Exclusive)?;
-    fault::settle(real, fd, file, target.write(from, Some(offset))).map(|(_, count)| count)
+    let _lock = WriterLock::acquire(real, fd, LockKind::Exclusive)?;
+    damage::into_errno(real, fd, file, target.write(from, Some(offset))).map(|(_, count)| count)
 }
 
-/// Writes `from` at the end, as one step for other writers of the file. Returns where it landed, and how much of it.
+/// Writes `from` at the end, as one step for other writers of the file. Returns the offset, and the
+/// number of bytes written.
 ///
 /// # Errors
 /// As [`write_at`].
-pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u64, usize), Errno> {
+pub fn append(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    from: &[u8],
+) -> Result<(u64, usize), Errno> {
     let target = Target { real, fd, file };
-    let _held = Held::new(real, fd, LockKind::Exclusive)?;
-    fault::settle(real, fd, file, target.write(from, None))
+    let _lock = WriterLock::acquire(real, fd, LockKind::Exclusive)?;
+    damage::into_errno(real, fd, file, target.write(from, None))
 }
 
-/// The logical size. Of a file that was cut: of what is left; reading that is an error.
+/// The logical size. Of a file that was cut: that of the rest; reading the rest is an error.
 ///
 /// # Errors
 /// The kernel's.
-pub fn size(real: &Real, fd: RawFd, _file: &File<'_>) -> Result<u64, Errno> {
+pub fn size(real: &Real, fd: RawFd, _file: &SealedFile<'_>) -> Result<u64, Errno> {
     Ok(logical_size(real.file_size(fd)?))
 }
 
@@ -133,28 +148,33 @@ pub fn logical_size(physical: u64) -> u64 {
     container_fits(physical)
 }
 
-/// Sets the logical size; see [`crate::body::truncate`].
+/// Sets the logical size; see [`crate::file_io::truncate`].
 ///
 /// # Errors
 /// The kernel's; EIO as for [`write_at`].
-pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     let target = Target { real, fd, file };
     // A descriptor that may not write is refused by the lock, but not as ftruncate(2) refuses it.
-    let held = Held::new(real, fd, LockKind::Exclusive);
-    let _held = held.map_err(|errno| match errno {
+    let held = WriterLock::acquire(real, fd, LockKind::Exclusive);
+    let _lock = held.map_err(|errno| match errno {
         Errno(libc::EBADF) => Errno(libc::EINVAL),
         other => other,
     })?;
-    fault::settle(real, fd, file, target.truncate(size))
+    damage::into_errno(real, fd, file, target.truncate(size))
 }
 
 /// Seals the container behind `fd`, which is bound to the name of `from`, for the name of `to`, in
-/// place and chunk by chunk. When it is interrupted the file opens under neither name: only for a
-/// file that whoever made it makes again.
+/// place and chunk by chunk. If it is interrupted, the file opens under neither name: only for a
+/// file that its writer can make again.
 ///
 /// # Errors
 /// The kernel's; EIO when a chunk does not open under the name of `from`.
-pub fn rebind(real: &Real, fd: RawFd, from: &File<'_>, to: &File<'_>) -> Result<(), Errno> {
+pub fn rebind(
+    real: &Real,
+    fd: RawFd,
+    from: &SealedFile<'_>,
+    to: &SealedFile<'_>,
+) -> Result<(), Errno> {
     let (source, target) = (
         Target {
             real,
@@ -163,15 +183,15 @@ pub fn rebind(real: &Real, fd: RawFd, from: &File<'_>, to: &File<'_>) -> Result<
         },
         Target { real, fd, file: to },
     );
-    let _held = Held::new(real, fd, LockKind::Exclusive)?;
-    fault::settle(real, fd, from, source.rebind(&target))
+    let _lock = WriterLock::acquire(real, fd, LockKind::Exclusive)?;
+    damage::into_errno(real, fd, from, source.rebind(&target))
 }
 
 /// An open container.
 struct Target<'a> {
     real: &'a Real,
     fd: RawFd,
-    file: &'a File<'a>,
+    file: &'a SealedFile<'a>,
 }
 
 impl Target<'_> {
@@ -221,7 +241,7 @@ impl Target<'_> {
                     .ok_or(Fault::Damaged)?
                     .copy_from_slice(from);
             }
-            remember(self.file.memory, &header.file_id);
+            header_cache::store(self.file.cache, &header.file_id);
             Ok(into.len())
         })?
     }
@@ -355,7 +375,8 @@ impl Target<'_> {
         })?
     }
 
-    /// Puts the new bytes of the image's chunks together in `new`, sealed. `old` holds old chunks meanwhile.
+    /// Puts the new bytes of the image's chunks together in `new`, sealed. `old` holds old chunks
+    /// meanwhile.
     #[expect(clippy::too_many_arguments, reason = "the two buffers are one pair")]
     fn compose(
         &self,
@@ -378,8 +399,8 @@ impl Target<'_> {
             let holds = unit.len().saturating_sub(CONTAINER_OVERHEAD);
             let (within, taken) =
                 overlap(begins, holds, offset, to_usize(end.saturating_sub(offset))?)?;
-            // The old bytes are needed where the chunk is replaced in part; the last chunk is opened in any case, so
-            // that a file that was cut does not get a new end from us.
+            // The old bytes are needed where the chunk is replaced in part; the last chunk is
+            // opened in any case, so that a file that was cut does not get a new end from us.
             let partly = within.len() < holds && begins < state.logical;
             if state.header.is_some() && (partly || index == old_last) {
                 let kept = self.load(&image.header, index, state.logical, old)?;
@@ -389,7 +410,7 @@ impl Target<'_> {
                     .ok_or(Fault::Damaged)?
                     .copy_from_slice(from);
             }
-            let target = shifted(within)?;
+            let target = sealed_range(within)?;
             source.put(taken, unit.get_mut(target).ok_or(Fault::Damaged)?)?;
             self.seal(&image.header, index, unit)?;
         }
@@ -412,7 +433,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// F2: of an image only the first `count` bytes were written. Makes the last chunk that fits the file's end.
+    /// F2: of an image only the first `count` bytes were written. Makes the last chunk that fits
+    /// the file's end.
     fn mend(
         &self,
         state: &mut State,
@@ -422,7 +444,8 @@ impl Target<'_> {
     ) -> Result<(), Fault> {
         let available = image.start.saturating_add(to_u64(count));
         if available < state.physical {
-            // Bytes that the file had already could not be written over: the device fails, or copies on write.
+            // Bytes that the file had already could not be written over: the device fails, or
+            // copies on write.
             return Err(Fault::Damaged);
         }
         let fits = container_fits(available).min(image.logical);
@@ -448,8 +471,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Reads chunk `index` of a file of `logical` bytes to the front of `unit` and opens it there. Returns where its
-    /// data stand.
+    /// Reads chunk `index` of a file of `logical` bytes to the front of `unit` and opens it there.
+    /// Returns where its data stand.
     fn load(
         &self,
         header: &ContainerHeader,
@@ -464,7 +487,7 @@ impl Target<'_> {
             return Err(Fault::Damaged);
         }
         let data = self.open(header, index, unit)?.len();
-        shifted(0..data)
+        sealed_range(0..data)
     }
 
     /// What the file is now. The caller holds the lock.
@@ -517,7 +540,8 @@ impl Target<'_> {
         Ok(data)
     }
 
-    /// Seals a chunk whose data stand in place. The nonce is drawn here: no chunk is ever sealed twice under one.
+    /// Seals a chunk whose data stand in place. The nonce is drawn here: no chunk is ever sealed
+    /// twice under one.
     fn seal(&self, header: &ContainerHeader, index: u64, unit: &mut [u8]) -> Result<(), Fault> {
         let (nonce, data, tag) = parts(unit)?;
         *nonce = nonce12().map_err(|_| Fault::Os(Errno(libc::EIO)))?;

@@ -1,31 +1,36 @@
-//! The conversion of a stopped instance in place: to seal it, to open it for good, to change its data key.
+//! Converts a stopped instance in place: seals it, decrypts it, or changes its data key.
 //!
-//! Each file is written anew beside the old one, through the same treatments as in the server, noted in
-//! `strongroom.convert`, and renamed over it. docs/spec/postgres.md, "Conversion", has the bytes and the order.
+//! Each file is written beside the old one, by the same code as in the server, recorded in
+//! `strongroom.convert`, and renamed over the old one. docs/spec/postgres.md, "Conversion",
+//! specifies bytes and order.
 //!
 //! Invariants:
-//! - **V1** Nothing is written before everything that can be checked has been: no server, a clean shutdown, the usual
-//!   geometry, the key, enough room, no file that cannot be converted.
-//! - **V2** A process that is killed anywhere leaves an instance that the same command completes. What has been converted
-//!   is known from the inode at a path, never from what a file looks like.
-//! - **V3** A server without the shield starts on a wholly plain instance only: `global/pg_control` is sealed first and
-//!   opened last. A server with it does not start while the state is there.
-//! - **V4** Keys and state go last: the header of a decrypted instance, and the old key of a rotated one, when every file
-//!   has been converted and read back from the disk.
+//! - **V1** Nothing is written before everything that can be checked has been: no server, a clean
+//!   shutdown, the usual geometry, the key, enough room, no file that cannot be converted.
+//! - **V2** If the process is killed at any point, the same command completes the conversion.
+//!   Whether a file was converted is determined by the inode at its path, never by its contents.
+//! - **V3** A server without the shield starts on a wholly plain instance only: `global/pg_control`
+//!   is sealed first and opened last. A server with it does not start while `strongroom.convert`
+//!   exists.
+//! - **V4** Keys and state are removed last: the header of a decrypted instance, and the old key of
+//!   a rotated one, when every file has been converted and read back from the disk.
 //!
-//! Must not: know a byte layout. What a sealed file looks like is the treatments' business.
+//! Must not: know a byte layout of sealed files.
 
 mod checks;
-mod codec;
 mod control;
-mod hold;
+mod lock;
 mod log;
+mod logical_file;
+mod page_counts;
+mod parallel;
 mod plan;
+mod report;
 mod run;
 mod verify;
 mod worker;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use strongroom_format::code;
 use strongroom_format::header::{Cipher, ObjectKind};
@@ -35,97 +40,40 @@ use strongroom_keyring::{Error, NewObject, Object, Opener, durable};
 
 use crate::instance::{self, Instance};
 use crate::keys::Keys;
-use crate::place::Seal;
-use codec::Side;
-use hold::Hold;
+use lock::ConversionLock;
 use log::Log;
+use logical_file::Side;
 use run::Conversion;
 
-/// How a conversion is run.
-pub struct Options<'a> {
-    /// Files that are converted at the same time; 0 means as many as there are processors.
-    pub threads: usize,
-    /// Called from any of the threads, many times each second.
-    pub progress: &'a (dyn Fn(Progress) + Sync),
-}
+pub use plan::FileAction;
+pub use report::{Options, Phase, Progress, Report};
 
-/// What a conversion is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Files are written anew.
-    Converting,
-    /// Converted files are read back.
-    Verifying,
-}
-
-/// How far a conversion has come.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// What is being done.
-    pub phase: Phase,
-    /// Bytes of this phase that have been worked through.
-    pub bytes: u64,
-    /// Bytes of this phase in all.
-    pub bytes_total: u64,
-}
-
-/// What a conversion did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Whether it completed one that had been interrupted.
-    pub resumed: bool,
-    /// Files that were converted by this run.
-    pub converted: u64,
-    /// Files that an earlier run had converted.
-    pub converted_before: u64,
-    /// Bytes of the converted files, as PostgreSQL sees them, earlier runs included.
-    pub bytes: u64,
-    /// Files that are stored in clear, sealed instance or not.
-    pub in_clear: u64,
-    /// Temporary files that were removed, as PostgreSQL would.
-    pub removed: u64,
-    /// Files that have other names, by hard links outside of this conversion. Under those names they are as before.
-    pub other_names: Vec<PathBuf>,
-    /// Symbolic links that lead out of what PostgreSQL knows; they were not followed.
-    pub not_followed: Vec<PathBuf>,
-}
-
-/// What becomes of a file of a plain instance when the instance is sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is of no use to a sealed instance: PostgreSQL would remove it, or it is of another one's seal.
-    Removed,
-    /// It stays in clear.
-    InClear,
-    /// It is sealed in this way.
-    Sealed(Seal),
-}
-
-/// A new instance whose files are sealed as they are written, and not in place: its keys.
+/// Makes the header and keys of a new instance whose files are sealed as they are written, not in
+/// place.
 ///
 /// # Errors
 /// Those of [`Object::create`].
-pub fn created(cipher: Cipher, opener: &Opener) -> Result<(Vec<u8>, Instance), Error> {
+pub fn new_instance(cipher: Cipher, opener: &Opener) -> Result<(Vec<u8>, Instance), Error> {
     let object = Object::create(&NewObject::instance(cipher), opener)?;
     let instance = Instance::of_keys(Keys::open(&object, object.epoch())?);
     Ok((object.initial_bytes().to_vec(), instance))
 }
 
-/// What becomes of the file at `relative`, a path in the data directory, in such an instance.
+/// What is done with the file at `relative`, a path in the data directory, in such an instance.
 ///
 /// # Errors
 /// SR-7002 for one that cannot be sealed.
-pub fn fate(relative: &[u8]) -> Result<Fate, Error> {
-    plan::fate(relative)
+pub fn file_action(relative: &[u8]) -> Result<FileAction, Error> {
+    plan::file_action(relative)
 }
 
-/// Whether the instance with this control file, in clear, can be sealed. It need not have been shut down: its files are not looked
-/// at beside those of a server.
+/// Whether the instance with this control file, in clear, can be sealed. The instance need not have
+/// been shut down: a backup of a running server is checked with this.
 ///
 /// # Errors
 /// SR-7011, SR-7010.
 pub fn check_control(content: &[u8]) -> Result<(), Error> {
-    parsed_control(content)?.check_geometry()
+    parse_control(content)?.check_geometry()
 }
 
 /// Whether the instance with this control file, in clear, has data checksums.
@@ -133,10 +81,10 @@ pub fn check_control(content: &[u8]) -> Result<(), Error> {
 /// # Errors
 /// SR-7011.
 pub fn has_data_checksums(content: &[u8]) -> Result<bool, Error> {
-    Ok(parsed_control(content)?.has_data_checksums())
+    Ok(parse_control(content)?.has_data_checksums())
 }
 
-fn parsed_control(content: &[u8]) -> Result<control::Control, Error> {
+fn parse_control(content: &[u8]) -> Result<control::Control, Error> {
     let unreadable = || {
         let detail = "global/pg_control: checksum or version";
         Error::new(&code::PG_NOT_INSTANCE, detail)
@@ -155,27 +103,28 @@ pub fn unfinished(directory: &Path) -> Result<Option<Action>, Error> {
     Ok(Log::read(directory)?.map(|state| state.action))
 }
 
-/// Seals a plain instance under a new data key of its own, or completes that. The header's slot is for `opener`.
+/// Seals a plain instance under a new data key of its own, or completes that. The header's slot is
+/// for `opener`.
 ///
 /// # Errors
-/// SR-7003 when another conversion is unfinished; SR-7008 to SR-7012; SR-7014; SR-7002 for a file that cannot be sealed;
-/// SR-7013; SR-2002 when `opener` does not open a header that an interrupted run has made; SR-5001. After an error from a
-/// file system the same call completes the conversion.
+/// SR-7003 when another conversion is unfinished; SR-7008 to SR-7012; SR-7014; SR-7002 for a file
+/// that cannot be sealed; SR-7013; SR-2002 when `opener` does not open a header that an interrupted
+/// run has made; SR-5001. After an error from a file system the same call completes the conversion.
 pub fn encrypt(
     directory: &Path,
     cipher: Cipher,
     opener: &Opener,
     options: &Options<'_>,
 ) -> Result<Report, Error> {
-    let hold = Hold::new(directory)?;
-    let state = log::of_action(&hold, Action::Encrypt)?;
-    let sealed = instance::is_sealed(hold.directory());
+    let lock = ConversionLock::new(directory)?;
+    let state = log::state_of_action(&lock, Action::Encrypt)?;
+    let sealed = instance::is_sealed(lock.directory());
     if state.is_none() && sealed {
         let what = directory.display().to_string();
         return Err(Error::new(&code::PG_ALREADY_SEALED, what));
     }
     let object = if sealed {
-        opened(hold.directory(), &[opener])?
+        open_header(lock.directory(), &[opener])?
     } else if state.as_ref().is_some_and(|state| !state.done.is_empty()) {
         return Err(Error::new(&code::PG_CONVERT_STATE, "the header is gone"));
     } else {
@@ -183,22 +132,22 @@ pub fn encrypt(
     };
     let target = Instance::of_keys(Keys::open(&object, object.epoch())?);
     let conversion = Conversion {
-        hold: &hold,
+        lock: &lock,
         options,
         from: Side::Plain,
         to: Side::Sealed(&target),
     };
     let plan = conversion.plan(state.as_ref())?;
     let log = Log::open(
-        &hold,
+        &lock,
         Action::Encrypt,
         object.object_id(),
         state.as_ref(),
         sealed,
     )?;
     if !sealed {
-        let path = hold.directory().join(HEADER_FILE);
-        let (mode, owner) = (hold.owner().mode(), hold.owner().given());
+        let path = lock.directory().join(HEADER_FILE);
+        let (mode, owner) = (lock.owner().mode(), lock.owner().given());
         let written = durable::create_new_owned(&path, &object.initial_bytes(), mode, owner);
         written.map_err(|error| Error::io(path.display().to_string(), error))?;
     }
@@ -207,40 +156,41 @@ pub fn encrypt(
     Ok(report)
 }
 
-/// Opens a sealed instance for good, or completes that. Its header and `strongroom.conf` are removed at the end.
+/// Decrypts a sealed instance, or completes that. Its header and `strongroom.conf` are removed at
+/// the end.
 ///
 /// # Errors
 /// SR-7004 when it is not sealed; those of [`Object::open`]; otherwise as [`encrypt`].
 pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Result<Report, Error> {
-    let hold = Hold::new(directory)?;
-    let state = log::of_action(&hold, Action::Decrypt)?;
-    if !instance::is_sealed(hold.directory()) {
+    let lock = ConversionLock::new(directory)?;
+    let state = log::state_of_action(&lock, Action::Decrypt)?;
+    if !instance::is_sealed(lock.directory()) {
         // The header goes when everything has been converted; only the state was left.
         let Some(state) = state else {
             let what = directory.display().to_string();
             return Err(Error::new(&code::PG_NOT_SEALED, what));
         };
-        if !log::is_done(hold.directory(), &state, plan::CONTROL) {
+        if !log::is_converted(lock.directory(), &state, plan::CONTROL) {
             return Err(Error::new(&code::PG_CONVERT_STATE, "the header is gone"));
         }
-        hold.forget_header()?;
-        Log::reopen(&hold)?.remove()?;
+        lock.remove_header()?;
+        Log::reopen(&lock)?.remove()?;
         return Ok(Report {
             resumed: true,
             ..Report::default()
         });
     }
-    let object = opened(hold.directory(), &[opener])?;
+    let object = open_header(lock.directory(), &[opener])?;
     let source = Instance::of_keys(Keys::open(&object, object.epoch())?);
     let conversion = Conversion {
-        hold: &hold,
+        lock: &lock,
         options,
         from: Side::Sealed(&source),
         to: Side::Plain,
     };
     let control_is_plain = state
         .as_ref()
-        .is_some_and(|state| log::is_done(hold.directory(), state, plan::CONTROL));
+        .is_some_and(|state| log::is_converted(lock.directory(), state, plan::CONTROL));
     let report = if control_is_plain {
         // All else had been verified before; a server without the shield may have run since.
         Report {
@@ -250,7 +200,7 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
     } else {
         let plan = conversion.plan(state.as_ref())?;
         let log = Log::open(
-            &hold,
+            &lock,
             Action::Decrypt,
             object.object_id(),
             state.as_ref(),
@@ -258,14 +208,14 @@ pub fn decrypt(directory: &Path, opener: &Opener, options: &Options<'_>) -> Resu
         )?;
         conversion.convert_control_last(plan, &log)?
     };
-    hold.forget_header()?;
-    Log::reopen(&hold)?.remove()?;
+    lock.remove_header()?;
+    Log::reopen(&lock)?.remove()?;
     Ok(report)
 }
 
-/// Gives a sealed instance a new data key, or completes that. The new header has slots for `new_openers`, or, when
-/// there are none, the one slot it had. A run that completes an interrupted one needs a key that opens the new header:
-/// `opener` or any of `new_openers`.
+/// Gives a sealed instance a new data key, or completes that. The new header has slots for
+/// `new_openers`, or, when there are none, the one slot it had. A run that completes an interrupted
+/// one needs a key that opens the new header: `opener` or any of `new_openers`.
 ///
 /// # Errors
 /// As [`decrypt`]; those of [`Object::rekey_begun`].
@@ -275,13 +225,13 @@ pub fn rotate(
     new_openers: &[&Opener],
     options: &Options<'_>,
 ) -> Result<Report, Error> {
-    let hold = Hold::new(directory)?;
-    let state = log::of_action(&hold, Action::Rotate)?;
+    let lock = ConversionLock::new(directory)?;
+    let state = log::state_of_action(&lock, Action::Rotate)?;
     let openers: Vec<&Opener> = [opener]
         .into_iter()
         .chain(new_openers.iter().copied())
         .collect();
-    let found = opened_with_header(&hold, state.is_some(), &openers)?;
+    let found = open_existing_header(&lock, state.is_some(), &openers)?;
     let begun = found.previous_epoch().is_some();
     let lines = state.as_ref().map_or(0, |state| state.done.len());
     match (state.is_some(), begun) {
@@ -291,7 +241,7 @@ pub fn rotate(
         }
         (true, false) if lines > 0 => {
             // The header was finished; only the state was left.
-            Log::reopen(&hold)?.remove()?;
+            Log::reopen(&lock)?.remove()?;
             return Ok(Report {
                 resumed: true,
                 ..Report::default()
@@ -309,44 +259,45 @@ pub fn rotate(
     let source = Instance::of_keys(Keys::open(&object, previous)?);
     let target = Instance::of_keys(Keys::open(&object, object.epoch())?);
     let conversion = Conversion {
-        hold: &hold,
+        lock: &lock,
         options,
         from: Side::Sealed(&source),
         to: Side::Sealed(&target),
     };
     let plan = conversion.plan(state.as_ref())?;
     let log = Log::open(
-        &hold,
+        &lock,
         Action::Rotate,
         object.object_id(),
         state.as_ref(),
         true,
     )?;
     if !begun {
-        replace_header(&hold, &object)?;
+        replace_header(&lock, &object)?;
     }
     let report = conversion.convert_control_first(plan, &log)?;
-    replace_header(&hold, &object.rekey_finished()?)?;
+    replace_header(&lock, &object.rekey_finished()?)?;
     log.remove()?;
     Ok(report)
 }
 
-/// Makes `new_openers` the ones who may open the instance; its data key and its files stay as they are. The server may
-/// be running: it has its keys.
+/// Replaces the key slots of the instance: from then on `new_openers` open it. Its data key and its
+/// files do not change. The server may be running: it has its keys.
 ///
 /// # Errors
-/// SR-7003 while a conversion is unfinished; SR-7004; those of [`Object::open`] and [`Object::rewrapped`]; SR-5001.
+/// SR-7003 while a conversion is unfinished; SR-7004; those of [`Object::open`] and
+/// [`Object::rewrapped`]; SR-5001.
 pub fn rewrap(directory: &Path, opener: &Opener, new_openers: &[&Opener]) -> Result<(), Error> {
-    let hold = Hold::beside_a_server(directory)?;
-    if let Some(state) = Log::read(hold.directory())? {
+    let lock = ConversionLock::while_server_may_run(directory)?;
+    if let Some(state) = Log::read(lock.directory())? {
         return Err(Error::new(&code::PG_CONVERTING, state.action.name()));
     }
-    let object = opened_with_header(&hold, false, &[opener])?;
-    replace_header(&hold, &object.rewrapped(new_openers)?)
+    let object = open_existing_header(&lock, false, &[opener])?;
+    replace_header(&lock, &object.rewrapped(new_openers)?)
 }
 
 /// The header opened by the first of these keys that opens it; the error is the first one's.
-fn opened(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
+fn open_header(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
     let header = instance::header(directory)?;
     let mut failure = None;
     for opener in openers {
@@ -361,21 +312,25 @@ fn opened(directory: &Path, openers: &[&Opener]) -> Result<Object, Error> {
     Err(failure.unwrap_or_else(|| Error::new(&code::NO_KEY, "")))
 }
 
-/// As [`opened`], of an instance that must have a header. Other keys than the first are tried when a conversion is
-/// being resumed only: it may have given the header other slots.
-fn opened_with_header(hold: &Hold, resuming: bool, openers: &[&Opener]) -> Result<Object, Error> {
-    if !instance::is_sealed(hold.directory()) {
-        let what = hold.directory().display().to_string();
+/// As [`open_header`], of an instance that must have a header. Other keys than the first are tried
+/// when a conversion is being resumed only: it may have given the header other slots.
+fn open_existing_header(
+    lock: &ConversionLock,
+    resuming: bool,
+    openers: &[&Opener],
+) -> Result<Object, Error> {
+    if !instance::is_sealed(lock.directory()) {
+        let what = lock.directory().display().to_string();
         return Err(Error::new(&code::PG_NOT_SEALED, what));
     }
     let tried = if resuming { openers.len() } else { 1 };
-    opened(hold.directory(), openers.get(..tried).unwrap_or(openers))
+    open_header(lock.directory(), openers.get(..tried).unwrap_or(openers))
 }
 
 /// Replaces the header, whole and durably.
-fn replace_header(hold: &Hold, object: &Object) -> Result<(), Error> {
-    let path = hold.directory().join(HEADER_FILE);
-    let (mode, owner) = (hold.owner().mode(), hold.owner().given());
+fn replace_header(lock: &ConversionLock, object: &Object) -> Result<(), Error> {
+    let path = lock.directory().join(HEADER_FILE);
+    let (mode, owner) = (lock.owner().mode(), lock.owner().given());
     durable::replace_owned(&path, &object.initial_bytes(), mode, owner)
         .map_err(|error| Error::io(path.display().to_string(), error))
 }

@@ -1,12 +1,13 @@
-//! Which directories a program may work on: found in its arguments, its environment and where it
-//! stands.
+//! Finds the data directories that a program may work on: in its arguments, its environment, and
+//! its working directory.
 //!
-//! Every PostgreSQL program names its data directory in one of a few ways. All of them are tried,
-//! for every program alike: a directory counts only if it holds an instance's header. A server may
-//! also be given a directory of configuration, as on Debian: its `postgresql.conf` names the data
-//! directory then.
+//! A PostgreSQL program names its data directory in one of a few ways. All of them are tried for
+//! every program: a directory counts only if it holds an instance's header. A server may also be
+//! given a directory of configuration, as on Debian, whose `postgresql.conf` names the data
+//! directory.
 //!
-//! Invariants: no instance is opened here; the order is that of the sources, each spelling once.
+//! Invariants: no instance is opened here; directories are in the order of their sources, each
+//! spelling once.
 //!
 //! Must not: know a key.
 #![deny(
@@ -27,9 +28,9 @@ use crate::settings::{CONFIGURATION, Settings};
 /// The variable that lists data directories, separated by `:`.
 pub const ROOTS_VARIABLE: &str = "STRONGROOM_PG_ROOTS";
 
-/// How far from what a program names its data directory may be.
+/// Where the data directory may be, relative to the paths that a program is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum SearchScope {
     /// A server: the directory itself, or what the configuration in it names.
     Configured,
     /// Programs that are given a file or a part of the data directory: three directories above
@@ -39,36 +40,41 @@ pub enum Reach {
     ConfiguredAndParents,
 }
 
-/// Every directory that the program may mean, normalised.
+/// Every directory that may be a data directory of the program, normalised.
 #[must_use]
-pub fn candidates(
+pub fn candidate_directories(
     arguments: &[Vec<u8>],
     environment: &[(Vec<u8>, Vec<u8>)],
     working_directory: &[u8],
-    reach: Reach,
+    reach: SearchScope,
 ) -> Vec<Vec<u8>> {
-    let mut found = Found {
+    let mut found = CandidateList {
         working_directory,
         paths: Vec::new(),
     };
     for (name, value) in environment {
         if name == ROOTS_VARIABLE.as_bytes() {
-            for path in named_roots(value) {
+            for path in split_roots(value) {
                 found.add(path, 0);
             }
         } else if name.starts_with(b"PGDATA") && !value.is_empty() {
             found.add(value, 0);
         }
     }
-    let parents = if reach == Reach::Configured { 0 } else { 3 };
+    let parents = if reach == SearchScope::Configured {
+        0
+    } else {
+        3
+    };
     for argument in arguments.iter().skip(1) {
-        for spelled in spellings(argument) {
+        for spelled in possible_paths(argument) {
             found.add(spelled, parents);
         }
     }
-    if reach != Reach::Parents {
+    if reach != SearchScope::Parents {
         for named in found.paths.clone() {
-            if let Some(directory) = configured_by(Path::new(OsStr::from_bytes(&named))) {
+            if let Some(directory) = configured_data_directory(Path::new(OsStr::from_bytes(&named)))
+            {
                 found.add(&directory, 0);
             }
         }
@@ -77,13 +83,13 @@ pub fn candidates(
     found.paths
 }
 
-struct Found<'a> {
+struct CandidateList<'a> {
     working_directory: &'a [u8],
     paths: Vec<Vec<u8>>,
 }
 
-impl Found<'_> {
-    /// Adds a directory, and as many of those above it.
+impl CandidateList<'_> {
+    /// Adds a directory, and so many of its parents.
     fn add(&mut self, spelled: &[u8], parents: usize) {
         let mut buffer = [0_u8; PATH_MAX];
         let Some(mut path) = normalise(self.working_directory, spelled, &mut buffer) else {
@@ -105,7 +111,7 @@ impl Found<'_> {
 /// The `data_directory` that a configuration names: that in a directory, or the file itself
 /// (`config_file`), with the files that it includes.
 #[must_use]
-pub fn configured_by(named: &Path) -> Option<Vec<u8>> {
+pub fn configured_data_directory(named: &Path) -> Option<Vec<u8>> {
     let file = if named.is_dir() {
         named.join(CONFIGURATION)
     } else {
@@ -117,14 +123,15 @@ pub fn configured_by(named: &Path) -> Option<Vec<u8>> {
 }
 
 /// The directories in a value of [`ROOTS_VARIABLE`].
-pub fn named_roots(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn split_roots(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|&byte| byte == b':')
         .filter(|path| !path.is_empty())
 }
 
-/// The paths that an argument may hold: itself, what follows `=`, what follows a letter's option.
-fn spellings(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The paths that an argument may contain: itself, the part after `=`, the part after a one-letter
+/// option.
+fn possible_paths(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
     let value = argument.iter().position(|&byte| byte == b'=');
     let value = value.and_then(|at| argument.get(at.saturating_add(1)..));
     let attached = match argument {
@@ -141,7 +148,7 @@ fn spellings(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The first directory in which a conversion was begun and not finished, whether or not it has a
 /// header yet.
 #[must_use]
-pub fn being_converted(candidates: &[Vec<u8>]) -> Option<OsString> {
+pub fn unfinished_conversion(candidates: &[Vec<u8>]) -> Option<OsString> {
     let directory = |spelled: &Vec<u8>| OsStr::from_bytes(spelled).to_owned();
     candidates.iter().map(directory).find(|directory| {
         let state = Path::new(directory).join(CONVERT_FILE);
@@ -151,7 +158,7 @@ pub fn being_converted(candidates: &[Vec<u8>]) -> Option<OsString> {
 
 /// Those of `candidates` that are an instance, by canonical path: each with its spellings.
 #[must_use]
-pub fn sealed(candidates: Vec<Vec<u8>>) -> Vec<(std::path::PathBuf, Vec<Vec<u8>>)> {
+pub fn sealed_instances(candidates: Vec<Vec<u8>>) -> Vec<(std::path::PathBuf, Vec<Vec<u8>>)> {
     let mut found: Vec<(std::path::PathBuf, Vec<Vec<u8>>)> = Vec::new();
     for spelled in candidates {
         let path = Path::new(OsStr::from_bytes(&spelled));
@@ -173,14 +180,14 @@ pub fn sealed(candidates: Vec<Vec<u8>>) -> Vec<(std::path::PathBuf, Vec<Vec<u8>>
 mod tests {
     use super::*;
 
-    fn of(arguments: &[&str], environment: &[(&str, &str)], reach: Reach) -> Vec<String> {
+    fn of(arguments: &[&str], environment: &[(&str, &str)], reach: SearchScope) -> Vec<String> {
         let bytes = |text: &&str| text.as_bytes().to_vec();
         let arguments: Vec<Vec<u8>> = arguments.iter().map(bytes).collect();
         let environment: Vec<_> = environment
             .iter()
             .map(|(name, value)| (bytes(name), bytes(value)))
             .collect();
-        candidates(&arguments, &environment, b"/home", reach)
+        candidate_directories(&arguments, &environment, b"/home", reach)
             .into_iter()
             .map(|path| String::from_utf8(path).unwrap())
             .collect()
@@ -196,7 +203,7 @@ mod tests {
             "data_directory=/d",
             "/x/..//d/",
         ] {
-            let found = of(&["p", argument], &[], Reach::Configured);
+            let found = of(&["p", argument], &[], SearchScope::Configured);
             assert!(
                 found.iter().any(|path| path == "/d"),
                 "{argument}: {found:?}"
@@ -208,11 +215,11 @@ mod tests {
             );
         }
         assert_eq!(
-            of(&["p", "-D", "e"], &[], Reach::Configured),
+            of(&["p", "-D", "e"], &[], SearchScope::Configured),
             ["/home/e", "/home"]
         );
         assert_eq!(
-            of(&["/d"], &[], Reach::Configured),
+            of(&["/d"], &[], SearchScope::Configured),
             ["/home"],
             "the program's own name is no argument"
         );
@@ -226,7 +233,7 @@ mod tests {
             ("PGHOST", "/h"),
         ];
         assert_eq!(
-            of(&["p"], &environment, Reach::Configured),
+            of(&["p"], &environment, SearchScope::Configured),
             ["/o", "/a", "/b", "/home"]
         );
     }
@@ -236,7 +243,7 @@ mod tests {
         let found = of(
             &["pg_waldump", "/d/pg_wal/000000010000000000000001"],
             &[],
-            Reach::Parents,
+            SearchScope::Parents,
         );
         assert!(found.contains(&String::from("/d")), "{found:?}");
     }
@@ -266,23 +273,23 @@ mod tests {
             std::io::Write::write_all(&mut std::fs::File::create(&file).unwrap(), text.as_bytes())
                 .unwrap();
             let expected = expected.map(|path| path.as_bytes().to_vec());
-            assert_eq!(configured_by(place.path()), expected, "{text}");
-            assert_eq!(configured_by(&file), expected, "{text}");
+            assert_eq!(configured_data_directory(place.path()), expected, "{text}");
+            assert_eq!(configured_data_directory(&file), expected, "{text}");
         }
-        assert_eq!(configured_by(Path::new("/nowhere")), None);
-        assert_eq!(configured_by(Path::new("/dev/zero")), None);
+        assert_eq!(configured_data_directory(Path::new("/nowhere")), None);
+        assert_eq!(configured_data_directory(Path::new("/dev/zero")), None);
         std::io::Write::write_all(
             &mut std::fs::File::create(&file).unwrap(),
             b"data_directory = '/d'",
         )
         .unwrap();
         let named = place.path().to_str().unwrap();
-        let found = of(&["postgres", "-D", named], &[], Reach::Configured);
+        let found = of(&["postgres", "-D", named], &[], SearchScope::Configured);
         assert_eq!(found.get(1).map(String::as_str), Some("/d"));
         let of_file = format!("config_file={}", file.display());
-        let found = of(&["postgres", "-c", &of_file], &[], Reach::Configured);
+        let found = of(&["postgres", "-c", &of_file], &[], SearchScope::Configured);
         assert!(found.iter().any(|path| path == "/d"), "{found:?}");
-        let frontend = of(&["pg_checksums", "-D", named], &[], Reach::Parents);
+        let frontend = of(&["pg_checksums", "-D", named], &[], SearchScope::Parents);
         assert!(!frontend.iter().any(|path| path == "/d"), "{frontend:?}");
     }
 }

@@ -1,9 +1,9 @@
-//! An opened instance: where it lies, and its keys.
+//! An opened instance: its directories and keys.
 //!
-//! Invariants: made from an authenticated header only; never changed afterwards. In a preloaded process it lives until
-//! the process ends.
+//! Invariants: it is made from an authenticated header only, and never changed afterwards. In a
+//! process with the preload library it lives until the process ends.
 //!
-//! Must not: decide which directories are looked at.
+//! Must not: decide which directories are searched.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -28,9 +28,9 @@ use crate::real::{Errno, Real};
 pub struct Instance {
     /// Its keys.
     pub keys: Keys,
-    /// Object id and epoch: what the keys follow from.
+    /// Object id and epoch, which determine the keys.
     pub identity: ([u8; 16], u32),
-    /// Spellings of the data directory, and of directories that stand for a part of it.
+    /// Paths of the data directory, and of directories that are linked into it.
     pub(crate) prefixes: Vec<Prefix>,
     /// `PG_VERSION`'s major number, when the file was there.
     pub(crate) major: Option<u32>,
@@ -40,12 +40,13 @@ pub struct Instance {
 pub(crate) struct Prefix {
     /// Normalised, absolute.
     pub(crate) path: Vec<u8>,
-    /// Empty for the data directory, `pg_wal` for the target of that link, `pg_tblspc/<oid>` for a tablespace.
-    pub(crate) stands_for: Vec<u8>,
+    /// Empty for the data directory, `pg_wal` for the target of that link, `pg_tblspc/<oid>` for a
+    /// tablespace.
+    pub(crate) relative: Vec<u8>,
 }
 
 impl Instance {
-    /// Over keys alone, for work on single files whose paths do not matter.
+    /// An instance of keys alone, for work on single files whose paths do not matter.
     #[must_use]
     pub const fn of_keys(keys: Keys) -> Self {
         Self {
@@ -56,11 +57,12 @@ impl Instance {
         }
     }
 
-    /// Opens the instance in `directory`, which is spelled `spellings` by the program beside its canonical path.
+    /// Opens the instance in `directory`, which is spelled `spellings` by the program beside its
+    /// canonical path.
     ///
     /// # Errors
-    /// Those of [`Object::open`]; SR-7003 while a conversion is unfinished; SR-7011 for a version of PostgreSQL whose
-    /// files are not known; SR-5001.
+    /// Those of [`Object::open`]; SR-7003 while a conversion is unfinished; SR-7011 for a version
+    /// of PostgreSQL whose files are not known; SR-5001.
     pub fn open(directory: &Path, spellings: &[Vec<u8>], opener: &Opener) -> Result<Self, Error> {
         let io = |error| Error::io(directory.display().to_string(), error);
         if directory.join(CONVERT_FILE).symlink_metadata().is_ok() {
@@ -81,7 +83,8 @@ impl Instance {
 }
 
 impl Instance {
-    /// Whether a conversion of the instance has begun since it was opened. Looks past what is hidden from the program.
+    /// Whether a conversion of the instance has begun since it was opened. Sees files that are
+    /// hidden from the program.
     #[must_use]
     pub fn is_being_converted(&self, real: &Real) -> bool {
         let Some(directory) = self.prefixes.first() else {
@@ -106,7 +109,7 @@ pub fn is_sealed(directory: &Path) -> bool {
     directory.join(HEADER_FILE).symlink_metadata().is_ok()
 }
 
-/// The instance's header as it lies in the file.
+/// The stored bytes of the instance's header.
 ///
 /// # Errors
 /// SR-3006 when it is cut short, SR-5001 when it cannot be read.
@@ -124,14 +127,14 @@ pub fn header(directory: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// The data directory under each spelling, then what its links lead to.
+/// The data directory under each spelling, then the targets of its links.
 fn prefixes(canonical: &Path, spellings: &[Vec<u8>]) -> Vec<Prefix> {
     let mut found: Vec<Prefix> = Vec::new();
-    let mut add = |path: &[u8], stands_for: &[u8]| {
+    let mut add = |path: &[u8], relative: &[u8]| {
         if found.iter().all(|known| known.path != path) {
             found.push(Prefix {
                 path: path.to_vec(),
-                stands_for: stands_for.to_vec(),
+                relative: relative.to_vec(),
             });
         }
     };
@@ -139,14 +142,14 @@ fn prefixes(canonical: &Path, spellings: &[Vec<u8>]) -> Vec<Prefix> {
     for spelling in spellings {
         add(spelling, b"");
     }
-    for (target, stands_for) in links(canonical) {
-        add(target.as_os_str().as_bytes(), stands_for.as_bytes());
+    for (target, relative) in links(canonical) {
+        add(target.as_os_str().as_bytes(), relative.as_bytes());
     }
     found
 }
 
-/// Where `pg_wal` and the tablespaces are, when they are links. Which tablespaces there are may change later; those
-/// are then reached through `pg_tblspc`, as the server does.
+/// The targets of `pg_wal` and of the tablespaces, where those are links. Tablespaces that are
+/// added later are reached through `pg_tblspc`, as the server does.
 fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     if let (true, Ok(target)) = (
@@ -175,7 +178,7 @@ fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
 /// The major version in `PG_VERSION`. `None` without that file: in a directory that is to be filled.
 ///
 /// # Errors
-/// SR-7011 when it is not one that is supported: another version may have files and calls that nobody has thought about.
+/// SR-7011 when it is not supported: another version may have files and calls that are not handled.
 fn major(directory: &Path) -> Result<Option<u32>, Error> {
     let path = version_path(directory);
     let text = match version_text(directory) {

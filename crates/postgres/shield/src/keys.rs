@@ -1,7 +1,8 @@
 //! The keys of one instance at one epoch, ready for use.
 //!
-//! Invariants: every class has a key of its own, derived from the instance's data key by label; what is temporary has
-//! a key that is drawn here and exists in this process and its forked children only.
+//! Invariants: each group of classes has a key of its own, derived from the instance's data key by
+//! label; temporary files have keys that are drawn here and exist in this process and its forked
+//! children only.
 //!
 //! Must not: be copied, printed, or built from anything but an authenticated header.
 #![deny(
@@ -14,7 +15,7 @@ use strongroom_crypto::{CtrKey, GcmKey, SecretBytes, SecretKey, XtsKey, fill_ran
 use strongroom_format::code;
 use strongroom_keyring::{Error, Object, Purpose};
 
-use crate::body::BlockKey;
+use crate::layout::BlockKey;
 
 /// The keys of one instance at one epoch.
 pub struct Keys {
@@ -32,11 +33,11 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The keys of `epoch`, and fresh ones for what dies with this process.
+    /// The keys of `epoch`, and fresh keys for temporary files.
     ///
     /// # Errors
-    /// SR-4008 when the header knows no such epoch; SR-5001 when there is no memory for keys; SR-9001 when the object
-    /// is not an instance.
+    /// SR-4008 when the header knows no such epoch; SR-5001 when there is no memory for keys;
+    /// SR-9001 when the object is not an instance.
     pub fn open(object: &Object, epoch: u32) -> Result<Self, Error> {
         let xts = |purpose| Ok::<_, Error>(XtsKey::new(&object.xts_subkey(epoch, purpose)?)?);
         let len = object.header().cipher.xts_key_len();
@@ -85,8 +86,7 @@ impl Keys {
         &self.container
     }
 
-    /// Whether everything that was ever written to transaction status files under these keys is
-    /// sealed, zeros too.
+    /// Whether all bytes of transaction status files under these keys are sealed, zeros too.
     #[must_use]
     pub const fn zeros_are_sealed(&self) -> bool {
         self.zeros_are_sealed

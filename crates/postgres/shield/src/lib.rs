@@ -1,33 +1,38 @@
-//! Sealed PostgreSQL: a PostgreSQL instance sealed file by file, under an unmodified PostgreSQL.
+//! Sealed PostgreSQL: seals the files of a PostgreSQL instance below an unmodified PostgreSQL.
 //!
-//! [`classify`] says what a path of an instance is, [`table`] what is done with each class and why. The bytes are
-//! specified in docs/spec/postgres.md, the invariants in docs/internals/shield.md.
+//! [`classify`](mod@classify) determines the class of a file from its path, [`table`] states how
+//! each class is sealed and why. docs/spec/postgres.md specifies the stored bytes,
+//! docs/internals/shield.md lists the invariants.
 //!
-//! Must not: export a C symbol. The preload library that interposes the C library's functions is a crate of its own;
-//! this one is linked by the command too.
+//! Must not: export a C symbol. The preload library, which interposes the C library's functions, is
+//! a crate of its own; the command links this crate too.
 
 pub mod block;
-pub mod body;
 pub mod classify;
 pub mod clusters;
 pub mod container;
+pub mod container_name;
 pub mod convert;
+mod damage;
 pub mod data_directory;
+pub mod descriptors;
 pub mod discover;
 mod fault;
-pub mod files;
-pub mod install;
+pub mod file_io;
+mod header_cache;
 pub mod instance;
 pub mod keys;
-pub mod name;
+pub mod layout;
+mod name_parser;
+mod new_log;
+pub mod open_instances;
 pub mod path;
-pub mod place;
 pub mod real;
-mod remembered;
+pub mod rename;
+pub mod resolve;
 pub mod restored;
-pub mod roots;
-mod scan;
 pub mod scratch;
+pub mod sealed_file;
 pub mod server_settings;
 pub mod settings;
 pub mod source;
@@ -35,4 +40,5 @@ mod status_files;
 pub mod stream;
 pub mod table;
 pub mod transfer;
+mod writer_lock;
 mod zeros;

@@ -1,25 +1,27 @@
-//! Paths as bytes: made normal, put in relation to a root, and recognised as a tablespace's.
+//! Paths as bytes: normalises them, makes them relative to a root, and finds version directories of
+//! tablespaces.
 //!
-//! Invariants: nothing allocates, nothing touches the file system, nothing panics on any bytes. A path that cannot be
-//! made normal (too long) yields `None`; the caller refuses it.
+//! Invariants: nothing allocates, nothing touches the file system, nothing panics on any bytes. A
+//! path that cannot be normalised (too long) yields `None`; the caller refuses it.
 //!
-//! Must not: follow symbolic links. `..` after a symbolic link to a directory means something else to the kernel;
-//! PostgreSQL and its programs never pass such paths inside a data directory.
+//! Must not: follow symbolic links. `..` after a symbolic link to a directory means something else
+//! to the kernel; PostgreSQL and its programs never pass such paths inside a data directory.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::expect_used
 )]
 
-use crate::classify::is_version_directory;
+use crate::name_parser::NameParser;
 
-/// Longest path that is handled, in bytes: the kernel's `PATH_MAX` without the terminator.
+/// Longest path in bytes: the kernel's `PATH_MAX` without the terminator.
 pub const PATH_MAX: usize = 4095;
 
 /// Writes `path`, made absolute against `cwd` and free of `//`, `.` and `..`, into `out`.
 ///
-/// `cwd` must be absolute; it is not looked at when `path` is absolute. The result has no `/` at its end, except the
-/// root directory itself. `None` when it does not fit, or when neither is absolute.
+/// `cwd` must be absolute; it is not looked at when `path` is absolute. The result has no `/` at
+/// its end, except the root directory itself. `None` when it does not fit, or when neither is
+/// absolute.
 #[must_use]
 pub fn normalise<'out>(cwd: &[u8], path: &[u8], out: &'out mut [u8]) -> Option<&'out [u8]> {
     let mut length = 0_usize;
@@ -36,7 +38,8 @@ pub fn normalise<'out>(cwd: &[u8], path: &[u8], out: &'out mut [u8]) -> Option<&
     out.get(..length)
 }
 
-/// What follows `root/` in `path`, both normalised; empty for the root itself. `None` when it is not below `root`.
+/// What follows `root/` in `path`, both normalised; empty for the root itself. `None` when it is
+/// not below `root`.
 #[must_use]
 pub fn relative_to<'path>(root: &[u8], path: &'path [u8]) -> Option<&'path [u8]> {
     let rest = path.strip_prefix(root)?;
@@ -48,9 +51,10 @@ pub fn relative_to<'path>(root: &[u8], path: &'path [u8]) -> Option<&'path [u8]>
     }
 }
 
-/// Where in `path` a tablespace's version directory (`PG_<major>_<catalog version>`) begins, when `path` goes below
-/// one. What stands from there on can be given to [`crate::classify::classify`]; what stands before it is the
-/// tablespace's location, with a `/` at its end.
+/// Where in `path` a tablespace's version directory (`PG_<major>_<catalog version>`) begins, when
+/// `path` goes below one. The part from
+/// there on can be given to [`crate::classify::classify`]; the part before it is the tablespace's
+/// location, with a `/` at its end.
 #[must_use]
 pub fn tablespace(path: &[u8]) -> Option<usize> {
     let mut at = 0_usize;
@@ -62,6 +66,20 @@ pub fn tablespace(path: &[u8]) -> Option<usize> {
         at = end.checked_add(1)?;
     }
     None
+}
+
+/// Whether this is the name of a tablespace's version directory: `PG_<major>_<catalog version>`.
+#[must_use]
+pub fn is_version_directory(name: &[u8]) -> bool {
+    let mut parser = NameParser::new(name);
+    let mut matched = || {
+        parser.expect(b"PG_")?;
+        parser.skip_digits()?;
+        parser.expect(b"_")?;
+        parser.skip_digits()?;
+        parser.end()
+    };
+    matched().is_some()
 }
 
 /// The last component of `path`.

@@ -1,7 +1,8 @@
-//! The C library's functions, as they are behind the interposed ones.
+//! The C library's functions, not interposed.
 //!
-//! Invariants: every system call of the core goes through a [`Real`], so that inside PostgreSQL it reaches the C library
-//! and not the shield again; a failure is the kernel's errno, untouched. No method allocates.
+//! Invariants: every system call of the core goes through a [`Real`], so that inside PostgreSQL it
+//! reaches the C library and not the shield again; a failure is the kernel's errno, unchanged. No
+//! method allocates.
 //!
 //! Must not: know what is sealed.
 #![expect(unsafe_code, reason = "calls C functions through pointers")]
@@ -22,7 +23,7 @@ use std::os::fd::RawFd;
 pub struct Errno(pub c_int);
 
 impl Errno {
-    /// What the last C function of this thread left behind.
+    /// The errno of this thread.
     #[must_use]
     pub fn last() -> Self {
         Self(
@@ -65,7 +66,7 @@ pub struct Symbols {
 pub struct Real(Symbols);
 
 impl Real {
-    /// Over functions found by the caller.
+    /// A table of functions that the caller found.
     ///
     /// # Safety
     /// Each must be the C library's function of that name, or behave as it does.
@@ -74,14 +75,15 @@ impl Real {
         Self(symbols)
     }
 
-    /// The functions behind it.
+    /// The functions of the table.
     #[must_use]
     pub const fn symbols(&self) -> Symbols {
         self.0
     }
 
-    /// Over the functions this program is linked with. Not for use inside the preload library, where these names are
-    /// the interposed ones.
+    /// A table of the functions that this program is linked with. Not for the preload library,
+    /// where
+    /// these names are the interposed functions.
     #[must_use]
     pub fn linked() -> Self {
         unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
@@ -139,7 +141,7 @@ impl Real {
     /// The kernel's.
     pub fn close(&self, fd: RawFd) -> Result<(), Errno> {
         // SAFETY: plain argument.
-        done(unsafe { (self.0.close)(fd) })
+        check(unsafe { (self.0.close)(fd) })
     }
 
     /// pread(2), once.
@@ -214,7 +216,7 @@ impl Real {
     pub fn fstat(&self, fd: RawFd) -> Result<libc::stat, Errno> {
         let mut about = MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: the buffer is one `struct stat`.
-        done(unsafe { (self.0.fstat)(fd, about.as_mut_ptr()) })?;
+        check(unsafe { (self.0.fstat)(fd, about.as_mut_ptr()) })?;
         // SAFETY: zeroed, then filled by the kernel; every bit pattern of its integers is valid.
         Ok(unsafe { about.assume_init() })
     }
@@ -235,11 +237,11 @@ impl Real {
     pub fn ftruncate(&self, fd: RawFd, size: u64) -> Result<(), Errno> {
         let size = i64::try_from(size).map_err(|_| Errno(libc::EFBIG))?;
         // SAFETY: plain arguments.
-        done(unsafe { (self.0.ftruncate)(fd, size) })
+        check(unsafe { (self.0.ftruncate)(fd, size) })
     }
 
-    /// The path of an open file, as far as it fits; `None` where there is no /proc. A system call of its own, past any
-    /// interposed function.
+    /// The path of an open file, as far as it fits; `None` where there is no /proc. A direct system
+    /// call, which cannot be interposed.
     #[must_use]
     pub fn path_of<'path>(&self, fd: RawFd, path: &'path mut [u8]) -> Option<&'path [u8]> {
         let mut link = [0_u8; 32];
@@ -258,8 +260,8 @@ impl Real {
         path.get(..usize::try_from(len).ok()?)
     }
 
-    /// Writes a message to standard error; what cannot be written is lost. As [`Real::path_of`], past everything.
-    pub fn tell(&self, line: &[u8]) {
+    /// Writes a message to standard error; errors are ignored. A direct system call.
+    pub fn write_stderr(&self, line: &[u8]) {
         // SAFETY: the buffer is readable for its length.
         let _lost = unsafe {
             libc::syscall(
@@ -277,10 +279,11 @@ impl Real {
     /// The kernel's.
     pub fn fsync(&self, fd: RawFd) -> Result<(), Errno> {
         // SAFETY: plain argument.
-        done(unsafe { (self.0.fsync)(fd) })
+        check(unsafe { (self.0.fsync)(fd) })
     }
 
-    /// Locks or unlocks `length` bytes from `start` for this open file description (`F_OFD_SETLKW`); waits.
+    /// Locks or unlocks `length` bytes from `start` for this open file description
+    /// (`F_OFD_SETLKW`); waits.
     ///
     /// # Errors
     /// The kernel's.
@@ -296,8 +299,9 @@ impl Real {
         lock.l_len = length;
         let argument = (&raw mut lock).addr();
         loop {
-            // SAFETY: the command takes the address of a `struct flock`, which lives during the call.
-            match done(unsafe { (self.0.fcntl)(fd, libc::F_OFD_SETLKW, argument) }) {
+            // SAFETY: the command takes the address of a `struct flock`, which lives during the
+            // call.
+            match check(unsafe { (self.0.fcntl)(fd, libc::F_OFD_SETLKW, argument) }) {
                 Err(Errno(libc::EINTR)) => {}
                 outcome => return outcome,
             }
@@ -312,11 +316,11 @@ pub enum LockKind {
     Shared,
     /// A lock of its own.
     Exclusive,
-    /// Gives the lock back.
+    /// Releases the lock.
     None,
 }
 
-fn done(result: c_int) -> Result<(), Errno> {
+fn check(result: c_int) -> Result<(), Errno> {
     if result == 0 {
         Ok(())
     } else {

@@ -1,16 +1,18 @@
-//! What the restore command brought back, before it gets the name of a segment.
+//! Checks a segment that the restore command has fetched, before it gets the name of a segment.
 //!
-//! An archive holds segments as the archive command saw them: sealed under this instance's key when a program outside of
-//! the shield copied them, in clear when one under the shield did, or one that received the log over a connection. Sealed
-//! ones are left as they are. Those in clear are sealed here, in place, unless that is refused.
+//! An archive holds segments as the archive command read them: sealed under this instance's key if
+//! a program without the shield copied them; in clear if a program with the shield did, or if they
+//! were received over a connection. Sealed segments stay as they are. Segments in clear are sealed
+//! here, in place, unless that is refused.
 //!
-//! Invariants: what gets the name of a segment is that segment, under this instance's key, and durable; a file of any
-//! other kind is an error, because PostgreSQL would take it for the end of the log and lose what was committed later. A
-//! file that was being sealed when the process ended begins with neither a plain nor a sealed head. (PostgreSQL fetches
-//! such a file anew in any case.) A file that has another name too is not written: it may be the archive's own.
+//! Invariants: a file that gets the name of a segment is that segment, sealed under this instance's
+//! key, and durable. Any other file is an error, because PostgreSQL would take it for the end of
+//! the log and lose later commits. A file that was being sealed when the process ended begins with
+//! neither a plain nor a sealed header (PostgreSQL fetches it again in any case). A file with a
+//! second link is not written: it may be the archive's own.
 //!
-//! Must not: rename anything; take a file in clear for authentic. That its address and the instance's number are right
-//! tells mistakes from segments, not friends from enemies.
+//! Must not: rename anything; take a file in clear for authentic. Checking its address and system
+//! identifier detects mistakes, not attacks.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -22,28 +24,28 @@ use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU64;
 
 use crate::block;
-use crate::body::{File, Memory};
-use crate::place::{Ruling, Seal, rule};
+use crate::open_instances;
 use crate::real::{Errno, Real};
-use crate::roots;
+use crate::resolve::{Resolved, Seal, resolve};
 use crate::scratch;
+use crate::sealed_file::{FileCache, SealedFile};
 
-/// Whether a segment in clear may become one of a sealed instance.
+/// Whether a segment in clear may become a segment of a sealed instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InClear {
+pub enum PlainSegments {
     /// It is sealed first.
     Sealed,
     /// It is an error.
     Refused,
 }
 
-/// What [`admit`] found.
+/// The result of [`check_restored`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admitted {
+pub enum RestoredAs {
     /// The segment under this instance's key, or zeros, which PostgreSQL knows to be no log.
-    AsItWas,
+    Unchanged,
     /// The segment in clear; it is sealed now.
-    WasInClear,
+    SealedNow,
 }
 
 /// Why a file does not become a segment.
@@ -56,8 +58,9 @@ pub enum Refusal {
     /// In clear, of another instance or of another version of PostgreSQL.
     AnotherInstance,
     /// In clear, and that is refused.
-    InClear,
-    /// In clear, and a link to a file that may be the archive's: sealing it would change the archive.
+    PlainSegments,
+    /// In clear, and a link to a file that may be the archive's: sealing it would change the
+    /// archive.
     Linked,
 }
 
@@ -86,7 +89,7 @@ impl Refusal {
                 "not this segment, neither under this instance's key nor in clear"
             }
             Self::AnotherInstance => "in clear, of another instance or version of PostgreSQL",
-            Self::InClear => {
+            Self::PlainSegments => {
                 "in clear, which is refused unless STRONGROOM_PG_PLAIN_ARCHIVE is accept"
             }
             Self::Linked => "in clear, and a link: have the restore command make a copy",
@@ -94,55 +97,70 @@ impl Refusal {
     }
 }
 
-/// Bytes at the start of a segment that tell where it belongs: three units of its first page's header.
-const HEAD: usize = 48;
-type Head = [u8; HEAD];
+/// Length in bytes of the part of the first page's header that is checked: three units.
+const HEADER_LEN: usize = 48;
+type HeaderBytes = [u8; HEADER_LEN];
 
-/// Looks at a file that was restored from an archive, and seals it when it is in clear: under another key it would be
-/// noise, which PostgreSQL would take for the end of the log. Recovery would stop there without an error.
+/// Checks a file that was restored from an archive, and seals it when it is in clear. A segment
+/// under another key would decrypt to noise, which PostgreSQL takes for the end of the log:
+/// recovery would stop there without an error.
 ///
 /// # Errors
 /// See [`Refusal`].
-pub fn admit(real: &Real, path: &CStr, to: &Seal, in_clear: InClear) -> Result<Admitted, Refusal> {
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
-    let file = to.file(&memory)?;
+pub fn check_restored(
+    real: &Real,
+    path: &CStr,
+    to: &Seal,
+    in_clear: PlainSegments,
+) -> Result<RestoredAs, Refusal> {
+    let cache: FileCache = [const { AtomicU64::new(0) }; 4];
+    let file = to.file(&cache)?;
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let (opened, raw) = real.with_open(path, flags, |fd| heads(real, fd, &file))?;
-    // Zeros say for themselves that they are none.
-    if opened == [0; HEAD] || begins_segment(&opened, &to.tweak) {
-        return Ok(Admitted::AsItWas);
+    let (opened, raw) = real.with_open(path, flags, |fd| read_page_header(real, fd, &file))?;
+    // PostgreSQL recognises zeros as no segment.
+    if opened == [0; HEADER_LEN] || begins_segment(&opened, &to.tweak) {
+        return Ok(RestoredAs::Unchanged);
     }
     if !begins_segment(&raw, &to.tweak) {
         return Err(Refusal::NotTheSegment);
     }
-    if !is_of(real, to.root, &raw)? {
+    if !is_of_instance(real, to.root, &raw)? {
         return Err(Refusal::AnotherInstance);
     }
-    if in_clear == InClear::Refused {
-        return Err(Refusal::InClear);
+    if in_clear == PlainSegments::Refused {
+        return Err(Refusal::PlainSegments);
     }
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    match real.with_open(path, flags, |fd| seal(real, fd, &file, &raw)) {
+    match real.with_open(path, flags, |fd| seal_in_place(real, fd, &file, &raw)) {
         Err(Refusal::Kernel(Errno(libc::ELOOP))) => Err(Refusal::Linked),
-        outcome => outcome.map(|()| Admitted::WasInClear),
+        outcome => outcome.map(|()| RestoredAs::SealedNow),
     }
 }
 
-/// The first bytes as they are under the key, and as they lie there.
-fn heads(real: &Real, fd: RawFd, file: &File<'_>) -> Result<(Head, Head), Refusal> {
-    let (mut opened, mut raw) = ([0; HEAD], [0; HEAD]);
+/// The first bytes of the file, decrypted, and as they are stored.
+fn read_page_header(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+) -> Result<(HeaderBytes, HeaderBytes), Refusal> {
+    let (mut opened, mut raw) = ([0; HEADER_LEN], [0; HEADER_LEN]);
     let read = block::read_at(real, fd, file, &mut opened, 0)?;
     let there = real.pread_full(fd, &mut raw, 0)?;
-    if read < HEAD || there < HEAD {
+    if read < HEADER_LEN || there < HEADER_LEN {
         return Err(Refusal::NotTheSegment);
     }
     Ok((opened, raw))
 }
 
-/// Seals a segment in clear whose first bytes are `head`; then syncs it.
-fn seal(real: &Real, fd: RawFd, file: &File<'_>, head: &Head) -> Result<(), Refusal> {
+/// Seals a segment in clear whose first bytes are `head`, in place; then syncs it.
+fn seal_in_place(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    head: &HeaderBytes,
+) -> Result<(), Refusal> {
     /// Neither a plain nor a sealed head, nor zeros.
-    const UNFINISHED: Head = [0xff; HEAD];
+    const UNFINISHED: HeaderBytes = [0xff; HEADER_LEN];
     let about = real.fstat(fd)?;
     if about.st_nlink != 1 {
         return Err(Refusal::Linked);
@@ -153,7 +171,7 @@ fn seal(real: &Real, fd: RawFd, file: &File<'_>, head: &Head) -> Result<(), Refu
     }
     real.pwrite_full(fd, &UNFINISHED, 0)?;
     let sealed = scratch::stage(|stage| -> Result<(), Errno> {
-        let mut skip = HEAD;
+        let mut skip = HEADER_LEN;
         let mut at = 0_u64;
         loop {
             let count = real.pread_full(fd, stage, at)?;
@@ -173,7 +191,8 @@ fn seal(real: &Real, fd: RawFd, file: &File<'_>, head: &Head) -> Result<(), Refu
     Ok(real.fsync(fd)?)
 }
 
-/// The header of a segment's first page (`XLogLongPageHeaderData` in PostgreSQL's `access/xlog_internal.h`).
+/// The header of a segment's first page (`XLogLongPageHeaderData` in PostgreSQL's
+/// `access/xlog_internal.h`).
 struct Header {
     magic: u16,
     info: u16,
@@ -184,7 +203,7 @@ struct Header {
 }
 
 impl Header {
-    fn of(head: &Head) -> Self {
+    fn of(head: &HeaderBytes) -> Self {
         Self {
             magic: u16::from_le_bytes(at(head, 0)),
             info: u16::from_le_bytes(at(head, 2)),
@@ -196,14 +215,14 @@ impl Header {
     }
 }
 
-/// The `N` bytes at `from`; zeros when there are none.
-fn at<const N: usize>(head: &Head, from: usize) -> [u8; N] {
+/// The `N` bytes at `from`; zeros when the header is too short.
+fn at<const N: usize>(head: &HeaderBytes, from: usize) -> [u8; N] {
     let bytes = head.get(from..).and_then(<[u8]>::first_chunk);
     bytes.copied().unwrap_or([0; N])
 }
 
-/// Whether this is the head of the segment that the tweak belongs to.
-fn begins_segment(head: &Head, tweak: &[u8; 16]) -> bool {
+/// Whether this is the header of the segment that the tweak belongs to.
+fn begins_segment(head: &HeaderBytes, tweak: &[u8; 16]) -> bool {
     /// `XLP_LONG_HEADER` of `xlp_info`.
     const LONG_HEADER: u16 = 2;
     const BLOCK: u32 = 8192;
@@ -217,21 +236,21 @@ fn begins_segment(head: &Head, tweak: &[u8; 16]) -> bool {
     header.info & LONG_HEADER != 0 && header.block == BLOCK && begins == Some(header.address)
 }
 
-/// Whether a head in clear is of this instance and its version of PostgreSQL.
-fn is_of(real: &Real, root: u8, head: &Head) -> Result<bool, Errno> {
-    let instance = roots::instance(usize::from(root)).ok_or(Errno(libc::EBADF))?;
+/// Whether a header in clear is of this instance and its version of PostgreSQL.
+fn is_of_instance(real: &Real, root: u8, head: &HeaderBytes) -> Result<bool, Errno> {
+    let instance = open_instances::get(usize::from(root)).ok_or(Errno(libc::EBADF))?;
     let header = Header::of(head);
     let [_, kind] = header.magic.to_le_bytes();
-    let version = match instance.major.and_then(magic) {
+    let version = match instance.major.and_then(page_magic) {
         Some(own) => header.magic == own,
-        // A directory without PG_VERSION: all of them begin in this way.
+        // Without PG_VERSION: the second byte is the same in all versions.
         None => kind == 0xd1,
     };
     Ok(version && header.system == system_identifier(real, root)?)
 }
 
 /// `XLOG_PAGE_MAGIC` of a major version.
-const fn magic(major: u32) -> Option<u16> {
+const fn page_magic(major: u32) -> Option<u16> {
     match major {
         15 => Some(0xd110),
         16 => Some(0xd113),
@@ -241,18 +260,18 @@ const fn magic(major: u32) -> Option<u16> {
     }
 }
 
-/// The number that `initdb` gave to the instance: the first field of its control file.
+/// The system identifier of the instance: the first field of its control file.
 fn system_identifier(real: &Real, root: u8) -> Result<[u8; 8], Errno> {
-    let instance = roots::instance(usize::from(root)).ok_or(Errno(libc::EBADF))?;
+    let instance = open_instances::get(usize::from(root)).ok_or(Errno(libc::EBADF))?;
     let directory = instance.prefixes.first().ok_or(Errno(libc::ENOENT))?;
     let mut path = directory.path.clone();
     path.extend_from_slice(b"/global/pg_control");
-    let Ruling::Sealed(control) = rule(b"/", &path)? else {
+    let Resolved::Sealed(control) = resolve(b"/", &path)? else {
         return Err(Errno(libc::EIO));
     };
     let path = CString::new(path).map_err(|_| Errno(libc::EINVAL))?;
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
-    let file = control.file(&memory)?;
+    let cache: FileCache = [const { AtomicU64::new(0) }; 4];
+    let file = control.file(&cache)?;
     let mut number = [0; 8];
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let read = real.with_open(&path, flags, |fd| {

@@ -1,8 +1,9 @@
-//! Buffers for each thread: one for plaintext, one for ciphertext, one to put vectored transfers together in.
+//! Buffers of each thread: one for plaintext, one for ciphertext, one for vectored transfers.
 //!
-//! Invariants: R4, the main thread's buffers exist before `main` runs (see [`prepare`]) and every later use takes and
-//! returns a pointer; another thread maps its own at first use and unmaps them at its end. A use inside a use (a signal
-//! handler that does I/O) gets buffers of its own. Buffers begin at a page, as `O_DIRECT` wants it.
+//! Invariants: R4, the main thread's buffers exist before `main` runs (see [`prepare`]) and every
+//! later use takes and returns a pointer; another thread maps its own at first use and unmaps them
+//! at its end. A use inside a use (a signal handler that does I/O) gets buffers of its own. Buffers
+//! begin at a page, as `O_DIRECT` wants it.
 //!
 //! Must not: be held across a call that may end the thread.
 #![expect(unsafe_code, reason = "maps memory and lends it as slices")]
@@ -18,7 +19,7 @@ use std::thread::LocalKey;
 
 /// Longest piece of a transfer that is encrypted at once, in bytes.
 pub const LEN: usize = 256 * 1024;
-/// Room beside a piece: the rest of the block it begins in, and of the unit it ends in.
+/// Additional length: the start of the block that a piece begins in, and the end of its last unit.
 const MARGIN: usize = 16 * 1024;
 /// Bytes of each buffer.
 pub const BUFFER: usize = LEN + MARGIN;
@@ -30,7 +31,7 @@ struct Pair {
     cipher: [u8; BUFFER],
 }
 
-/// Where the parts of a vectored transfer are put together.
+/// The buffer in which the parts of a vectored transfer are collected.
 #[repr(C, align(4096))]
 struct Stage([u8; LEN]);
 
@@ -46,12 +47,13 @@ impl<T> Drop for Slot<T> {
 }
 
 thread_local! {
-    // Registering the destructor may allocate: `prepare` has it done on the main thread before it matters.
+    // Registering the destructor may allocate: `prepare` has it done on the main thread before it
+    // matters.
     static PAIR: Slot<Pair> = const { Slot(Cell::new(None)) };
     static STAGE: Slot<Stage> = const { Slot(Cell::new(None)) };
 }
 
-/// Makes this thread's buffers ready.
+/// Maps this thread's buffers.
 ///
 /// # Errors
 /// When no memory can be mapped.
@@ -63,7 +65,7 @@ pub fn prepare() -> Result<(), OutOfMemory> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// Lends the pair: (plain, cipher). Their contents are what an earlier use left.
+/// Lends the pair of buffers (plain, cipher). They hold bytes of an earlier use.
 ///
 /// # Errors
 /// When no memory can be mapped.
@@ -88,7 +90,8 @@ fn lend<B, T>(
     let kept = slot.try_with(|slot| slot.0.take()).ok().flatten();
     let buffers = kept.or_else(map::<B>).ok_or(OutOfMemory)?;
     let result = {
-        // SAFETY: they were taken out of the slot, so nobody else has them; they are mapped, and bytes of any value.
+        // SAFETY: they were taken out of the slot, so nobody else has them; they are mapped, and
+        // bytes of any value.
         work(unsafe { &mut *buffers.as_ptr() })
     };
     match slot.try_with(|slot| slot.0.replace(Some(buffers))) {

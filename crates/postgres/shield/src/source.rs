@@ -1,7 +1,8 @@
-//! Where an instance's key comes from: the environment, or the configuration beside the header.
+//! The key source of an instance: from the environment, or from the configuration beside the
+//! header.
 //!
-//! Invariants: a source is named, its material is not seen here; a line of the configuration that is not understood is an
-//! error, so that a misspelt name does not silently mean another key.
+//! Invariants: key material is not read here; an unknown line of the configuration is an error, so
+//! that a misspelt name does not silently select another key.
 //!
 //! Must not: read key material.
 #![deny(
@@ -18,11 +19,12 @@ use strongroom_format::postgres::CONFIG_FILE;
 use strongroom_keyring::storage::About;
 use strongroom_keyring::{Error, KeySource, Keyring, Link, SourceContext, open_regular};
 
-/// The variable of CYBERTEC's and other users: the key itself.
+/// The variable that holds the key itself; CYBERTEC's patches use it too.
 pub const KEY_VARIABLE: &str = "PGENCRYPTIONKEY";
-/// What the names of the shield's key variables begin with; `ID`, `ENV`, `FILE`, `COMMAND` or `FD` follows. The value of
-/// the last is the number of an inherited descriptor from which the key can be read: a passphrase that the command asked
-/// for reaches the programs that it starts by neither arguments nor environment.
+/// What the names of the shield's key variables begin with; `ID`, `ENV`, `FILE`, `COMMAND` or `FD`
+/// follows. The value of the last is the number of an inherited descriptor from which the key can
+/// be read: a passphrase that the command asked for reaches the programs that it starts by neither
+/// arguments nor environment.
 pub const VARIABLE_PREFIX: &str = "STRONGROOM_PG_KEY_";
 /// The keyring of [`VARIABLE_PREFIX`]`ID`.
 pub const KEYRING_VARIABLE: &str = "STRONGROOM_PG_KEYRING";
@@ -30,7 +32,7 @@ pub const KEYRING_VARIABLE: &str = "STRONGROOM_PG_KEYRING";
 /// Longest configuration that is read, in bytes.
 const CONFIGURATION_MAX: u64 = 1 << 20;
 
-/// A key source with what it needs to know.
+/// A key source and its context.
 pub struct Source {
     /// Where the material is.
     pub key: KeySource,
@@ -39,11 +41,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// The environment variables whose values are the key, or open the keyring that holds it. Asks the keyring which
-    /// provider it has, which takes no key.
+    /// The environment variables whose values are the key, or open the keyring that holds it. Asks
+    /// the keyring which provider it has, which takes no key.
     ///
     /// # Errors
-    /// What the keyring's file is not: SR-2004 and others.
+    /// SR-2004 and others, when the keyring's file is not valid.
     pub fn variables(&self) -> Result<Vec<String>, Error> {
         match &self.key {
             KeySource::Env(name) => Ok(vec![name.clone()]),
@@ -91,7 +93,8 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Sou
     })
 }
 
-/// The source that `strongroom.conf` in the data directory names. `None` when there is no such file, or it names none.
+/// The source that `strongroom.conf` in the data directory names. `None` when there is no such
+/// file, or it names none.
 ///
 /// # Errors
 /// SR-7007 for a line that is not understood, SR-2019 for more than one source, SR-6022 for a
@@ -105,8 +108,9 @@ pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
         Err(error) => return Err(Error::io(shown(), error)),
     };
     let found = parse(&text)?;
-    // It is run before anything of the instance could be authenticated. A keyring has the same rule
-    // for itself (K14).
+    // The command runs before anything of the instance can be authenticated. A keyring has the
+    // same
+    // rule (K14).
     let runs = |source: &Source| matches!(source.key, KeySource::Command(_));
     if found.as_ref().is_some_and(runs) && !about.is_private() {
         return Err(Error::new(&code::KEY_COMMAND_FOREIGN, shown()));
@@ -114,7 +118,7 @@ pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
     Ok(found)
 }
 
-/// The text of a file, and what is known of that file. A pipe of that name is not waited for.
+/// The text and the metadata of a file. Does not wait for a pipe of that name.
 fn read(path: &Path) -> std::io::Result<(String, About)> {
     let (file, about) = open_regular(path, Link::Followed)?;
     let mut text = String::new();

@@ -7,8 +7,8 @@
 //! backup may read the file then. A writer therefore fills the gap between the file's end and its
 //! own first byte with sealed zeros.
 //!
-//! Invariants: P4. Whoever makes such a file longer holds the lock of its writers from before it
-//! asks for the length until its bytes are written. A write within the file needs no lock, because
+//! Invariants: P4. A writer that extends such a file holds the writers' lock from before it asks
+//! for the length until its bytes are written (P8). A write within the file needs no lock, because
 //! files only become longer while a server runs, so that no gap is filled where it writes.
 //!
 //! Must not: be used for other block files, in which a hole reads as zeros.
@@ -21,9 +21,9 @@
 use std::os::fd::RawFd;
 
 use crate::block;
-use crate::body::File;
-use crate::fault::Held;
 use crate::real::{Errno, LockKind, Real};
+use crate::sealed_file::SealedFile;
+use crate::writer_lock::WriterLock;
 
 /// Bytes of zeros that are sealed at a time: a page.
 const PAGE: usize = 8192;
@@ -31,14 +31,14 @@ const PAGE: usize = 8192;
 /// (`SLRU_PAGES_PER_SEGMENT`, slru.h).
 const LENGTH_MAX: u64 = 32 * 8192;
 
-/// Writes `from` at `offset`; see [`crate::body::write_at`]. It leaves no hole.
+/// Writes `from` at `offset`; see [`crate::file_io::write_at`]. It leaves no hole.
 ///
 /// # Errors
 /// The kernel's; EFBIG for a gap beyond the length of any file of PostgreSQL's here.
 pub(crate) fn write_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -47,7 +47,7 @@ pub(crate) fn write_at(
     if end.ok_or(Errno(libc::EFBIG))? <= real.file_size(fd)? {
         return block::write_at(real, fd, file, from, offset);
     }
-    let _held = Held::new(real, fd, LockKind::Exclusive)?;
+    let _lock = WriterLock::acquire(real, fd, LockKind::Exclusive)?;
     fill(real, fd, file, offset)?;
     block::write_at(real, fd, file, from, offset)
 }
@@ -56,8 +56,13 @@ pub(crate) fn write_at(
 ///
 /// # Errors
 /// As [`write_at`].
-pub(crate) fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
-    let _held = Held::new(real, fd, LockKind::Exclusive)?;
+pub(crate) fn truncate(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    size: u64,
+) -> Result<(), Errno> {
+    let _lock = WriterLock::acquire(real, fd, LockKind::Exclusive)?;
     if size <= real.file_size(fd)? {
         return block::truncate(real, fd, file, size);
     }
@@ -65,7 +70,7 @@ pub(crate) fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Re
 }
 
 /// Writes sealed zeros from the file's end to `end`, under the lock.
-fn fill(real: &Real, fd: RawFd, file: &File<'_>, end: u64) -> Result<(), Errno> {
+fn fill(real: &Real, fd: RawFd, file: &SealedFile<'_>, end: u64) -> Result<(), Errno> {
     let size = real.file_size(fd)?;
     if end <= size {
         return Ok(());

@@ -1,23 +1,28 @@
-//! Treatment S: a header of 4096 bytes that holds a random nonce, then the file's bytes under AES-256 in counter mode.
+//! Treatment S: a header of 4096 bytes that holds a random nonce, then the file's bytes under
+//! AES-256 in counter mode.
 //!
-//! For files that are appended to at any byte, or written by several processes at once: a byte depends on the nonce and
-//! its own offset alone, so nothing is read before it is written and two writers never meet.
+//! For files that are appended to at any byte, or written by several processes at once: a stored
+//! byte depends on the nonce and its own offset only, so a write reads nothing, and two writers do
+//! not interfere.
 //!
 //! Invariants, beside P1, P2 and D6:
-//! - **S1** The header is made by the first writer that finds the file empty, under a lock; nobody writes before it is
-//!   there. It is not written again until the file is emptied, which takes the header too and so draws a new nonce.
-//! - **S2** An open file remembers the nonce, until it finds the file empty or at its end. So a file that is emptied
-//!   while it is open elsewhere, and then written by others, is noise there; whoever empties such a file sees to it that
-//!   nobody has it open, or reads it again (PostgreSQL does).
-//! - **S3** No offset is written twice with different bytes under one nonce. That is the callers' doing: PostgreSQL
-//!   appends to these files, or empties them first; the redo of a mapping writes the same bytes again.
+//! - **S1** The first writer that finds the file empty writes the header, under a lock; no other
+//!   byte is written before. It is not written again until the file is truncated to zero, which
+//!   removes the header; the next one has a new nonce.
+//! - **S2** A descriptor caches the nonce until it finds the file empty or reaches its end. So a
+//!   file that is truncated and written again while another process has it open decrypts to noise
+//!   there. PostgreSQL does so only when no process has the file open, or opens it again.
+//! - **S3** No offset is written twice with different bytes under one nonce. The callers guarantee
+//!   this: PostgreSQL appends to these files, or truncates them first; the redo of a mapping writes
+//!   the same bytes again.
 //!
-//! Holes: what a write beyond the end leaves out reads as arbitrary bytes, not as zeros, until it is written. Filling it
-//! would overwrite what another process, which reserved that room, is about to write there. `pg_stat_statements` makes
-//! such holes for a moment and reads no text that was not written; the other files of this treatment are appended to.
-//! Growth by ftruncate is filled with zeros.
+//! Holes: a gap before a write beyond the end reads as arbitrary bytes, not as zeros, until it is
+//! written. Filling it would overwrite bytes that another process, which reserved that range, is
+//! about to write. `pg_stat_statements` makes such holes for a moment and reads no text that was
+//! not written; other files of this treatment are only appended to. Growth by ftruncate is filled
+//! with zeros.
 //!
-//! Must not: allocate, or be used for what has to be authentic.
+//! Must not: allocate, or be used for data that must be authenticated.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -31,35 +36,38 @@ use strongroom_format::postgres::stream::{
     STREAM_HEADER, STREAM_PREFIX, StreamHeader, stream_logical, stream_physical,
 };
 
-use crate::body::{Body, File};
-use crate::fault::{self, Fault, Held};
+use crate::damage;
+use crate::fault::Fault;
+use crate::header_cache;
+use crate::layout::FileLayout;
 use crate::real::{Errno, LockKind, Real};
-use crate::remembered::{forget, recall, remember};
 use crate::scratch;
+use crate::sealed_file::SealedFile;
+use crate::writer_lock::WriterLock;
 
-/// Reads at most `into.len()` bytes at `offset`; see [`crate::body::read_at`].
+/// Reads at most `into.len()` bytes at `offset`; see [`crate::file_io::read_at`].
 ///
 /// # Errors
 /// The kernel's; EIO when the header is damaged.
 pub fn read_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     into: &mut [u8],
     offset: u64,
 ) -> Result<usize, Errno> {
     let target = Target { real, fd, file };
-    fault::settle(real, fd, file, target.read(into, offset))
+    damage::into_errno(real, fd, file, target.read(into, offset))
 }
 
-/// Writes `from` at `offset`; see [`crate::body::write_at`].
+/// Writes `from` at `offset`; see [`crate::file_io::write_at`].
 ///
 /// # Errors
 /// The kernel's; EIO when the header is damaged.
 pub fn write_at(
     real: &Real,
     fd: RawFd,
-    file: &File<'_>,
+    file: &SealedFile<'_>,
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -70,40 +78,46 @@ pub fn write_at(
     let outcome = target
         .header_for_writing()
         .and_then(|header| target.write(&header, from, offset));
-    fault::settle(real, fd, file, outcome)
+    damage::into_errno(real, fd, file, outcome)
 }
 
-/// Writes `from` at the end. Returns where it landed, and how much of it.
+/// Writes `from` at the end. Returns the offset, and the number of bytes
+/// written.
 ///
-/// One step for other appending writers, except under this boot's key: what is appended to there, the spilled changes of
-/// a replication slot, has one writer, the slot's owner, and he writes each change by itself. The lock would be a sixth of
-/// what spilling costs.
+/// Appends by several writers do not overlap, except under the temporary key: the spilled changes
+/// of a replication slot have one writer, the slot's owner. The lock would be a sixth of the cost
+/// of spilling.
 ///
 /// # Errors
 /// As [`write_at`].
-pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u64, usize), Errno> {
+pub fn append(
+    real: &Real,
+    fd: RawFd,
+    file: &SealedFile<'_>,
+    from: &[u8],
+) -> Result<(u64, usize), Errno> {
     let target = Target { real, fd, file };
-    let _held = match file.body {
-        Body::TemporaryStream => None,
-        _ => Some(Held::new(real, fd, LockKind::Exclusive)?),
+    let _lock = match file.layout {
+        FileLayout::TemporaryStream => None,
+        _ => Some(WriterLock::acquire(real, fd, LockKind::Exclusive)?),
     };
     let end = stream_logical(real.file_size(fd)?);
     if end == 0 {
-        forget(file.memory);
+        header_cache::clear(file.cache);
     }
-    let header = match file.body {
-        Body::TemporaryStream => target.header_for_writing(),
-        _ => target.locked_header(),
+    let header = match file.layout {
+        FileLayout::TemporaryStream => target.header_for_writing(),
+        _ => target.header_or_create(),
     };
     let outcome = header.and_then(|header| Ok((end, target.write(&header, from, end)?)));
-    fault::settle(real, fd, file, outcome)
+    damage::into_errno(real, fd, file, outcome)
 }
 
 /// The logical size.
 ///
 /// # Errors
 /// The kernel's.
-pub fn size(real: &Real, fd: RawFd, _file: &File<'_>) -> Result<u64, Errno> {
+pub fn size(real: &Real, fd: RawFd, _file: &SealedFile<'_>) -> Result<u64, Errno> {
     Ok(stream_logical(real.file_size(fd)?))
 }
 
@@ -113,14 +127,14 @@ pub const fn logical_size(physical: u64) -> u64 {
     stream_logical(physical)
 }
 
-/// Sets the logical size; see [`crate::body::truncate`].
+/// Sets the logical size; see [`crate::file_io::truncate`].
 ///
 /// # Errors
 /// The kernel's; EIO when the header is damaged and the file is not emptied.
-pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+pub fn truncate(real: &Real, fd: RawFd, file: &SealedFile<'_>, size: u64) -> Result<(), Errno> {
     if size == 0 {
         // S1: the header goes too.
-        forget(file.memory);
+        header_cache::clear(file.cache);
         return real.ftruncate(fd, 0);
     }
     let old = stream_logical(real.file_size(fd)?);
@@ -128,14 +142,14 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
         return real.ftruncate(fd, stream_physical(size).ok_or(Errno(libc::EFBIG))?);
     }
     let target = Target { real, fd, file };
-    fault::settle(real, fd, file, target.fill(old, size))
+    damage::into_errno(real, fd, file, target.fill(old, size))
 }
 
 /// An open stream.
 struct Target<'a> {
     real: &'a Real,
     fd: RawFd,
-    file: &'a File<'a>,
+    file: &'a SealedFile<'a>,
 }
 
 impl Target<'_> {
@@ -146,7 +160,7 @@ impl Target<'_> {
         let at = stream_physical(offset).ok_or(Errno(libc::EINVAL))?;
         let count = self.real.pread(self.fd, into, at)?;
         if count == 0 {
-            forget(self.file.memory);
+            header_cache::clear(self.file.cache);
         }
         let read = into.get_mut(..count).ok_or(Fault::Damaged)?;
         self.key().apply_at(&header.nonce, offset, read);
@@ -182,7 +196,7 @@ impl Target<'_> {
 
     /// The header, or `None` when the file is empty.
     fn header(&self) -> Result<Option<StreamHeader>, Fault> {
-        if let Some(nonce) = recall(self.file.memory) {
+        if let Some(nonce) = header_cache::load(self.file.cache) {
             return Ok(Some(StreamHeader { nonce }));
         }
         let mut bytes = [0; STREAM_PREFIX];
@@ -190,10 +204,10 @@ impl Target<'_> {
         if count == 0 {
             return Ok(None);
         }
-        // What is shorter than a header has no data to get wrong, but it is not a file that was made here.
+        // A file shorter than a header was not written by the shield.
         let read = bytes.get(..count).unwrap_or_default();
         let header = StreamHeader::parse(read).ok_or(Fault::Damaged)?;
-        remember(self.file.memory, &header.nonce);
+        header_cache::store(self.file.cache, &header.nonce);
         Ok(Some(header))
     }
 
@@ -201,12 +215,12 @@ impl Target<'_> {
         if let Some(header) = self.header()? {
             return Ok(header);
         }
-        let _held = Held::new(self.real, self.fd, LockKind::Exclusive)?;
-        self.locked_header()
+        let _lock = WriterLock::acquire(self.real, self.fd, LockKind::Exclusive)?;
+        self.header_or_create()
     }
 
-    /// S1: the header; made if there is none. The caller holds the lock.
-    fn locked_header(&self) -> Result<StreamHeader, Fault> {
+    /// The header; written if there is none (S1). The caller holds the lock.
+    fn header_or_create(&self) -> Result<StreamHeader, Fault> {
         if let Some(header) = self.header()? {
             return Ok(header);
         }
@@ -219,7 +233,8 @@ impl Target<'_> {
             let prefix = bytes.get_mut(..STREAM_PREFIX).ok_or(Fault::Damaged)?;
             prefix.copy_from_slice(&header.prefix());
             if let Err(errno) = self.real.pwrite_full(self.fd, bytes, 0) {
-                // Best effort: an empty file, not one with half a header. The failure reported is the first.
+                // Best effort: leave an empty file, not half a header. The first
+                // failure is reported.
                 let _left = self.real.ftruncate(self.fd, 0);
                 return Err(Fault::Os(errno));
             }
@@ -228,7 +243,7 @@ impl Target<'_> {
     }
 
     fn key(&self) -> &CtrKey {
-        let this_boot = self.file.body == Body::TemporaryStream;
+        let this_boot = self.file.layout == FileLayout::TemporaryStream;
         self.file.instance.keys.stream(this_boot)
     }
 }

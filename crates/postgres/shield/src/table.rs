@@ -1,14 +1,15 @@
-//! The one table of what the shield does with each class of file, and why.
+//! The table of treatments: how each class of file is sealed, and why.
 //!
-//! Invariants: every class has exactly one treatment, stated in [`ROWS`] and nowhere else; everything that is not
-//! sealed is listed there by name, with its reason. `strongroom pg status --plaintext` and the documentation print
-//! this table.
+//! Invariants: every class has exactly one treatment, stated in [`ROWS`] and nowhere else;
+//! everything that is not sealed is listed there by name, with its reason. `strongroom pg status
+//! --plaintext` and the documentation print this table.
 //!
-//! Must not: contain a rule about paths; those are in [`crate::classify`]. The `pattern` of a row is for readers.
+//! Must not: contain a rule about paths; those are in [`crate::classify`]. The `pattern` of a row
+//! is for readers.
 
 use crate::classify::Class;
 
-/// What is done with the bytes of a file.
+/// How the bytes of a file are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Treatment {
@@ -16,7 +17,8 @@ pub enum Treatment {
     Block,
     /// As `Block`, written and read at any byte.
     Wal,
-    /// Sealed with XTS by file offset, under a key that is drawn when the server starts. Same length.
+    /// Sealed with XTS by file offset, under a key that is drawn when the server starts. Same
+    /// length.
     Temporary,
     /// A header, then a keystream by offset, under a key that is drawn when the server starts.
     BootStream,
@@ -27,7 +29,7 @@ pub enum Treatment {
     Container,
     /// Not sealed.
     Plain,
-    /// Passed as it is because there is nothing to seal, or because it is sealed already.
+    /// Stored unchanged, because there is nothing to seal or it is sealed already.
     Untouched,
     /// Strongroom's own: hidden from the programs under the shield.
     Hidden,
@@ -36,7 +38,7 @@ pub enum Treatment {
 }
 
 impl Treatment {
-    /// Whether what is stored cannot be read without a key.
+    /// Whether the stored bytes cannot be read without a key.
     #[must_use]
     pub const fn is_sealed(self) -> bool {
         matches!(
@@ -81,7 +83,7 @@ pub fn is_sealed_file(class: Class) -> bool {
     treatment(class).is_sealed() && class != Class::Unknown
 }
 
-/// One class of files and what is done with it.
+/// One class of files and its treatment.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The class.

@@ -1,7 +1,9 @@
-//! Transfers of any length, in pieces that fit the buffers, and those that begin at the file's own position.
+//! Reads and writes of any length, in pieces that fit the buffers, at an offset or at the file
+//! position.
 //!
-//! Invariants: D4, the kernel's offset is the logical one and moves by what was transferred; P6, what is reported is
-//! what was done; an error after some bytes is reported as those bytes, as the kernel does.
+//! Invariants: D4, the kernel's offset is the logical one, and advances by the bytes transferred;
+//! P6, the returned count is what was transferred; an error after some bytes is returned as a short
+//! count, as the kernel does.
 //!
 //! Must not: allocate.
 #![deny(
@@ -12,8 +14,9 @@
 
 use std::os::fd::RawFd;
 
-use crate::body::{self, Body};
-use crate::files::Open;
+use crate::descriptors::OpenFile;
+use crate::file_io;
+use crate::layout::FileLayout;
 use crate::real::{Errno, Real};
 use crate::scratch::LEN;
 
@@ -27,7 +30,7 @@ const TRANSFER_MAX: usize = 0x7fff_f000;
 pub fn read_at(
     real: &Real,
     fd: RawFd,
-    open: &Open,
+    open: &OpenFile,
     into: &mut [u8],
     offset: u64,
 ) -> Result<usize, Errno> {
@@ -37,8 +40,8 @@ pub fn read_at(
     let limit = into.len().min(TRANSFER_MAX);
     let mut done = 0_usize;
     for piece in into.get_mut(..limit).unwrap_or_default().chunks_mut(LEN) {
-        let at = advanced(offset, done)?;
-        match body::read_at(real, fd, &open.file, piece, at) {
+        let at = add_offset(offset, done)?;
+        match file_io::read_at(real, fd, &open.file, piece, at) {
             Ok(count) => {
                 done = done.saturating_add(count);
                 if count < piece.len() {
@@ -59,18 +62,18 @@ pub fn read_at(
 pub fn write_at(
     real: &Real,
     fd: RawFd,
-    open: &Open,
+    open: &OpenFile,
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
-    written(real, fd, open, from, offset).map(|(count, _)| count)
+    write_from(real, fd, open, from, offset).map(|(count, _)| count)
 }
 
-/// Writes at `offset`, or at the end; how many bytes, and where the last of them ends.
-fn written(
+/// Writes at `offset`, or at the end in append mode. Returns the number of bytes, and their end.
+fn write_from(
     real: &Real,
     fd: RawFd,
-    open: &Open,
+    open: &OpenFile,
     from: &[u8],
     offset: u64,
 ) -> Result<(usize, u64), Errno> {
@@ -78,14 +81,14 @@ fn written(
     let (mut done, mut end) = (0_usize, offset);
     for piece in from.get(..limit).unwrap_or_default().chunks(LEN) {
         let landed = if open.append {
-            body::append(real, fd, &open.file, piece)
+            file_io::append(real, fd, &open.file, piece)
         } else {
-            body::write_at(real, fd, &open.file, piece, end).map(|count| (end, count))
+            file_io::write_at(real, fd, &open.file, piece, end).map(|count| (end, count))
         };
         match landed {
             Ok((at, count)) => {
                 done = done.saturating_add(count);
-                end = advanced(at, count)?;
+                end = add_offset(at, count)?;
                 if count < piece.len() {
                     break;
                 }
@@ -101,10 +104,10 @@ fn written(
 ///
 /// # Errors
 /// As [`read_at`].
-pub fn read(real: &Real, fd: RawFd, open: &Open, into: &mut [u8]) -> Result<usize, Errno> {
+pub fn read(real: &Real, fd: RawFd, open: &OpenFile, into: &mut [u8]) -> Result<usize, Errno> {
     let offset = real.lseek(fd, 0, libc::SEEK_CUR)?;
     let count = read_at(real, fd, open, into, offset)?;
-    advance(real, fd, offset, count)?;
+    set_position(real, fd, offset, count)?;
     Ok(count)
 }
 
@@ -112,15 +115,16 @@ pub fn read(real: &Real, fd: RawFd, open: &Open, into: &mut [u8]) -> Result<usiz
 ///
 /// # Errors
 /// As [`write_at`].
-pub fn write(real: &Real, fd: RawFd, open: &Open, from: &[u8]) -> Result<usize, Errno> {
-    // With O_APPEND the position before the write does not matter, unless there is nothing to write.
+pub fn write(real: &Real, fd: RawFd, open: &OpenFile, from: &[u8]) -> Result<usize, Errno> {
+    // With O_APPEND the position before the write does not matter, unless there is nothing to
+    // write.
     let offset = if open.append && !from.is_empty() {
         0
     } else {
         real.lseek(fd, 0, libc::SEEK_CUR)?
     };
-    let (count, end) = written(real, fd, open, from, offset)?;
-    advance(real, fd, end, 0)?;
+    let (count, end) = write_from(real, fd, open, from, offset)?;
+    set_position(real, fd, end, 0)?;
     Ok(count)
 }
 
@@ -131,20 +135,21 @@ pub fn write(real: &Real, fd: RawFd, open: &Open, from: &[u8]) -> Result<usize, 
 pub fn seek(
     real: &Real,
     fd: RawFd,
-    open: &Open,
+    open: &OpenFile,
     offset: i64,
     whence: libc::c_int,
 ) -> Result<u64, Errno> {
-    if open.file.body.is_headerless() || matches!(whence, libc::SEEK_SET | libc::SEEK_CUR) {
+    if open.file.layout.is_headerless() || matches!(whence, libc::SEEK_SET | libc::SEEK_CUR) {
         return real.lseek(fd, offset, whence);
     }
-    let size = body::size(real, fd, &open.file)?;
+    let size = file_io::size(real, fd, &open.file)?;
     let size_signed = i64::try_from(size).map_err(|_| Errno(libc::EOVERFLOW))?;
     let target = match whence {
         libc::SEEK_END => size_signed
             .checked_add(offset)
             .ok_or(Errno(libc::EOVERFLOW))?,
-        // All of it counts as data: a container has no holes, and those of a stream are not told.
+        // The whole file counts as data: a container has no holes, and those of a stream are not
+        // reported.
         libc::SEEK_DATA | libc::SEEK_HOLE if offset < 0 || offset >= size_signed => {
             return Err(Errno(libc::ENXIO));
         }
@@ -155,22 +160,23 @@ pub fn seek(
     real.lseek(fd, target, libc::SEEK_SET)
 }
 
-/// Whether what is stored of one file would, stored as it is, be the same contents in the other: a block file's address
-/// and keys agree. Headers of streams and containers are not copied in parts, so those do not count.
+/// Whether stored bytes of one file mean the same contents in the other: both are block files with
+/// the same address and keys. Streams and containers have headers, so their bytes cannot be copied
+/// in parts.
 #[must_use]
-pub fn same_bytes(from: &Open, to: &Open) -> bool {
+pub fn same_bytes(from: &OpenFile, to: &OpenFile) -> bool {
     let (from, to) = (&from.file, &to.file);
-    from.body == Body::Block
-        && (from.body, from.key, from.tweak) == (to.body, to.key, to.tweak)
+    from.layout == FileLayout::Block
+        && (from.layout, from.key, from.tweak) == (to.layout, to.key, to.tweak)
         && from.instance.identity == to.instance.identity
 }
 
-fn advance(real: &Real, fd: RawFd, offset: u64, count: usize) -> Result<(), Errno> {
-    let target = i64::try_from(advanced(offset, count)?).map_err(|_| Errno(libc::EOVERFLOW))?;
+fn set_position(real: &Real, fd: RawFd, offset: u64, count: usize) -> Result<(), Errno> {
+    let target = i64::try_from(add_offset(offset, count)?).map_err(|_| Errno(libc::EOVERFLOW))?;
     real.lseek(fd, target, libc::SEEK_SET).map(|_| ())
 }
 
-fn advanced(offset: u64, count: usize) -> Result<u64, Errno> {
+fn add_offset(offset: u64, count: usize) -> Result<u64, Errno> {
     let count = u64::try_from(count).map_err(|_| Errno(libc::EOVERFLOW))?;
     offset.checked_add(count).ok_or(Errno(libc::EFBIG))
 }

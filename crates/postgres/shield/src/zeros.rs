@@ -1,9 +1,9 @@
 //! How the zeros of block files are stored (docs/spec/postgres.md, "Zeros").
 //!
-//! PostgreSQL extends files with zeros and with holes, and counts on reading zeros back. So zeros
-//! are stored as zeros where nothing else was written. Somebody who can write to the disk can put
-//! zeros there too, and the rules here keep what they can reach in that way small: transaction
-//! status files hold no zeros at all, and elsewhere zeros count by whole sectors only.
+//! PostgreSQL extends files with zeros and with holes, and expects to read zeros there. So zeros
+//! are stored as zeros where nothing else was written. An attacker who can write to the disk can
+//! store zeros too; two rules limit what that achieves: transaction status files hold no stored
+//! zeros at all, and in other files zeros count only as whole sectors.
 //!
 //! Invariant: P4.
 #![deny(
@@ -23,21 +23,20 @@ use crate::real::{Errno, Real};
 /// Bytes of a sector, for offsets in a file.
 pub(crate) const SECTOR_U64: u64 = SECTOR as u64;
 
-/// Where zeros that are stored in a file read as zeros. Elsewhere they are decrypted like other
-/// bytes.
+/// Where stored zeros read as zeros. Elsewhere they are decrypted like other bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zeros {
     /// In every unit of 16 bytes: files of an instance whose header does not have
     /// `FEATURE_SEALED_ZEROS`, and log files that have no name yet.
     ByUnit,
-    /// In aligned sectors of 512 bytes, or what the file has of one, that hold nothing else.
+    /// In aligned sectors of 512 bytes (or the part of one at the file's end) that are all zeros.
     BySector,
     /// Nowhere: a unit of zeros is damage. Transaction status files.
     Refused,
 }
 
 impl Zeros {
-    /// Bytes of the smallest part that is written as a whole.
+    /// Length in bytes of the smallest part that is written as a whole.
     pub(crate) const fn part(self) -> usize {
         match self {
             Self::BySector => SECTOR,
@@ -46,12 +45,12 @@ impl Zeros {
     }
 }
 
-/// Puts zeros into `plain`, which was decrypted from `stored`, where `stored` holds zeros that are
-/// not sealed. Both begin at the start of a sector.
+/// Sets `plain`, which was decrypted from `stored`, to zeros where `stored` holds zeros that count.
+/// Both begin at the start of a sector.
 ///
 /// # Errors
-/// [`Fault::Damaged`] where a file has none.
-pub(crate) fn restore(zeros: Zeros, stored: &[u8], plain: &mut [u8]) -> Result<(), Fault> {
+/// [`Fault::Damaged`] for stored zeros in a file that may not have any.
+pub(crate) fn restore_zeros(zeros: Zeros, stored: &[u8], plain: &mut [u8]) -> Result<(), Fault> {
     if zeros != Zeros::BySector && !may_hold_zero_unit(stored) {
         return Ok(());
     }
@@ -67,12 +66,12 @@ pub(crate) fn restore(zeros: Zeros, stored: &[u8], plain: &mut [u8]) -> Result<(
     Ok(())
 }
 
-/// A sector as it is stored, without a last unit that the file has only in part.
+/// A stored sector, without a last unit that is incomplete.
 pub(crate) struct Sector {
     stored: [u8; SECTOR],
-    /// Where it begins; the caller says from where that counts.
+    /// Its start, relative to an origin that the caller chooses.
     pub(crate) start: usize,
-    /// Where it ends, or the file's last whole unit does.
+    /// Its end, or that of the file's last whole unit.
     pub(crate) end: usize,
 }
 
@@ -92,19 +91,19 @@ impl Sector {
         })
     }
 
-    /// Whether zeros are stored in it, or nothing.
+    /// Whether it holds only zeros, or is empty.
     pub(crate) fn is_zero(&self) -> bool {
         let len = self.end.saturating_sub(self.start);
         self.stored.get(..len).is_none_or(is_zero)
     }
 }
 
-/// Whether all bytes are zero. Of a block that is not, the first line or the first stretch says so.
+/// Whether all bytes are zero. Ends early for most blocks that are not.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     let (lines, rest) = bytes.as_chunks::<LINE>();
     let first = lines.first().is_none_or(|line| *line == [0; LINE]);
     first
-        && lines.chunks(STRETCH).all(|stretch| {
+        && lines.chunks(LINES_AT_ONCE).all(|stretch| {
             // An array of bytes, so that the compiler uses vectors.
             let mut any = [0_u8; LINE];
             for line in stretch {
@@ -117,8 +116,8 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
         && rest.iter().all(|byte| *byte == 0)
 }
 
-/// Whether some aligned group of four bytes is zero: of ciphertext that is true for one block in
-/// two million, and then the units are looked at one by one.
+/// Whether some aligned group of four bytes is zero. This is a cheap first check: it is true for
+/// one block of ciphertext in two million, and only then are the units compared one by one.
 fn may_hold_zero_unit(bytes: &[u8]) -> bool {
     let (lines, rest) = bytes.as_chunks::<LINE>();
     let mut found = [0_u32; LINE / 4];
@@ -131,7 +130,7 @@ fn may_hold_zero_unit(bytes: &[u8]) -> bool {
     found != [0; LINE / 4] || rest.as_chunks::<4>().0.contains(&[0; 4])
 }
 
-/// Bytes that are looked at together.
+/// Bytes that are compared together.
 const LINE: usize = 64;
-/// Lines between two looks at the result.
-const STRETCH: usize = 16;
+/// Lines that are compared before the result is checked.
+const LINES_AT_ONCE: usize = 16;

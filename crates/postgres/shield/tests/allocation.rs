@@ -11,7 +11,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use sealed::{Handle, instance};
-use strongroom_postgres_shield::body::Body;
+use strongroom_postgres_shield::layout::FileLayout;
 
 struct Counting;
 
@@ -42,16 +42,20 @@ fn transfers_allocate_nothing() {
     let directory = sealed::directory();
     let data = vec![7_u8; 200_000];
     let mut into = vec![0_u8; 200_000];
-    for body in [
-        Body::Block,
-        Body::Temporary,
-        Body::NewLog,
-        Body::Stream,
-        Body::TemporaryStream,
-        Body::Container,
+    for layout in [
+        FileLayout::Block,
+        FileLayout::Temporary,
+        FileLayout::NewLog,
+        FileLayout::Stream,
+        FileLayout::TemporaryStream,
+        FileLayout::Container,
     ] {
-        let first = Handle::create(&instance, body, &directory.path().join(format!("{body:?}")));
-        let path = directory.path().join(format!("{body:?}2"));
+        let first = Handle::create(
+            &instance,
+            layout,
+            &directory.path().join(format!("{layout:?}")),
+        );
+        let path = directory.path().join(format!("{layout:?}2"));
         let mut work = |handle: &Handle<'_>| {
             handle.write_at(&data, 0).unwrap();
             handle.write_at(&data[..8192], 8192 * 3).unwrap();
@@ -65,10 +69,10 @@ fn transfers_allocate_nothing() {
             handle.append(&data[..4096]).unwrap();
         };
         work(&first);
-        let second = Handle::create(&instance, body, &path);
+        let second = Handle::create(&instance, layout, &path);
         let before = COUNT.get();
         work(&second);
-        assert_eq!(COUNT.get() - before, 0, "{body:?}");
+        assert_eq!(COUNT.get() - before, 0, "{layout:?}");
     }
     assert!(COUNT.get() > 0, "the allocator counts");
 }

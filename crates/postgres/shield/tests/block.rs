@@ -21,10 +21,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
-use strongroom_postgres_shield::body::{self, BlockKey, Body, File, Memory};
+use strongroom_postgres_shield::file_io;
 use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::keys::Keys;
+use strongroom_postgres_shield::layout::{BlockKey, FileLayout};
 use strongroom_postgres_shield::real::{Real, Symbols};
+use strongroom_postgres_shield::sealed_file::{FileCache, SealedFile};
 
 const BLOCK: usize = 8192;
 
@@ -32,9 +34,9 @@ struct Sealed<'a> {
     real: Real,
     fd: RawFd,
     instance: &'a Instance,
-    body: Body,
+    layout: FileLayout,
     key: BlockKey,
-    memory: Memory,
+    cache: FileCache,
     path: std::path::PathBuf,
     _directory: tempfile::TempDir,
 }
@@ -46,7 +48,7 @@ fn instance(cipher: Cipher) -> Instance {
 }
 
 impl<'a> Sealed<'a> {
-    fn new(instance: &'a Instance, body: Body, key: BlockKey) -> Self {
+    fn new(instance: &'a Instance, layout: FileLayout, key: BlockKey) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let real = Real::linked();
@@ -58,44 +60,44 @@ impl<'a> Sealed<'a> {
             real,
             fd,
             instance,
-            body,
+            layout,
             key,
-            memory: [const { AtomicU64::new(0) }; 4],
+            cache: [const { AtomicU64::new(0) }; 4],
             path,
             _directory: directory,
         }
     }
 
-    fn file(&self) -> File<'_> {
+    fn file(&self) -> SealedFile<'_> {
         let mut tweak = [9; 16];
         // As all tweaks are: a free byte for the mark of tails, the first block's number.
         tweak[11..].fill(0);
-        File {
+        SealedFile {
             instance: self.instance,
-            body: self.body,
+            layout: self.layout,
             key: self.key,
             tweak,
-            memory: &self.memory,
+            cache: &self.cache,
         }
     }
 
     fn write(&self, from: &[u8], at: usize) {
         let at = u64::try_from(at).unwrap();
-        let count = body::write_at(&self.real, self.fd, &self.file(), from, at).unwrap();
+        let count = file_io::write_at(&self.real, self.fd, &self.file(), from, at).unwrap();
         assert_eq!(count, from.len());
     }
 
     fn read(&self, len: usize, at: usize) -> Vec<u8> {
         let mut into = vec![0xa5; len];
         let at = u64::try_from(at).unwrap();
-        let count = body::read_at(&self.real, self.fd, &self.file(), &mut into, at).unwrap();
+        let count = file_io::read_at(&self.real, self.fd, &self.file(), &mut into, at).unwrap();
         into.truncate(count);
         into
     }
 
     fn truncate(&self, size: usize) {
         let size = u64::try_from(size).unwrap();
-        body::truncate(&self.real, self.fd, &self.file(), size).unwrap();
+        file_io::truncate(&self.real, self.fd, &self.file(), size).unwrap();
     }
 
     fn stored(&self) -> Vec<u8> {
@@ -146,11 +148,11 @@ impl Random {
 
 #[test]
 fn a_file_of_any_length_behaves_as_a_plain_one() {
-    for (seed, body, key) in [
-        (1, Body::Temporary, BlockKey::Temporary),
-        (2, Body::Block, BlockKey::Map),
-        (3, Body::NewLog, BlockKey::Wal),
-        (4, Body::Temporary, BlockKey::Temporary),
+    for (seed, layout, key) in [
+        (1, FileLayout::Temporary, BlockKey::Temporary),
+        (2, FileLayout::Block, BlockKey::Map),
+        (3, FileLayout::NewLog, BlockKey::Wal),
+        (4, FileLayout::Temporary, BlockKey::Temporary),
     ] {
         let cipher = if seed % 2 == 0 {
             Cipher::Aes128Xts
@@ -158,11 +160,11 @@ fn a_file_of_any_length_behaves_as_a_plain_one() {
             Cipher::Aes256Xts
         };
         let instance = instance(cipher);
-        let sealed = Sealed::new(&instance, body, key);
+        let sealed = Sealed::new(&instance, layout, key);
         let mut random = Random(0x9e37_79b9_7f4a_7c15 + seed);
         let mut plain: Vec<u8> = Vec::new();
         for step in 0..4000 {
-            let context = format!("seed {seed}, step {step}, {body:?}");
+            let context = format!("seed {seed}, step {step}, {layout:?}");
             match random.next(10) {
                 0 => {
                     let size = random.offset(5 * BLOCK);
@@ -201,7 +203,7 @@ fn whole_units_of_any_class_behave_as_a_plain_file() {
         BlockKey::Slru,
         BlockKey::Control,
     ] {
-        let sealed = Sealed::new(&instance, Body::Block, key);
+        let sealed = Sealed::new(&instance, FileLayout::Block, key);
         let mut random = Random(0x1234_5678_9abc_def1 + u64::from(key.number()));
         let mut plain = vec![0; 4 * BLOCK];
         sealed.truncate(plain.len());
@@ -233,7 +235,7 @@ fn whole_units_of_any_class_behave_as_a_plain_file() {
 #[test]
 fn a_write_touches_only_the_units_it_covers() {
     let instance = instance(Cipher::Aes256Xts);
-    let sealed = Sealed::new(&instance, Body::Block, BlockKey::Wal);
+    let sealed = Sealed::new(&instance, FileLayout::Block, BlockKey::Wal);
     let mut random = Random(77);
     sealed.write(&vec![1; 3 * BLOCK], 0);
     for _ in 0..500 {
@@ -253,7 +255,7 @@ fn a_write_into_zeros_touches_only_the_sectors_it_covers() {
     let instance = instance(Cipher::Aes256Xts);
     let mut random = Random(78);
     for _ in 0..200 {
-        let sealed = Sealed::new(&instance, Body::Block, BlockKey::Wal);
+        let sealed = Sealed::new(&instance, FileLayout::Block, BlockKey::Wal);
         sealed.truncate(3 * BLOCK);
         let at = random.next(3 * BLOCK - 2000);
         let len = 1 + random.next(2000);
@@ -268,7 +270,7 @@ fn a_write_into_zeros_touches_only_the_sectors_it_covers() {
 #[test]
 fn nothing_but_whole_zero_blocks_is_stored_as_it_is() {
     let instance = instance(Cipher::Aes128Xts);
-    let sealed = Sealed::new(&instance, Body::Block, BlockKey::Relation);
+    let sealed = Sealed::new(&instance, FileLayout::Block, BlockKey::Relation);
     sealed.write(&vec![0; 2 * BLOCK], 0);
     assert!(sealed.stored().iter().all(|byte| *byte == 0));
     let mut page = vec![0; BLOCK];
@@ -294,14 +296,14 @@ fn a_new_log_keeps_its_zero_units_and_a_block_none() {
     let instance = instance(Cipher::Aes128Xts);
     let mut page = vec![0; BLOCK];
     page[100] = 1;
-    for (body, zero_units) in [(Body::NewLog, 511), (Body::Block, 0)] {
-        let sealed = Sealed::new(&instance, body, BlockKey::Wal);
+    for (layout, zero_units) in [(FileLayout::NewLog, 511), (FileLayout::Block, 0)] {
+        let sealed = Sealed::new(&instance, layout, BlockKey::Wal);
         sealed.write(&page, 0);
         let stored = sealed.stored();
         let zero = stored
             .chunks(16)
             .filter(|unit| unit.iter().all(|byte| *byte == 0));
-        assert_eq!(zero.count(), zero_units, "{body:?}");
+        assert_eq!(zero.count(), zero_units, "{layout:?}");
         assert_eq!(sealed.read(BLOCK, 0), page);
     }
 }
@@ -318,7 +320,7 @@ fn equal_pages_at_different_places_do_not_look_alike() {
     ];
     let mut seen = std::collections::BTreeSet::new();
     for key in keys {
-        let sealed = Sealed::new(&instance, Body::Block, key);
+        let sealed = Sealed::new(&instance, FileLayout::Block, key);
         sealed.write(&vec![3; 2 * BLOCK], 0);
         for block in sealed.stored().chunks(BLOCK) {
             assert!(seen.insert(block.to_vec()), "{key:?}");
@@ -329,7 +331,7 @@ fn equal_pages_at_different_places_do_not_look_alike() {
 #[test]
 fn a_block_whose_last_part_is_missing_is_read_in_whole_units() {
     let instance = instance(Cipher::Aes128Xts);
-    let sealed = Sealed::new(&instance, Body::Block, BlockKey::Relation);
+    let sealed = Sealed::new(&instance, FileLayout::Block, BlockKey::Relation);
     sealed.write(&vec![5; BLOCK], 0);
     sealed.real.ftruncate(sealed.fd, 1000).unwrap();
     assert_eq!(sealed.read(BLOCK, 0), vec![5; 992]);
@@ -368,14 +370,14 @@ fn cut_short() -> Real {
 fn transfers_that_the_kernel_cuts_short_are_reported_so_and_can_be_continued() {
     let instance = instance(Cipher::Aes128Xts);
     let mut random = Random(99);
-    for (body, key, byte) in [
-        (Body::Block, BlockKey::Wal, 1),
-        (Body::Temporary, BlockKey::Temporary, 1),
-        (Body::Block, BlockKey::Wal, 0),
-        (Body::Temporary, BlockKey::Temporary, 0),
+    for (layout, key, byte) in [
+        (FileLayout::Block, BlockKey::Wal, 1),
+        (FileLayout::Temporary, BlockKey::Temporary, 1),
+        (FileLayout::Block, BlockKey::Wal, 0),
+        (FileLayout::Temporary, BlockKey::Temporary, 0),
     ] {
         for _ in 0..300 {
-            let mut sealed = Sealed::new(&instance, body, key);
+            let mut sealed = Sealed::new(&instance, layout, key);
             // Of zeros: nothing is sealed yet.
             sealed.write(&vec![byte; 2 * BLOCK], 0);
             sealed.real = cut_short();
@@ -387,7 +389,8 @@ fn transfers_that_the_kernel_cuts_short_are_reported_so_and_can_be_continued() {
                 MOST.store(17 + random.next(600), Ordering::Relaxed);
                 let offset = u64::try_from(at + done).unwrap();
                 let rest = &bytes[done..];
-                let count = body::write_at(&sealed.real, sealed.fd, &sealed.file(), rest, offset);
+                let count =
+                    file_io::write_at(&sealed.real, sealed.fd, &sealed.file(), rest, offset);
                 let count = count.unwrap();
                 assert!(count > 0 && count <= rest.len());
                 assert!(count == rest.len() || (at + done + count).is_multiple_of(16));
@@ -401,7 +404,7 @@ fn transfers_that_the_kernel_cuts_short_are_reported_so_and_can_be_continued() {
                 read.extend(piece);
             }
             MOST.store(usize::MAX, Ordering::Relaxed);
-            assert_eq!(read, bytes, "{body:?} at {at}, {len} bytes");
+            assert_eq!(read, bytes, "{layout:?} at {at}, {len} bytes");
             assert_eq!(sealed.read(at, 0), vec![byte; at]);
             let end = at + len;
             assert_eq!(sealed.read(2 * BLOCK, end), vec![byte; 2 * BLOCK - end]);
@@ -412,7 +415,7 @@ fn transfers_that_the_kernel_cuts_short_are_reported_so_and_can_be_continued() {
 #[test]
 fn a_transfer_of_the_largest_piece_fits_at_any_offset() {
     let instance = instance(Cipher::Aes128Xts);
-    let sealed = Sealed::new(&instance, Body::Temporary, BlockKey::Temporary);
+    let sealed = Sealed::new(&instance, FileLayout::Temporary, BlockKey::Temporary);
     let bytes = Random(5).bytes(strongroom_postgres_shield::scratch::LEN);
     for at in [0, 1, 15, 16, 8191, 8193, 70_000] {
         sealed.write(&bytes, at);
@@ -458,7 +461,7 @@ fn a_page_that_changes_while_it_is_written_is_stored_byte_by_byte_as_it_was_at_s
         // At any byte: as the log is written.
         (BlockKey::Wal, 1001, 2 * BLOCK + 3),
     ] {
-        let sealed = Sealed::new(&instance, Body::Block, key);
+        let sealed = Sealed::new(&instance, FileLayout::Block, key);
         sealed.truncate(8 * BLOCK);
         let shared = Shared::new(&mut random, len);
         let stop = AtomicBool::new(false);
@@ -512,7 +515,7 @@ fn asked() -> Real {
 #[test]
 fn a_spill_asks_for_no_sizes() {
     let instance = instance(Cipher::Aes128Xts);
-    let mut sealed = Sealed::new(&instance, Body::Temporary, BlockKey::Temporary);
+    let mut sealed = Sealed::new(&instance, FileLayout::Temporary, BlockKey::Temporary);
     sealed.real = asked();
     let mut random = Random(3);
     let mut plain = Vec::new();

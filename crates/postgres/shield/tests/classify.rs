@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use strongroom_postgres_shield::classify::{Class, Identity, Placed, classify};
+use strongroom_postgres_shield::classify::{Class, Classified, Identity, classify};
 use strongroom_postgres_shield::path;
 use strongroom_postgres_shield::table::treatment;
 
@@ -510,7 +510,7 @@ fn no_bytes_make_it_panic() {
                 _ => {}
             }
         }
-        let Placed { class, .. } = black_box(classify(&bytes));
+        let Classified { class, .. } = black_box(classify(&bytes));
         unknown += u32::from(class == Class::Unknown);
         if let Some(at) = path::tablespace(&bytes) {
             assert!(at < bytes.len());

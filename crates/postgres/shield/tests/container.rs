@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use sealed::{Dice, Handle, instance, model_write, of_vector, put};
 use strongroom_format::postgres::container::{chunk_offset, container_physical};
-use strongroom_postgres_shield::body::Body;
 use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::layout::FileLayout;
 use strongroom_postgres_shield::real::Errno;
 
 const EIO: Errno = Errno(libc::EIO);
@@ -26,7 +26,7 @@ fn of_each_version() -> [Instance; 2] {
 }
 
 fn open<'a>(instance: &'a Instance, path: &Path) -> Handle<'a> {
-    Handle::create(instance, Body::Container, path)
+    Handle::create(instance, FileLayout::Container, path)
 }
 
 fn physical(path: &Path) -> u64 {
@@ -36,7 +36,7 @@ fn physical(path: &Path) -> u64 {
 fn sealed_with(instance: &Instance, path: &Path, bytes: &[u8]) -> Vec<u8> {
     let handle = Handle::open(
         instance,
-        Body::Container,
+        FileLayout::Container,
         path,
         libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC,
     );
@@ -395,7 +395,7 @@ fn a_kill_at_any_byte_gives_no_wrong_data() {
             // The way on for PostgreSQL, which makes such files anew.
             let again = Handle::open(
                 &instance,
-                Body::Container,
+                FileLayout::Container,
                 &path,
                 libc::O_RDWR | libc::O_TRUNC,
             );
@@ -537,7 +537,7 @@ fn refusals_are_those_of_a_plain_file() {
     let directory = sealed::directory();
     let path = directory.path().join("f");
     sealed_with(&instance, &path, b"text");
-    let reader = Handle::open(&instance, Body::Container, &path, libc::O_RDONLY);
+    let reader = Handle::open(&instance, FileLayout::Container, &path, libc::O_RDONLY);
     assert_eq!(reader.write_at(b"x", 0), Err(Errno(libc::EBADF)));
     assert_eq!(reader.truncate(1), Err(Errno(libc::EINVAL)));
     let writer = open(&instance, &path);

@@ -19,11 +19,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sealed::{Handle, directory, instance, of_vector};
-use strongroom_postgres_shield::body::Body;
 use strongroom_postgres_shield::classify::classify;
 use strongroom_postgres_shield::container;
+use strongroom_postgres_shield::container_name;
 use strongroom_postgres_shield::instance::Instance;
-use strongroom_postgres_shield::name;
+use strongroom_postgres_shield::layout::FileLayout;
 use strongroom_postgres_shield::real::{Errno, Real};
 
 const EIO: Errno = Errno(libc::EIO);
@@ -54,8 +54,8 @@ fn at(directory: &Path, path: &str) -> PathBuf {
 }
 
 fn open<'a>(instance: &'a Instance, file: &Path, path: &str) -> Handle<'a> {
-    let mut handle = Handle::create(instance, Body::Container, file);
-    handle.name = name::digest(classify(path.as_bytes()).class, path.as_bytes());
+    let mut handle = Handle::create(instance, FileLayout::Container, file);
+    handle.name = container_name::name_digest(classify(path.as_bytes()).class, path.as_bytes());
     handle
 }
 

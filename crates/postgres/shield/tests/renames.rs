@@ -10,11 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
-use strongroom_postgres_shield::install::{Step, step};
 use strongroom_postgres_shield::instance::Instance;
-use strongroom_postgres_shield::place::rule;
+use strongroom_postgres_shield::open_instances;
 use strongroom_postgres_shield::real::Errno;
-use strongroom_postgres_shield::roots;
+use strongroom_postgres_shield::rename::{RenameStep, rename_step};
+use strongroom_postgres_shield::resolve::resolve;
 use tempfile::TempDir;
 
 const SEGMENT: &str = "pg_wal/000000010000000000000001";
@@ -27,7 +27,7 @@ const NEXT: &str = "pg_wal/000000010000000000000005";
 fn opened(header: &[u8], opener: &Opener) -> TempDir {
     let place = sealed::directory();
     sealed::put(&place.path().join("strongroom.header"), header);
-    assert!(roots::add(Instance::open(place.path(), &[], opener).unwrap()).is_ok());
+    assert!(open_instances::add(Instance::open(place.path(), &[], opener).unwrap()).is_ok());
     place
 }
 
@@ -39,10 +39,10 @@ fn instance() -> TempDir {
 }
 
 /// The step that a rename in the instance needs.
-fn step_of(place: &TempDir, from: &str, to: &str) -> Step {
+fn step_of(place: &TempDir, from: &str, to: &str) -> RenameStep {
     let canonical = place.path().canonicalize().unwrap();
-    let ruling = |path: &str| rule(canonical.as_os_str().as_bytes(), path.as_bytes()).unwrap();
-    step(&ruling(from), &ruling(to))
+    let resolved = |path: &str| resolve(canonical.as_os_str().as_bytes(), path.as_bytes()).unwrap();
+    rename_step(&resolved(from), &resolved(to))
 }
 
 #[test]
@@ -63,17 +63,17 @@ fn each_rename_has_the_step_it_needs() {
         ("global/pg_control", "global/pg_control.old"),
         ("base/5", "base/5"),
     ] {
-        assert_eq!(of(from, to), Step::Nothing, "{from} -> {to}");
+        assert_eq!(of(from, to), RenameStep::Nothing, "{from} -> {to}");
     }
     for to in [SEGMENT, "pg_wal/00000002.history"] {
         assert!(
-            matches!(of("pg_wal/xlogtemp.77", to), Step::Convert(..)),
+            matches!(of("pg_wal/xlogtemp.77", to), RenameStep::Convert(..)),
             "{to}"
         );
     }
     assert!(matches!(
         of("pg_wal/RECOVERYXLOG", SEGMENT),
-        Step::CheckRestored(_)
+        RenameStep::CheckRestored(_)
     ));
     for (from, to) in [
         ("base/5/1", "base/5/2"),
@@ -87,7 +87,11 @@ fn each_rename_has_the_step_it_needs() {
         // A directory may: that is looked at next.
         ("base/5", "moved_for_upgrade"),
     ] {
-        assert_eq!(of(from, to), Step::SameTreatmentOnly, "{from} -> {to}");
+        assert_eq!(
+            of(from, to),
+            RenameStep::SameTreatmentOnly,
+            "{from} -> {to}"
+        );
     }
     for (from, to) in [
         ("base/5", "base/6"),
@@ -95,17 +99,17 @@ fn each_rename_has_the_step_it_needs() {
     ] {
         assert_eq!(
             of(from, to),
-            Step::Refuse(Errno(libc::EXDEV)),
+            RenameStep::Refuse(Errno(libc::EXDEV)),
             "{from} -> {to}"
         );
     }
     assert_eq!(
         of("strongroom.header", "x"),
-        Step::Refuse(Errno(libc::ENOENT))
+        RenameStep::Refuse(Errno(libc::ENOENT))
     );
     assert_eq!(
         of("x", "strongroom.header"),
-        Step::Refuse(Errno(libc::EACCES))
+        RenameStep::Refuse(Errno(libc::EACCES))
     );
 }
 
@@ -131,9 +135,12 @@ fn a_container_keeps_the_name_that_it_is_bound_to() {
         // Files that no rule names are not bound.
         ("extension.new", "extension.state"),
     ] {
-        assert_eq!(of(from, to), Step::Nothing, "{from} -> {to}");
+        assert_eq!(of(from, to), RenameStep::Nothing, "{from} -> {to}");
     }
-    assert!(matches!(of(TEMPORARY_SUMMARY, SUMMARY), Step::Rebind(..)));
+    assert!(matches!(
+        of(TEMPORARY_SUMMARY, SUMMARY),
+        RenameStep::Rebind(..)
+    ));
     for (from, to) in [
         ("pg_replslot/a/state", "pg_replslot/b/state"),
         ("pg_replslot/a", "pg_replslot/b"),
@@ -153,7 +160,7 @@ fn a_container_keeps_the_name_that_it_is_bound_to() {
         (SUMMARY, TEMPORARY_SUMMARY),
         (TEMPORARY_SUMMARY, "pg_stat/extension.stat"),
     ] {
-        assert_eq!(of(from, to), Step::SameNameOnly, "{from} -> {to}");
+        assert_eq!(of(from, to), RenameStep::SameNameOnly, "{from} -> {to}");
     }
 }
 
@@ -171,7 +178,11 @@ fn where_names_are_not_bound_containers_and_slots_change_theirs() {
         (SUMMARY, TEMPORARY_SUMMARY),
         (TEMPORARY_SUMMARY, SUMMARY),
     ] {
-        assert_eq!(step_of(&place, from, to), Step::Nothing, "{from} -> {to}");
+        assert_eq!(
+            step_of(&place, from, to),
+            RenameStep::Nothing,
+            "{from} -> {to}"
+        );
     }
     // What else a rename must not do is refused as in every instance.
     for (from, to) in [
@@ -179,6 +190,6 @@ fn where_names_are_not_bound_containers_and_slots_change_theirs() {
         ("pg_stat/extension.stat", "postgresql.conf"),
     ] {
         let step = step_of(&place, from, to);
-        assert_eq!(step, Step::SameTreatmentOnly, "{from} -> {to}");
+        assert_eq!(step, RenameStep::SameTreatmentOnly, "{from} -> {to}");
     }
 }

@@ -22,13 +22,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
-use strongroom_postgres_shield::body::Memory;
-use strongroom_postgres_shield::install::{self, Step};
 use strongroom_postgres_shield::instance::Instance;
-use strongroom_postgres_shield::place::{Ruling, Seal, rule};
 use strongroom_postgres_shield::real::{Errno, Real, Symbols};
-use strongroom_postgres_shield::restored::{Admitted, InClear, Refusal, admit};
-use strongroom_postgres_shield::{block, roots};
+use strongroom_postgres_shield::rename::{self, RenameStep};
+use strongroom_postgres_shield::resolve::{Resolved, Seal, resolve};
+use strongroom_postgres_shield::restored::{PlainSegments, Refusal, RestoredAs, check_restored};
+use strongroom_postgres_shield::sealed_file::FileCache;
+use strongroom_postgres_shield::{block, open_instances};
 
 const SEGMENT_SIZE: u32 = 1 << 20;
 const LOG: u64 = 2;
@@ -48,7 +48,7 @@ fn data_directory(place: &Path, name: &str) -> PathBuf {
     );
     put(&directory.join("PG_VERSION"), b"15\n");
     let instance = Instance::open(&directory, &[], &opener()).unwrap();
-    assert!(roots::add(instance).is_ok());
+    assert!(open_instances::add(instance).is_ok());
     let control = directory.join("global/pg_control");
     let mut contents = vec![0; 8192];
     contents[..8].copy_from_slice(&SYSTEM.to_le_bytes());
@@ -82,13 +82,13 @@ fn segment() -> Vec<u8> {
     bytes
 }
 
-fn ruling(path: &Path) -> Ruling {
-    rule(b"/", path.as_os_str().as_bytes()).unwrap()
+fn resolved(path: &Path) -> Resolved {
+    resolve(b"/", path.as_os_str().as_bytes()).unwrap()
 }
 
 fn seal(path: &Path) -> Seal {
-    let sealed = match ruling(path) {
-        Ruling::Sealed(seal) => Some(seal),
+    let sealed = match resolved(path) {
+        Resolved::Sealed(seal) => Some(seal),
         _ => None,
     };
     sealed.unwrap()
@@ -100,10 +100,10 @@ fn name(path: &Path) -> CString {
 
 fn sealed(seal: &Seal, bytes: &[u8], path: &Path) {
     put(path, b"");
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
+    let cache: FileCache = [const { AtomicU64::new(0) }; 4];
     let real = Real::linked();
     let fd = real.open(&name(path), libc::O_RDWR, 0).unwrap();
-    let file = seal.file(&memory).unwrap();
+    let file = seal.file(&cache).unwrap();
     let mut at = 0;
     for piece in bytes.chunks(65_536) {
         let count = block::write_at(&real, fd, &file, piece, at).unwrap();
@@ -115,10 +115,10 @@ fn sealed(seal: &Seal, bytes: &[u8], path: &Path) {
 
 /// The file as the server would read it under this seal.
 fn opened(seal: &Seal, path: &Path) -> Vec<u8> {
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
+    let cache: FileCache = [const { AtomicU64::new(0) }; 4];
     let real = Real::linked();
     let fd = real.open(&name(path), libc::O_RDONLY, 0).unwrap();
-    let file = seal.file(&memory).unwrap();
+    let file = seal.file(&cache).unwrap();
     let mut all = Vec::new();
     loop {
         let mut piece = vec![0; 65_536];
@@ -163,24 +163,24 @@ fn target() -> Seal {
     seal(&stage().data.join("pg_wal").join(NAME))
 }
 
-fn admitted(path: &Path, to: &Seal) -> Result<Admitted, Refusal> {
-    admit(&Real::linked(), &name(path), to, InClear::Sealed)
+fn admitted(path: &Path, to: &Seal) -> Result<RestoredAs, Refusal> {
+    check_restored(&Real::linked(), &name(path), to, PlainSegments::Sealed)
 }
 
 #[test]
 fn a_sealed_segment_is_installed_under_its_own_name_only() {
     let (data, other) = (&stage().data, &stage().other);
     assert_eq!(
-        install::step(
-            &ruling(&data.join("pg_wal/RECOVERYXLOG")),
-            &Ruling::Sealed(target())
+        rename::rename_step(
+            &resolved(&data.join("pg_wal/RECOVERYXLOG")),
+            &Resolved::Sealed(target())
         ),
-        Step::CheckRestored(target())
+        RenameStep::CheckRestored(target())
     );
     let path = restored("sealed");
     let refused = Err(Refusal::NotTheSegment);
     sealed(&target(), &segment(), &path);
-    assert_eq!(admitted(&path, &target()), Ok(Admitted::AsItWas));
+    assert_eq!(admitted(&path, &target()), Ok(RestoredAs::Unchanged));
     let of_other_name = seal(&data.join("pg_wal/0000000100000002000000A4"));
     assert_eq!(admitted(&path, &of_other_name), refused);
     let of_other_timeline = seal(&data.join("pg_wal/0000000200000002000000A3"));
@@ -203,7 +203,7 @@ fn a_sealed_segment_is_installed_under_its_own_name_only() {
     put(&path, &[0; 8192]);
     assert_eq!(
         admitted(&path, &target()),
-        Ok(Admitted::AsItWas),
+        Ok(RestoredAs::Unchanged),
         "PostgreSQL sees for itself that these are zeros"
     );
 }
@@ -212,14 +212,14 @@ fn a_sealed_segment_is_installed_under_its_own_name_only() {
 fn a_segment_in_clear_is_sealed() {
     let path = restored("clear");
     put(&path, &segment());
-    assert_eq!(admitted(&path, &target()), Ok(Admitted::WasInClear));
+    assert_eq!(admitted(&path, &target()), Ok(RestoredAs::SealedNow));
     assert!(opened(&target(), &path) == segment(), "it reads as it was");
     let stored = fs::read(&path).unwrap();
     for (number, (stored, clear)) in stored.chunks(16).zip(segment().chunks(16)).enumerate() {
         let is_zero = clear.iter().all(|byte| *byte == 0);
         assert!(is_zero || stored != clear, "unit {number} is in clear");
     }
-    assert_eq!(admitted(&path, &target()), Ok(Admitted::AsItWas));
+    assert_eq!(admitted(&path, &target()), Ok(RestoredAs::Unchanged));
 }
 
 #[test]
@@ -248,13 +248,27 @@ fn what_is_not_a_segment_of_this_instance_is_refused_and_left_as_it_is() {
     refused(&of_other_system, &target(), Refusal::AnotherInstance);
 
     put(&path, &segment());
-    let strictly = admit(&Real::linked(), &name(&path), &target(), InClear::Refused);
-    assert_eq!(strictly, Err(Refusal::InClear));
+    let strictly = check_restored(
+        &Real::linked(),
+        &name(&path),
+        &target(),
+        PlainSegments::Refused,
+    );
+    assert_eq!(strictly, Err(Refusal::PlainSegments));
     assert!(fs::read(&path).unwrap() == segment());
-    assert_eq!(Refusal::InClear.errno(), Errno(libc::EIO));
+    assert_eq!(Refusal::PlainSegments.errno(), Errno(libc::EIO));
     sealed(&target(), &segment(), &path);
-    let strictly = admit(&Real::linked(), &name(&path), &target(), InClear::Refused);
-    assert_eq!(strictly, Ok(Admitted::AsItWas), "sealed ones stay welcome");
+    let strictly = check_restored(
+        &Real::linked(),
+        &name(&path),
+        &target(),
+        PlainSegments::Refused,
+    );
+    assert_eq!(
+        strictly,
+        Ok(RestoredAs::Unchanged),
+        "sealed ones stay welcome"
+    );
 }
 
 #[test]
@@ -296,8 +310,8 @@ fn what_is_left_when_sealing_stops_halfway_is_no_segment() {
     for writes in 0.. {
         put(&path, &segment());
         LEFT.store(writes, Ordering::Relaxed);
-        let outcome = admit(&failing(), &name(&path), &target(), InClear::Sealed);
-        if outcome == Ok(Admitted::WasInClear) {
+        let outcome = check_restored(&failing(), &name(&path), &target(), PlainSegments::Sealed);
+        if outcome == Ok(RestoredAs::SealedNow) {
             assert!(writes > 3, "in several writes: {writes}");
             assert!(opened(&target(), &path) == segment());
             return;

@@ -8,15 +8,15 @@ mod sealed;
 use std::path::Path;
 
 use sealed::{Dice, Handle, instance, model_write, put};
-use strongroom_postgres_shield::body::Body;
 use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::layout::FileLayout;
 use strongroom_postgres_shield::real::Errno;
 
 const EIO: Errno = Errno(libc::EIO);
 const HEADER: usize = 4096;
 
 fn open<'a>(instance: &'a Instance, path: &Path) -> Handle<'a> {
-    Handle::create(instance, Body::Stream, path)
+    Handle::create(instance, FileLayout::Stream, path)
 }
 
 fn physical(path: &Path) -> usize {
@@ -27,11 +27,15 @@ fn physical(path: &Path) -> usize {
 fn random_work_gives_what_a_plain_file_gives() {
     let instance = instance();
     let directory = sealed::directory();
-    for (seed, body) in (1..=20).zip([Body::Stream, Body::TemporaryStream].into_iter().cycle()) {
+    for (seed, layout) in (1..=20).zip(
+        [FileLayout::Stream, FileLayout::TemporaryStream]
+            .into_iter()
+            .cycle(),
+    ) {
         let path = directory.path().join(format!("f{seed}"));
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         let mut model: Vec<u8> = Vec::new();
-        let mut handle = Handle::create(&instance, body, &path);
+        let mut handle = Handle::create(&instance, layout, &path);
         for step in 0..200 {
             let context = format!("seed {seed}, step {step}");
             match dice.below(8) {
@@ -55,7 +59,7 @@ fn random_work_gives_what_a_plain_file_gives() {
                     handle.truncate(size as u64).unwrap();
                     model.resize(size, 0);
                 }
-                5 => handle = Handle::create(&instance, body, &path),
+                5 => handle = Handle::create(&instance, layout, &path),
                 _ => {
                     let offset = dice.below(model.len() + 100);
                     let mut into = vec![0xee; dice.below(9000) + 1];
@@ -138,7 +142,7 @@ fn emptying_draws_a_new_nonce() {
             handle
         } else {
             let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
-            Handle::open(&instance, Body::Stream, &path, flags)
+            Handle::open(&instance, FileLayout::Stream, &path, flags)
         };
         assert_eq!((handle.size(), physical(&path)), (0, 0));
         handle.write_at(&plain, 0).unwrap();
@@ -292,7 +296,7 @@ fn a_full_disk_leaves_no_half_header_and_tells_what_was_written() {
     let plain = Dice(8).bytes(5000);
     for room in (0..10_000).step_by(131) {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
-        let handle = Handle::open(&instance, Body::Stream, &path, flags);
+        let handle = Handle::open(&instance, FileLayout::Stream, &path, flags);
         sealed::fill_up_after(room);
         let outcome = handle.write_at(&plain, 0);
         sealed::heal();
@@ -314,11 +318,11 @@ fn another_boot_cannot_read_what_this_one_wrote() {
     let path = directory.path().join("spill");
     let plain = b"rows of a transaction".repeat(50);
     let before = sealed::instance_of(directory.path());
-    Handle::create(&before, Body::TemporaryStream, &path)
+    Handle::create(&before, FileLayout::TemporaryStream, &path)
         .write_at(&plain, 0)
         .unwrap();
     let after = sealed::instance_of(directory.path());
-    let seen = Handle::create(&after, Body::TemporaryStream, &path)
+    let seen = Handle::create(&after, FileLayout::TemporaryStream, &path)
         .read_all()
         .unwrap();
     assert_eq!(seen.len(), plain.len());

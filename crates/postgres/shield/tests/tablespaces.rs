@@ -12,8 +12,8 @@ use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
 use strongroom_postgres_shield::instance::Instance;
-use strongroom_postgres_shield::place::{Ruling, rule, rule_followed};
-use strongroom_postgres_shield::roots;
+use strongroom_postgres_shield::open_instances;
+use strongroom_postgres_shield::resolve::{Resolved, resolve, resolve_followed};
 
 fn opener() -> Opener {
     Opener::raw(SecretKey::take(&mut [7; 32]).unwrap())
@@ -38,11 +38,11 @@ fn put(path: &Path, bytes: &[u8]) {
 }
 
 fn root_of(path: &Path) -> Option<u8> {
-    let ruling = rule(b"/", path.as_os_str().as_bytes()).unwrap();
-    if let Ruling::Sealed(seal) = ruling {
+    let resolved = resolve(b"/", path.as_os_str().as_bytes()).unwrap();
+    if let Resolved::Sealed(seal) = resolved {
         return Some(seal.root);
     }
-    assert_eq!(ruling, Ruling::Outside);
+    assert_eq!(resolved, Resolved::Outside);
     None
 }
 
@@ -58,7 +58,7 @@ fn each_version_directory_is_of_its_own_instance() {
         if name == "old" {
             std::os::unix::fs::symlink(&space, directory.join("pg_tblspc/16400")).unwrap();
         }
-        assert!(roots::add(Instance::open(&directory, &[], &opener()).unwrap()).is_ok());
+        assert!(open_instances::add(Instance::open(&directory, &[], &opener()).unwrap()).is_ok());
     }
     assert_eq!(root_of(&space.join("PG_15_202209061/5/16384")), Some(0));
     assert_eq!(root_of(&space.join("PG_17_202406281/5/16384")), Some(1));
@@ -77,6 +77,6 @@ fn each_version_directory_is_of_its_own_instance() {
     // it, and to none when a link of some other data directory led there: that may be a plain instance's.
     let unknown = place.join("elsewhere/PG_15_202209061/5/16384");
     assert_eq!(root_of(&unknown), Some(0));
-    let followed = rule_followed(b"/", unknown.as_os_str().as_bytes());
-    assert_eq!(followed, Ok(Ruling::Outside));
+    let followed = resolve_followed(b"/", unknown.as_os_str().as_bytes());
+    assert_eq!(followed, Ok(Resolved::Outside));
 }

@@ -21,9 +21,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sealed::instance;
-use strongroom_postgres_shield::body::{self, BlockKey, Body, File, Memory};
+use strongroom_postgres_shield::file_io;
 use strongroom_postgres_shield::instance::Instance;
+use strongroom_postgres_shield::layout::{BlockKey, FileLayout};
 use strongroom_postgres_shield::real::{Errno, Real};
+use strongroom_postgres_shield::sealed_file::{FileCache, SealedFile};
 
 const PAGE: usize = 8192;
 const EIO: Errno = Errno(libc::EIO);
@@ -40,7 +42,7 @@ struct Sealed<'a> {
     fd: RawFd,
     instance: &'a Instance,
     key: BlockKey,
-    memory: Memory,
+    cache: FileCache,
 }
 
 impl<'a> Sealed<'a> {
@@ -55,35 +57,35 @@ impl<'a> Sealed<'a> {
             instance,
             key,
             // The last word: nothing is told on standard error.
-            memory: [0, 0, 0, 1].map(AtomicU64::new),
+            cache: [0, 0, 0, 1].map(AtomicU64::new),
         }
     }
 
-    fn file(&self) -> File<'_> {
+    fn file(&self) -> SealedFile<'_> {
         let mut tweak = [9; 16];
         tweak[11..].fill(0);
-        File {
+        SealedFile {
             instance: self.instance,
-            body: Body::Block,
+            layout: FileLayout::Block,
             key: self.key,
             tweak,
-            memory: &self.memory,
+            cache: &self.cache,
         }
     }
 
     fn write(&self, from: &[u8], at: usize) -> Result<usize, Errno> {
-        body::write_at(&self.real, self.fd, &self.file(), from, offset(at))
+        file_io::write_at(&self.real, self.fd, &self.file(), from, offset(at))
     }
 
     fn read(&self, len: usize, at: usize) -> Result<Vec<u8>, Errno> {
         let mut into = vec![0xa5; len];
-        let count = body::read_at(&self.real, self.fd, &self.file(), &mut into, offset(at))?;
+        let count = file_io::read_at(&self.real, self.fd, &self.file(), &mut into, offset(at))?;
         into.truncate(count);
         Ok(into)
     }
 
     fn truncate(&self, size: usize) -> Result<(), Errno> {
-        body::truncate(&self.real, self.fd, &self.file(), offset(size))
+        file_io::truncate(&self.real, self.fd, &self.file(), offset(size))
     }
 }
 
@@ -98,7 +100,7 @@ fn offset(at: usize) -> u64 {
 }
 
 /// Changes a file and, in the same way, the bytes that it should read as.
-type Step<'a> = &'a dyn Fn(&mut Vec<u8>);
+type RenameStep<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 /// How many whole units of zeros the file holds.
 fn zero_units(path: &Path) -> usize {
@@ -117,7 +119,7 @@ fn nothing_is_stored_as_zeros() {
     assert_eq!(sealed.write(&model, 0), Ok(2 * PAGE));
     // A page beyond the end, bytes within a page beyond the end, a longer file, a shorter one, and
     // one of an odd length.
-    let steps: [Step<'_>; 6] = [
+    let steps: [RenameStep<'_>; 6] = [
         &|model| {
             model.resize(5 * PAGE, 0);
             model.extend([7; PAGE]);

@@ -1,7 +1,7 @@
 //! PostgreSQL's own manifest of a base backup, compared with what was received.
 //!
-//! The format is that of the PostgreSQL documentation, "Backup Manifest Format". Must not: let anything pass that the
-//! manifest does not name, but for the log, which it never names.
+//! The format is that of the PostgreSQL documentation, "Backup Manifest Format". Must not: let
+//! anything pass that the manifest does not name, but for the log, which it never names.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,6 @@
-//! A PostgreSQL cluster over the replication protocol: its data directory, its tablespaces, and the log that makes the
-//! copy consistent by itself. Every file is compared with the server's own manifest before the set exists.
+//! A PostgreSQL cluster over the replication protocol: its data directory, its tablespaces, and the
+//! log that makes the copy consistent by itself. Every file is compared with the server's own
+//! manifest before the set exists.
 //!
 //! Must not: see a set through whose manifest disagrees; put a password into the set.
 
@@ -43,8 +44,8 @@ pub struct PostgresSource {
 }
 
 impl PostgresSource {
-    /// The server that `config` names. `shown` stands in the set's description: no secrets. `spread`: the checkpoint may
-    /// take its usual time.
+    /// The server that `config` names. `shown` stands in the set's description: no secrets.
+    /// `spread`: the checkpoint may take its usual time.
     #[must_use]
     pub fn new(config: Config, shown: String, label: String, spread: bool) -> Self {
         Self {
@@ -113,7 +114,7 @@ impl Source for PostgresSource {
             },
             wal: true,
             tablespace_map: false,
-            // Only for who looks: it costs the server a walk over all files.
+            // Only to show progress: the server has to walk all files for it.
             progress: self.total.is_some(),
             incremental: self.base.is_some(),
             ..BackupOptions::default()
@@ -164,7 +165,7 @@ struct Receiver<'a, 'b> {
     /// The open file: its path, its bytes so far.
     file: Option<(Vec<u8>, u64)>,
     manifest: Vec<u8>,
-    /// A tablespace whose member waits for the first entry of its archive, which says who owns it.
+    /// A tablespace whose member waits for the first entry of its archive, which names its owner.
     space: Option<Member>,
     /// Owner and group of the server's files, as its version file has them.
     owner: (u32, u32),
@@ -231,7 +232,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
         }
     }
 
-    /// Compares everything with the manifest and adds it, then says who owns the directory. Returns the manifest.
+    /// Compares everything with the manifest and adds it, then adds the owner of the directory.
+    /// Returns the manifest.
     fn finish(&mut self) -> Result<Vec<u8>> {
         if self.space.is_some() {
             return Err(unexpected("an archive without entries"));
@@ -265,7 +267,8 @@ impl Visitor for Receiver<'_, '_> {
             self.stream.member(&space)?;
         }
         let path = [self.prefix.as_slice(), &entry.name].concat();
-        // The root of an archive is a member of its own already, and so is what links to tablespaces.
+        // The root of an archive is a member of its own already, and so is what links to
+        // tablespaces.
         if entry.name == b"." && entry.sort == Sort::Directory {
             return Ok(());
         }
@@ -323,7 +326,7 @@ fn directory(path: &[u8], (owner, group): (u32, u32)) -> Member {
         mode: 0o700,
         owner,
         group,
-        seconds: i64::try_from(crate::create::now()).unwrap_or(0),
+        seconds: i64::try_from(crate::clock::now_unix_s()).unwrap_or(0),
         nanoseconds: 0,
         path: path.to_vec(),
         target: Vec::new(),
@@ -361,8 +364,8 @@ fn server(error: strongroom_postgres_replication::Error) -> Error {
     Error::new(&code::BACKUP_SERVER, error.to_string())
 }
 
-/// A server that cannot build on the base says so with one class of errors: summaries of the log are off or missing, another
-/// timeline, another cluster.
+/// A server that cannot build on the base says so with one class of errors: summaries of the log
+/// are off or missing, another timeline, another cluster.
 fn incremental(error: strongroom_postgres_replication::Error) -> Error {
     let refused = matches!(
         error,

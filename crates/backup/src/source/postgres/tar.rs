@@ -1,5 +1,6 @@
-//! Takes a tar archive apart as it comes: the part of the ustar format that PostgreSQL's server writes
-//! (`tarCreateHeader`, src/port/tar.c): regular files, directories, symbolic links, names of at most 100 bytes.
+//! Takes a tar archive apart as it comes: the part of the ustar format that PostgreSQL's server
+//! writes (`tarCreateHeader`, src/port/tar.c): regular files, directories, symbolic links, names of
+//! at most 100 bytes.
 //!
 //! Must not: keep more than a header of the archive; accept an archive without its end mark.
 
@@ -162,7 +163,8 @@ fn text(field: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// Octal digits, or base 256 after a byte with its first bit set (`print_tar_number`, src/port/tar.c).
+/// Octal digits, or base 256 after a byte with its first bit set (`print_tar_number`,
+/// src/port/tar.c).
 fn number(field: &[u8]) -> Option<u64> {
     let (first, rest) = field.split_first()?;
     if *first == 0x80 {

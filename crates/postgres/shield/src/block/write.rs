@@ -1,9 +1,9 @@
-//! One write of a block file: which units it covers, and what else has to be written with them.
+//! One write to a block file: which units it covers, and which other bytes are written with them.
 //!
 //! Invariants: P1, P3 to P6.
 //!
-//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in, but
-//! zeros of the same sector.
+//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in,
+//! other than zeros of the same sector.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -12,11 +12,12 @@
 
 use std::os::fd::RawFd;
 
-use super::{BLOCK, BLOCK_U64, EINVAL, EIO, UNIT, copy, key, tail_keystream, tweak};
-use crate::body::File;
-use crate::fault::{self, Fault};
+use super::{BLOCK, BLOCK_U64, EINVAL, EIO, UNIT, apply_tail_keystream, copy, key, tweak};
+use crate::damage;
+use crate::fault::Fault;
 use crate::real::{Errno, Real};
 use crate::scratch::BUFFER;
+use crate::sealed_file::SealedFile;
 use crate::zeros::{SECTOR, Sector, Zeros};
 
 /// Where a transfer lies among blocks and units. Offsets in a buffer count from `base`.
@@ -59,16 +60,18 @@ impl Span {
     }
 }
 
+/// A write of the caller's bytes to a block file.
 pub(super) struct Write<'a> {
     pub(super) real: &'a Real,
     pub(super) fd: RawFd,
-    pub(super) file: &'a File<'a>,
+    pub(super) file: &'a SealedFile<'a>,
     pub(super) span: Span,
 }
 
 impl Write<'_> {
-    /// Fills what the transfer leaves of its first and last unit with what is stored there. Gives
-    /// the end of what is to be written, from `base`: a unit's end, unless the file ends before it.
+    /// Fills the parts of the first and last unit that the transfer does not cover with the stored
+    /// bytes. Returns the end of the bytes to be written, from `base`: a unit's end, unless the
+    /// file ends before it.
     pub(super) fn fill_edges(
         &self,
         len: usize,
@@ -96,7 +99,8 @@ impl Write<'_> {
         self.finish_last(end, kept, &unit, plain)
     }
 
-    /// `kept`: bytes that the file has of the last unit, decrypted in `unit`.
+    /// Fills the end of the last unit. `kept` is how many bytes of it the file has; `unit` holds
+    /// them decrypted.
     fn finish_last(
         &self,
         end: usize,
@@ -113,8 +117,8 @@ impl Write<'_> {
         Ok(end)
     }
 
-    /// The unit at `within` from `base`: how many bytes of it the file has, decrypted; the others
-    /// are zeros.
+    /// Decrypts the stored unit at `within` from `base` into `unit`, and returns how many bytes of
+    /// it the file has; the others are set to zero.
     fn stored_unit(
         &self,
         within: usize,
@@ -131,7 +135,7 @@ impl Write<'_> {
         let number = u32::try_from(in_block.checked_div(UNIT).ok_or(EINVAL)?);
         if count < UNIT {
             let tail = stored.get_mut(..count).ok_or(EIO)?;
-            tail_keystream(self.file, tweak, number.map_err(|_| EINVAL)?, tail)?;
+            apply_tail_keystream(self.file, tweak, number.map_err(|_| EINVAL)?, tail)?;
             *unit = [0; UNIT];
             unit.get_mut(..count).ok_or(EIO)?.copy_from_slice(tail);
             return Ok(count);
@@ -140,8 +144,8 @@ impl Write<'_> {
             *unit = stored;
             return Ok(UNIT);
         }
-        // XTS steps its tweak from the start of the data unit: what stands before does not matter,
-        // its length does.
+        // XTS advances its tweak from the start of the data unit: the length of the bytes before
+        // the unit matters, their values do not.
         let (front, back) = cipher.split_at_mut(BLOCK);
         let through = in_block.checked_add(UNIT).ok_or(EINVAL)?;
         let input = front.get_mut(..through).ok_or(EINVAL)?;
@@ -162,7 +166,8 @@ impl Write<'_> {
         match self.file.zeros() {
             Zeros::ByUnit => Ok(true),
             Zeros::Refused => {
-                fault::settle(self.real, self.fd, self.file, Err(Fault::Damaged)).map(|()| true)
+                damage::into_errno(self.real, self.fd, self.file, Err(Fault::Damaged))
+                    .map(|()| true)
             }
             Zeros::BySector => Ok(self.sector_at(within)?.is_zero()),
         }
@@ -194,7 +199,7 @@ impl Write<'_> {
             let before = plain.get_mut(start..units.start).ok_or(EINVAL)?;
             before.fill(0);
         }
-        // In a unit's middle the file ends, and nothing comes after it.
+        // An end within a unit is the file's end, and nothing follows.
         if end.checked_rem(SECTOR) != Some(0) && end.checked_rem(UNIT) == Some(0) {
             let sector = self.sector_at(end)?;
             if sector.is_zero() && sector.end > end {
@@ -210,7 +215,7 @@ impl Write<'_> {
         tweak(self.file, self.span.first_block, block)
     }
 
-    /// Hands the units over to the kernel and counts how many of the caller's bytes it took.
+    /// Writes the units, and returns how many of the caller's bytes were written.
     pub(super) fn store(
         &self,
         len: usize,
@@ -221,8 +226,8 @@ impl Write<'_> {
         let count = self
             .real
             .pwrite(self.fd, stored, self.span.at(units.start))?;
-        // A unit of which a part is new is noise, and so are zeros beside it in a sector of which a
-        // part is new. Both are finished, if they can be.
+        // A unit that is written in part decrypts to noise, and so do stored zeros in a sector that
+        // is written in part. Both are completed, if possible.
         let came_to = units.start.saturating_add(count);
         let finished = came_to
             .checked_next_multiple_of(self.file.zeros().part())

@@ -1,101 +1,102 @@
-//! The grammar of everything that is not in a database's directory: log, SLRUs, slots, small files.
+//! Classifies files outside of database directories: log, SLRUs, slots, small files.
 //!
-//! Each function takes what follows the name of its directory and yields `None` for what PostgreSQL does not put there.
+//! Each function takes the path below its directory, and returns `None` for a file that PostgreSQL
+//! does not have there.
 //!
-//! Invariants and what must not be done here: those of [`super`].
+//! Invariants: those of [`super`].
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::expect_used
 )]
 
-use super::{Class, Identity, Placed};
-use crate::scan::{Scan, split};
+use super::{Class, Classified, Identity};
+use crate::name_parser::{NameParser, split_first_component};
 
-pub(super) fn in_wal(name: &[u8]) -> Option<Placed> {
+pub(super) fn in_wal(name: &[u8]) -> Option<Classified> {
     match name {
-        b"archive_status" | b"summaries" => return Some(Placed::DIRECTORY),
-        b"RECOVERYXLOG" => return Some(Placed::of(Class::WalRestored)),
-        b"RECOVERYHISTORY" => return Some(Placed::of(Class::TimelineHistory)),
-        b"summaries/temp.summary" => return Some(Placed::of(Class::WalSummary)),
+        b"archive_status" | b"summaries" => return Some(Classified::DIRECTORY),
+        b"RECOVERYXLOG" => return Some(Classified::of(Class::WalRestored)),
+        b"RECOVERYHISTORY" => return Some(Classified::of(Class::TimelineHistory)),
+        b"summaries/temp.summary" => return Some(Classified::of(Class::WalSummary)),
         _ => {}
     }
-    let mut scan = Scan::new(name);
-    if scan.optional(b"xlogtemp.") {
-        scan.decimal()?;
-        scan.end()?;
-        return Some(Placed::of(Class::WalTemp));
+    let mut parser = NameParser::new(name);
+    if parser.optional(b"xlogtemp.") {
+        parser.decimal()?;
+        parser.end()?;
+        return Some(Classified::of(Class::WalTemp));
     }
-    if scan.optional(b"archive_status/") {
-        let done = scan.rest().ends_with(b".ready") || scan.rest().ends_with(b".done");
-        let plain = !scan.rest().contains(&b'/');
-        return (done && plain).then_some(Placed::of(Class::ArchiveStatus));
+    if parser.optional(b"archive_status/") {
+        let done = parser.rest().ends_with(b".ready") || parser.rest().ends_with(b".done");
+        let plain = !parser.rest().contains(&b'/');
+        return (done && plain).then_some(Classified::of(Class::ArchiveStatus));
     }
-    if scan.optional(b"summaries/") {
+    if parser.optional(b"summaries/") {
         for _ in 0..5 {
-            scan.hex(8, 8)?;
+            parser.hex(8, 8)?;
         }
-        scan.text(b".summary")?;
-        scan.end()?;
-        return Some(Placed::of(Class::WalSummary));
+        parser.expect(b".summary")?;
+        parser.end()?;
+        return Some(Classified::of(Class::WalSummary));
     }
-    let timeline = u32::try_from(scan.hex(8, 8)?).ok()?;
+    let timeline = u32::try_from(parser.hex(8, 8)?).ok()?;
     // pg_basebackup writes a history under a name of its own before it renames it.
-    if matches!(scan.rest(), b".history" | b".history.tmp") {
-        return Some(Placed::of(Class::TimelineHistory));
+    if matches!(parser.rest(), b".history" | b".history.tmp") {
+        return Some(Classified::of(Class::TimelineHistory));
     }
-    let number = scan.hex(16, 16)?;
-    match scan.rest() {
-        b"" | b".partial" => Some(Placed {
+    let number = parser.hex(16, 16)?;
+    match parser.rest() {
+        b"" | b".partial" => Some(Classified {
             class: Class::Wal,
             identity: Identity::Wal { timeline, number },
         }),
         _ => {
-            scan.text(b".")?;
-            scan.hex(8, 8)?;
-            scan.text(b".backup")?;
-            scan.end()?;
-            Some(Placed::of(Class::BackupHistory))
+            parser.expect(b".")?;
+            parser.hex(8, 8)?;
+            parser.expect(b".backup")?;
+            parser.end()?;
+            Some(Classified::of(Class::BackupHistory))
         }
     }
 }
 
 /// `%04X` of up to 24 bits, or 15 digits (`pg_notify` and `pg_serial` from 17 on).
-pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Placed> {
-    let mut scan = Scan::new(name);
-    let segment = scan.hex(4, 15)?;
-    scan.end()?;
-    matches!(name.len(), 4..=6 | 15).then_some(Placed {
+pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Classified> {
+    let mut parser = NameParser::new(name);
+    let segment = parser.hex(4, 15)?;
+    parser.end()?;
+    matches!(name.len(), 4..=6 | 15).then_some(Classified {
         class: Class::Slru,
         identity: Identity::Slru { directory, segment },
     })
 }
 
-pub(super) fn in_slots(path: &[u8]) -> Option<Placed> {
-    let (_, Some(name)) = split(path) else {
-        return Some(Placed::DIRECTORY);
+pub(super) fn in_slots(path: &[u8]) -> Option<Classified> {
+    let (_, Some(name)) = split_first_component(path) else {
+        return Some(Classified::DIRECTORY);
     };
     if matches!(name, b"state" | b"state.tmp") {
-        return Some(Placed::of(Class::SlotState));
+        return Some(Classified::of(Class::SlotState));
     }
-    let mut scan = Scan::new(name);
-    scan.text(b"xid-")?;
-    scan.decimal()?;
-    scan.text(b"-lsn-")?;
-    scan.hex(1, 8)?;
-    scan.text(b"-")?;
-    scan.hex(1, 8)?;
-    scan.text(b".spill")?;
-    scan.end()?;
-    Some(Placed::of(Class::Spill))
+    let mut parser = NameParser::new(name);
+    parser.expect(b"xid-")?;
+    parser.decimal()?;
+    parser.expect(b"-lsn-")?;
+    parser.hex(1, 8)?;
+    parser.expect(b"-")?;
+    parser.hex(1, 8)?;
+    parser.expect(b".spill")?;
+    parser.end()?;
+    Some(Classified::of(Class::Spill))
 }
 
-pub(super) fn in_logical(path: &[u8]) -> Option<Placed> {
-    match split(path) {
+pub(super) fn in_logical(path: &[u8]) -> Option<Classified> {
+    match split_first_component(path) {
         (b"replorigin_checkpoint" | b"replorigin_checkpoint.tmp", None) => {
-            Some(Placed::of(Class::Origins))
+            Some(Classified::of(Class::Origins))
         }
-        (b"snapshots" | b"mappings", None) => Some(Placed::DIRECTORY),
+        (b"snapshots" | b"mappings", None) => Some(Classified::DIRECTORY),
         (b"snapshots", Some(name)) => snapbuild(name),
         (b"mappings", Some(name)) => rewrite_mapping(name),
         _ => None,
@@ -103,68 +104,68 @@ pub(super) fn in_logical(path: &[u8]) -> Option<Placed> {
 }
 
 /// `%X-%X.snap`, and `%X-%X.snap.<pid>.tmp`
-fn snapbuild(name: &[u8]) -> Option<Placed> {
-    let mut scan = Scan::new(name);
-    scan.hex(1, 8)?;
-    scan.text(b"-")?;
-    scan.hex(1, 8)?;
-    scan.text(b".snap")?;
-    if scan.end().is_none() {
-        scan.text(b".")?;
-        scan.decimal()?;
-        scan.text(b".tmp")?;
-        scan.end()?;
+fn snapbuild(name: &[u8]) -> Option<Classified> {
+    let mut parser = NameParser::new(name);
+    parser.hex(1, 8)?;
+    parser.expect(b"-")?;
+    parser.hex(1, 8)?;
+    parser.expect(b".snap")?;
+    if parser.end().is_none() {
+        parser.expect(b".")?;
+        parser.decimal()?;
+        parser.expect(b".tmp")?;
+        parser.end()?;
     }
-    Some(Placed::of(Class::Snapbuild))
+    Some(Classified::of(Class::Snapbuild))
 }
 
 /// `map-%x-%x-%X_%X-%x-%x`
-fn rewrite_mapping(name: &[u8]) -> Option<Placed> {
-    let mut scan = Scan::new(name);
-    scan.text(b"map-")?;
+fn rewrite_mapping(name: &[u8]) -> Option<Classified> {
+    let mut parser = NameParser::new(name);
+    parser.expect(b"map-")?;
     for separator in [&b"-"[..], b"-", b"_", b"-", b"-"] {
-        scan.any_hex()?;
-        scan.text(separator)?;
+        parser.skip_hex()?;
+        parser.expect(separator)?;
     }
-    scan.any_hex()?;
-    scan.end()?;
-    Some(Placed::of(Class::RewriteMapping))
+    parser.skip_hex()?;
+    parser.end()?;
+    Some(Classified::of(Class::RewriteMapping))
 }
 
 /// 8 digits (15, 16) or 16 (17 and later), and the same with `.tmp`: from 15.20 and the releases of
 /// the other major versions of that day on, a state file is written under that name and renamed
 /// (`RecreateTwoPhaseFile` in src/backend/access/transam/twophase.c).
-pub(super) fn two_phase(name: &[u8]) -> Option<Placed> {
+pub(super) fn two_phase(name: &[u8]) -> Option<Classified> {
     let digits = name.strip_suffix(b".tmp").unwrap_or(name);
-    let mut scan = Scan::new(digits);
-    scan.hex(8, 16)?;
-    scan.end()?;
-    matches!(digits.len(), 8 | 16).then_some(Placed::of(Class::TwoPhase))
+    let mut parser = NameParser::new(digits);
+    parser.hex(8, 16)?;
+    parser.end()?;
+    matches!(digits.len(), 8 | 16).then_some(Classified::of(Class::TwoPhase))
 }
 
-pub(super) fn statistics(directory: &[u8], name: &[u8]) -> Option<Placed> {
+pub(super) fn statistics(directory: &[u8], name: &[u8]) -> Option<Classified> {
     if name.is_empty() || name.contains(&b'/') {
         return None;
     }
     // pg_stat_statements and its kin append here from many processes.
     let texts = directory == b"pg_stat_tmp" && name.ends_with(b"texts.stat");
-    Some(Placed::of(match texts {
+    Some(Classified::of(match texts {
         true => Class::QueryTexts,
         false => Class::Statistics,
     }))
 }
 
 /// `%08X-%08X-%d`, and the same with `.tmp`
-pub(super) fn exported_snapshot(name: &[u8]) -> Option<Placed> {
-    let mut scan = Scan::new(name);
-    scan.hex(8, 8)?;
-    scan.text(b"-")?;
-    scan.hex(8, 8)?;
-    scan.text(b"-")?;
-    scan.decimal()?;
-    if scan.end().is_none() {
-        scan.text(b".tmp")?;
-        scan.end()?;
+pub(super) fn exported_snapshot(name: &[u8]) -> Option<Classified> {
+    let mut parser = NameParser::new(name);
+    parser.hex(8, 8)?;
+    parser.expect(b"-")?;
+    parser.hex(8, 8)?;
+    parser.expect(b"-")?;
+    parser.decimal()?;
+    if parser.end().is_none() {
+        parser.expect(b".tmp")?;
+        parser.end()?;
     }
-    Some(Placed::of(Class::ExportedSnapshot))
+    Some(Classified::of(Class::ExportedSnapshot))
 }

@@ -1,7 +1,7 @@
-//! Which chunks a write touches, and where they stand in a buffer and in the file: arithmetic without bytes.
+//! Which chunks a write touches, and their positions in a buffer and in the file. Arithmetic only.
 //!
-//! Invariants: F2, an image is one stretch of the file, from the first chunk that changes (or from the header of a new
-//! file) to the last.
+//! Invariants: F2, an image is one contiguous part of the file, from the first chunk that changes
+//! (or from the header of a new file) to the last.
 //!
 //! Must not: read, write, or seal.
 #![deny(
@@ -28,15 +28,15 @@ pub(super) const NONCE: usize = 12;
 
 /// What a writer knows of the file while it holds the lock.
 pub(super) struct State {
-    /// Bytes of the file as it lies on disk.
+    /// Length of the stored file in bytes.
     pub(super) physical: u64,
-    /// Bytes of the file as the program sees it.
+    /// Length in bytes as the program sees it.
     pub(super) logical: u64,
     /// `None` while the file is empty.
     pub(super) header: Option<ContainerHeader>,
 }
 
-/// What is written.
+/// The bytes to be written.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     Bytes(&'a [u8]),
@@ -51,7 +51,7 @@ impl Source<'_> {
         }
     }
 
-    /// Puts what stands at `range` into `to`, which is as long.
+    /// Copies the bytes at `range` to `to`, which has the same length.
     pub(super) fn put(&self, range: Range<usize>, to: &mut [u8]) -> Result<(), Fault> {
         match self {
             Self::Zeros(_) => to.fill(0),
@@ -64,7 +64,7 @@ impl Source<'_> {
     }
 }
 
-/// The chunks that one write touches, and where they stand in the buffer that holds their new bytes.
+/// The chunks that one write touches, and their positions in the buffer that holds their new bytes.
 pub(super) struct Image {
     pub(super) header: ContainerHeader,
     /// Bytes of a new file's header before the first chunk.
@@ -74,15 +74,15 @@ pub(super) struct Image {
     pub(super) last: u64,
     /// Logical size of the file after the write.
     pub(super) logical: u64,
-    /// Bytes in all.
+    /// Total length in bytes.
     pub(super) len: usize,
-    /// Where they begin in the file.
+    /// Their offset in the file.
     pub(super) start: u64,
 }
 
 impl Image {
-    /// Of a write of `offset..end` to a file in `state`; `offset` is not beyond its end. The header
-    /// of a new file says whether it is `bound` to its name.
+    /// The image of a write of `offset..end` to a file in `state`; `offset` is not beyond its end.
+    /// The header of a new file says whether it is `bound` to its name.
     pub(super) fn new(state: &State, offset: u64, end: u64, bound: bool) -> Result<Self, Fault> {
         let lead = if state.header.is_some() {
             0
@@ -117,7 +117,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Of chunks of a file of `logical` bytes that are only read.
+    /// The image of chunks of a file of `logical` bytes that are only read.
     pub(super) const fn of_read(
         header: ContainerHeader,
         first: u64,
@@ -135,7 +135,7 @@ impl Image {
         }
     }
 
-    /// Where chunk `index` stands in the buffer.
+    /// The position of chunk `index` in the buffer.
     pub(super) fn unit(&self, index: u64) -> Result<Range<usize>, Fault> {
         let before = to_usize(index.saturating_sub(self.first))?.checked_mul(CONTAINER_SEALED);
         let start = before.and_then(|before| before.checked_add(self.lead));
@@ -145,7 +145,7 @@ impl Image {
     }
 }
 
-/// Length of chunk `index` of a file of `logical` bytes, as it lies on disk.
+/// Length of chunk `index` of a file of `logical` bytes, as it is stored, in bytes.
 pub(super) fn sealed_len(logical: u64, index: u64) -> Result<usize, Fault> {
     let held = logical
         .saturating_sub(index.saturating_mul(CHUNK))
@@ -154,10 +154,12 @@ pub(super) fn sealed_len(logical: u64, index: u64) -> Result<usize, Fault> {
     len.ok_or(Fault::Damaged)
 }
 
-/// What a chunk and a transfer have in common: as a range of the chunk's data, and as one of the transfer.
+/// The bytes that a chunk and a transfer share: as a range of the chunk's data, and of the
+/// transfer.
 type Shared = (Range<usize>, Range<usize>);
 
-/// What a chunk of `holds` bytes that begins at `begins` shares with a transfer of `len` bytes at `offset`.
+/// The bytes that a chunk of `holds` bytes at `begins` shares with a transfer of `len` bytes at
+/// `offset`.
 pub(super) fn overlap(begins: u64, holds: usize, offset: u64, len: usize) -> Result<Shared, Fault> {
     let from = begins.max(offset);
     let to = begins
@@ -175,8 +177,8 @@ pub(super) fn overlap(begins: u64, holds: usize, offset: u64, len: usize) -> Res
     Ok((chunk, within(offset)?))
 }
 
-/// A range of a chunk's data as one of its sealed bytes.
-pub(super) fn shifted(data: Range<usize>) -> Result<Range<usize>, Fault> {
+/// Converts a range of a chunk's data to one of its sealed bytes.
+pub(super) fn sealed_range(data: Range<usize>) -> Result<Range<usize>, Fault> {
     let shift = |at: usize| at.checked_add(NONCE).ok_or(Fault::Damaged);
     Ok(shift(data.start)?..shift(data.end)?)
 }

@@ -1,4 +1,4 @@
-//! What has to hold before anything of an instance is converted, and who owns what is made in it.
+//! Checks before a conversion, and the owner of new files.
 //!
 //! Must not: write to the instance.
 
@@ -26,8 +26,9 @@ impl Owner {
         let about = handle
             .metadata()
             .map_err(|error| Error::io(directory.display().to_string(), error))?;
-        // Whoever is not root may own a directory of a group that is not theirs, and cannot give
-        // files to it.
+        // A user other than root may own a directory of a group that they are not in, and
+        // cannot give
+        // files to that group.
         let root = rustix::process::geteuid().is_root();
         Ok(Self {
             given: root.then(|| (about.uid(), about.gid())),
@@ -51,7 +52,7 @@ impl Owner {
 ///
 /// # Errors
 /// SR-7011 when it is not there or not one that is supported.
-pub(super) fn major(directory: &Path) -> Result<u32, Error> {
+pub(super) fn read_major(directory: &Path) -> Result<u32, Error> {
     let refused = |detail: String| Error::new(&code::PG_NOT_INSTANCE, detail);
     let text = version_text(directory)
         .map_err(|error| refused(format!("{}: {error}", version_path(directory).display())))?;
@@ -65,7 +66,7 @@ pub(super) fn major(directory: &Path) -> Result<u32, Error> {
 ///
 /// # Errors
 /// SR-7008.
-pub(super) fn no_server(directory: &Path) -> Result<(), Error> {
+pub(super) fn check_no_server(directory: &Path) -> Result<(), Error> {
     let path = pid_path(directory);
     let number = match recorded_process(directory) {
         Ok(number) => number,
@@ -73,7 +74,7 @@ pub(super) fn no_server(directory: &Path) -> Result<(), Error> {
         Err(error) => return Err(Error::io(path.display().to_string(), error)),
     };
     let alive = match number.and_then(i32::checked_abs).and_then(Pid::from_raw) {
-        // Not a number: a server is just writing it, or somebody else's file. Either way it is not ours to ignore.
+        // Not a number: a server may just be writing the file.
         None => true,
         Some(process) => test_kill_process(process) != Err(rustix::io::Errno::SRCH),
     };

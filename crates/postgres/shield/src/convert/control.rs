@@ -1,8 +1,9 @@
-//! The control file, as far as a conversion has to understand it.
+//! Parses the fields of the control file that a conversion needs.
 //!
-//! PostgreSQL's `ControlFileData` (`src/include/catalog/pg_control.h`) on machines with 8-byte alignment; the offsets below
-//! are equal in versions 15 to 18 except for the checksum's, which moved in 18. The known value of `floatFormat` just
-//! before them shows that the layout is the expected one.
+//! PostgreSQL's `ControlFileData` (`src/include/catalog/pg_control.h`) on machines with 8-byte
+//! alignment; the offsets below are equal in versions 15 to 18 except for the checksum's, which
+//! moved in 18. The known value of `floatFormat` just before them shows that the layout is the
+//! expected one.
 //!
 //! Must not: change a control file.
 
@@ -39,7 +40,8 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Reads the used part of a control file. `None` when its checksum does not hold, or it is of another version.
+    /// Reads the used part of a control file. `None` when its checksum does not lock, or it is of
+    /// another version.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let version = u32_at(bytes, VERSION)?;
         let &(_, checksum_at) = VERSIONS.iter().find(|(known, _)| *known == version)?;

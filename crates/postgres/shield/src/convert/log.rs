@@ -1,7 +1,8 @@
-//! `strongroom.convert`: which files have been converted. Its form is `strongroom_format::postgres::convert`.
+//! `strongroom.convert`: which files have been converted. Its form is
+//! `strongroom_format::postgres::convert`.
 //!
-//! Invariants: a line is durable before [`Log::append`] returns, and so before its file is renamed; a last line without
-//! its end is cut off before anything is appended to it.
+//! Invariants: a line is durable before [`Log::append`] returns, and so before its file is renamed;
+//! a last line without its end is cut off before anything is appended to it.
 //!
 //! Must not: be removed before everything else is durable.
 
@@ -17,12 +18,12 @@ use strongroom_format::postgres::CONVERT_FILE;
 use strongroom_format::postgres::convert::{Action, Done, State, done_line, title_line};
 use strongroom_keyring::{Error, Link, durable, open_regular};
 
-use super::checks::no_server;
-use super::hold::{Hold, remove};
+use super::checks::check_no_server;
+use super::lock::{ConversionLock, remove};
 
 /// The state of a conversion, open for appending.
 pub(super) struct Log<'a> {
-    hold: &'a Hold,
+    lock: &'a ConversionLock,
     path: PathBuf,
     file: Mutex<File>,
 }
@@ -51,21 +52,23 @@ impl<'a> Log<'a> {
         State::parse(&bytes).map(Some).ok_or_else(damaged)
     }
 
-    /// Begins a state, or goes on with `known`. Without a header (`sealed`), one without lines is begun anew.
+    /// Begins a state, or goes on with `known`. Without a header (`sealed`), one without lines is
+    /// begun anew.
     ///
     /// # Errors
-    /// SR-7013 when `known` is of another object; SR-7008 when a server has started meanwhile; SR-5001.
+    /// SR-7013 when `known` is of another object; SR-7008 when a server has started meanwhile;
+    /// SR-5001.
     pub(super) fn open(
-        hold: &'a Hold,
+        lock: &'a ConversionLock,
         action: Action,
         object_id: [u8; 16],
         known: Option<&State>,
         sealed: bool,
     ) -> Result<Self, Error> {
-        let path = hold.directory().join(CONVERT_FILE);
+        let path = lock.directory().join(CONVERT_FILE);
         let title = title_line(action, &object_id);
         let io = |error| Error::io(path.display().to_string(), error);
-        let (mode, owner) = (hold.owner().mode(), hold.owner().given());
+        let (mode, owner) = (lock.owner().mode(), lock.owner().given());
         match known {
             None => {
                 durable::create_new_owned(&path, title.as_bytes(), mode, owner).map_err(io)?;
@@ -79,23 +82,24 @@ impl<'a> Log<'a> {
                 return Err(Error::new(&code::PG_CONVERT_STATE, detail));
             }
         }
-        // A server that began while the files were looked through has its lock file by now, or will see this state.
-        if let Err(error) = no_server(hold.directory()) {
+        // A server that began while the files were looked through has its lock file by now, or will
+        // see this state.
+        if let Err(error) = check_no_server(lock.directory()) {
             if known.is_none() {
                 remove(&path)?;
-                hold.sync()?;
+                lock.sync()?;
             }
             return Err(error);
         }
-        Self::reopen(hold)
+        Self::reopen(lock)
     }
 
     /// Opens the state that is there.
     ///
     /// # Errors
     /// SR-5001.
-    pub(super) fn reopen(hold: &'a Hold) -> Result<Self, Error> {
-        let path = hold.directory().join(CONVERT_FILE);
+    pub(super) fn reopen(lock: &'a ConversionLock) -> Result<Self, Error> {
+        let path = lock.directory().join(CONVERT_FILE);
         let opened = || {
             let bytes = read_whole(&path)?;
             let file = OpenOptions::new().append(true).read(true).open(&path)?;
@@ -111,7 +115,7 @@ impl<'a> Log<'a> {
         };
         let file = opened().map_err(|error| Error::io(path.display().to_string(), error))?;
         Ok(Self {
-            hold,
+            lock,
             file: Mutex::new(file),
             path,
         })
@@ -136,7 +140,7 @@ impl<'a> Log<'a> {
     /// SR-5001.
     pub(super) fn remove(self) -> Result<(), Error> {
         remove(&self.path)?;
-        self.hold.sync()
+        self.lock.sync()
     }
 }
 
@@ -144,8 +148,11 @@ impl<'a> Log<'a> {
 ///
 /// # Errors
 /// SR-7003 when another was begun; those of [`Log::read`].
-pub(super) fn of_action(hold: &Hold, action: Action) -> Result<Option<State>, Error> {
-    match Log::read(hold.directory())? {
+pub(super) fn state_of_action(
+    lock: &ConversionLock,
+    action: Action,
+) -> Result<Option<State>, Error> {
+    match Log::read(lock.directory())? {
         Some(state) if state.action != action => {
             Err(Error::new(&code::PG_CONVERTING, state.action.name()))
         }
@@ -154,7 +161,7 @@ pub(super) fn of_action(hold: &Hold, action: Action) -> Result<Option<State>, Er
 }
 
 /// Whether the file at this path has been converted: whether it is the one of its last line.
-pub(super) fn is_done(directory: &Path, state: &State, relative: &[u8]) -> bool {
+pub(super) fn is_converted(directory: &Path, state: &State, relative: &[u8]) -> bool {
     let line = state.done.iter().rfind(|done| done.path == relative);
     let path = directory.join(std::ffi::OsStr::from_bytes(relative));
     match (line, fs::symlink_metadata(path)) {

@@ -1,9 +1,11 @@
-//! What a conversion will do: every file of the instance, ruled on before the first is touched.
+//! Plans a conversion: determines what is done with every file of the instance, before the first
+//! one is changed.
 //!
-//! Invariants: the walk goes where PostgreSQL goes, by the same links, and gives each file one name, so that an
-//! interrupted conversion finds its lines again. A file that cannot be converted is an error here, not halfway through.
-//! So is a part of the instance that is not there, because its file system is not mounted: its files would keep a key
-//! that is gone, or stay in clear.
+//! Invariants: the walk follows the same links as PostgreSQL, and gives each file one path, so that
+//! an interrupted conversion finds its records again. A file that cannot be converted is an error
+//! before anything was changed. So is a part of the instance that is not there,
+//! because its file system is not mounted: its files would keep a key that is gone, or stay in
+//! clear.
 //!
 //! Must not: write.
 
@@ -20,12 +22,11 @@ use strongroom_format::postgres::convert::State;
 use strongroom_format::postgres::stream::STREAM_HEADER;
 use strongroom_keyring::Error;
 
-use super::Fate;
-use crate::body::Body;
-use crate::classify::{CONVERT_SUFFIX, Class, Placed, classify};
-use crate::name::TEMPORARY_SUMMARY;
+use crate::classify::{CONVERT_SUFFIX, Class, Classified, classify};
+use crate::container_name::TEMPORARY_SUMMARY;
+use crate::layout::FileLayout;
 use crate::path::file_name;
-use crate::place::{Seal, seal};
+use crate::resolve::{Seal, seal};
 use crate::table::{Treatment, is_sealed_file, treatment};
 
 /// The control file's path.
@@ -33,21 +34,35 @@ pub(super) const CONTROL: &[u8] = b"global/pg_control";
 
 /// Directories without files of which no server has ever started.
 const NEVER_EMPTY: [&str; 4] = ["base/", "global/", "pg_wal/", "pg_xact/"];
+/// Bytes of files that one thread converts together; a larger file goes by itself.
+pub(super) const BATCH_BYTES: u64 = 4 << 20;
 
 /// Longest file name, in bytes, on every file system that PostgreSQL runs on.
 const NAME_MAX: usize = 255;
 
+/// What is done with a file of a plain instance when the instance is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileAction {
+    /// It is removed: PostgreSQL would remove it, or it belongs to the seal of another
+    /// instance.
+    Remove,
+    /// It stays in clear.
+    KeepPlain,
+    /// It is sealed in this way.
+    Seal(Seal),
+}
+
 /// A file to be converted, or that has been.
-pub(super) struct Item {
+pub(super) struct PlannedFile {
     /// Path relative to the data directory.
     pub(super) relative: Vec<u8>,
     /// The same, absolute.
     pub(super) path: PathBuf,
     /// How it is sealed, on the sealed side.
     pub(super) seal: Seal,
-    /// Bytes of the file as it lies there.
+    /// Length of the stored file in bytes.
     pub(super) size: u64,
-    /// Bytes that it takes; less than `size` when it has holes.
+    /// Bytes that are allocated; less than `size` when it has holes.
     pub(super) allocated: u64,
     /// The file system that it is on.
     pub(super) device: u64,
@@ -55,14 +70,15 @@ pub(super) struct Item {
     pub(super) done: bool,
 }
 
-/// Everything that is to be done.
+/// All files of an instance, by what is done with them.
 #[derive(Default)]
 pub(super) struct Plan {
     /// Files with a treatment, the control file not among them.
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<PlannedFile>,
     /// The control file.
-    pub(super) control: Option<Item>,
-    /// Files that PostgreSQL would remove at its next start, and what an interrupted conversion left.
+    pub(super) control: Option<PlannedFile>,
+    /// Files that PostgreSQL would remove at its next start, and remains of an interrupted
+    /// conversion.
     pub(super) remove: Vec<PathBuf>,
     /// Directories of shared temporary files, which are then empty.
     pub(super) remove_directories: Vec<PathBuf>,
@@ -77,7 +93,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Walks through the instance in `root`, whose tablespaces keep their files in `version_directory`.
+    /// Walks through the instance in `root`, whose tablespaces keep their files in
+    /// `version_directory`.
     ///
     /// # Errors
     /// SR-7002 for a file that cannot be sealed; SR-5001.
@@ -106,7 +123,7 @@ impl Plan {
     /// SR-7002 when a directory that always has files has none.
     fn must_be_whole(&self, root: &Path) -> Result<(), Error> {
         for directory in NEVER_EMPTY {
-            let is_below = |item: &Item| item.relative.starts_with(directory.as_bytes());
+            let is_below = |item: &PlannedFile| item.relative.starts_with(directory.as_bytes());
             if !self.all().any(is_below) {
                 return Err(is_away(
                     &root.join(directory),
@@ -118,7 +135,7 @@ impl Plan {
     }
 
     /// All items, the control file among them.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Item> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &PlannedFile> {
         self.items.iter().chain(&self.control)
     }
 }
@@ -144,7 +161,8 @@ impl Walk<'_> {
         for entry in fs::read_dir(&path).map_err(io)? {
             names.push(entry.map_err(io)?.file_name());
         }
-        // Sorted, so that a file with two names gets the same one in each run; tablespaces by their link.
+        // Sorted, so that a file with two names gets the same one in each run; tablespaces by their
+        // link.
         names.sort_by_key(|name| (name != "pg_tblspc", name.clone()));
         if is_tablespace_link(relative) {
             // The same directory may hold the tablespace of another version's instance.
@@ -170,19 +188,19 @@ impl Walk<'_> {
         let path = self.path(&relative);
         let about = fs::symlink_metadata(&path);
         let about = about.map_err(|error| Error::io(path.display().to_string(), error))?;
-        let placed = classify(&relative);
-        let is_sealed_file = is_sealed_file(placed.class);
+        let classified = classify(&relative);
+        let is_sealed_file = is_sealed_file(classified.class);
         if about.is_dir() && !is_sealed_file {
-            if placed.class == Class::Directory && relative.ends_with(b".fileset") {
+            if classified.class == Class::Directory && relative.ends_with(b".fileset") {
                 self.plan.remove_directories.push(path);
             }
             return self.directory(&relative);
         }
         if about.is_symlink() {
-            return self.link(&relative, path, placed.class);
+            return self.link(&relative, path, classified.class);
         }
         if about.is_file() {
-            return self.file(relative, path, &about, placed);
+            return self.file(relative, path, &about, classified);
         }
         match is_sealed_file {
             true => {
@@ -226,10 +244,10 @@ impl Walk<'_> {
         relative: Vec<u8>,
         path: PathBuf,
         about: &Metadata,
-        placed: Placed,
+        classified: Classified,
     ) -> Result<(), Error> {
-        let treatment = treatment(placed.class);
-        if is_removed(placed.class, treatment, &relative) {
+        let treatment = treatment(classified.class);
+        if is_removed(classified.class, treatment, &relative) {
             self.plan.remove.push(path);
             return Ok(());
         }
@@ -242,9 +260,12 @@ impl Walk<'_> {
             let detail = format!("{}: {why}", path.display());
             Error::new(&code::PG_REFUSED, detail)
         };
-        let seal = seal(0, placed, treatment, &relative);
+        let seal = seal(0, classified, treatment, &relative);
         let seal = seal.ok_or_else(|| refused("it has no address"))?;
-        if seal.body == Body::Block && !seal.key.has_tails() && !about.size().is_multiple_of(16) {
+        if seal.layout == FileLayout::Block
+            && !seal.key.has_tails()
+            && !about.size().is_multiple_of(16)
+        {
             return Err(refused("its length is no multiple of 16"));
         }
         if file_name(&relative)
@@ -254,7 +275,7 @@ impl Walk<'_> {
         {
             return Err(refused("its name is too long to be converted"));
         }
-        // What is empty is the same on both sides.
+        // An empty file is the same on both sides.
         if about.size() == 0 {
             return Ok(());
         }
@@ -263,7 +284,7 @@ impl Walk<'_> {
             self.plan.other_names.push(path.clone());
         }
         let is_control = relative == CONTROL;
-        let item = Item {
+        let item = PlannedFile {
             relative,
             path,
             seal,
@@ -297,8 +318,8 @@ fn is_away(path: &Path, why: &str) -> Error {
     Error::new(&code::PG_REFUSED, detail)
 }
 
-/// What PostgreSQL removes when it starts or writes anew before it reads it, and what Strongroom's
-/// own interrupted writes leave.
+/// Whether a file is removed: PostgreSQL removes it when it starts, or writes it before it reads
+/// it, or an interrupted write of Strongroom left it.
 fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
     let by_class = matches!(
         class,
@@ -312,21 +333,21 @@ fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
         || (treatment == Treatment::Hidden && left)
 }
 
-/// What becomes of the file at `relative` when the instance is sealed.
+/// What is done with the file at `relative` when the instance is sealed.
 ///
 /// # Errors
 /// SR-7002 for one that cannot be.
-pub(super) fn fate(relative: &[u8]) -> Result<Fate, Error> {
-    let placed = classify(relative);
-    let treatment = treatment(placed.class);
-    if treatment == Treatment::Hidden || is_removed(placed.class, treatment, relative) {
-        return Ok(Fate::Removed);
+pub(super) fn file_action(relative: &[u8]) -> Result<FileAction, Error> {
+    let classified = classify(relative);
+    let treatment = treatment(classified.class);
+    if treatment == Treatment::Hidden || is_removed(classified.class, treatment, relative) {
+        return Ok(FileAction::Remove);
     }
     if treatment == Treatment::Plain {
-        return Ok(Fate::InClear);
+        return Ok(FileAction::KeepPlain);
     }
-    let seal = seal(0, placed, treatment, relative);
-    seal.map(Fate::Sealed).ok_or_else(|| {
+    let seal = seal(0, classified, treatment, relative);
+    seal.map(FileAction::Seal).ok_or_else(|| {
         let path = String::from_utf8_lossy(relative);
         Error::new(&code::PG_REFUSED, format!("{path}: it has no address"))
     })
@@ -338,21 +359,21 @@ fn is_tablespace_link(relative: &[u8]) -> bool {
     below.is_some_and(|oid| !oid.is_empty() && !oid.contains(&b'/'))
 }
 
-/// Refuses when the file systems have no room for the copies of files that are converted at the same time, in addition
-/// to what sealed files are longer than plain ones (`growing`).
+/// Fails when the file systems do not have enough free space for the copies of files that are
+/// converted at the same time, and, with `growing`, for the additional length of sealed files.
 ///
 /// # Errors
 /// SR-7014, SR-5001.
-pub(super) fn room(plan: &Plan, threads: usize, growing: bool) -> Result<(), Error> {
+pub(super) fn check_free_space(plan: &Plan, threads: usize, growing: bool) -> Result<(), Error> {
     let mut devices: BTreeMap<u64, (Vec<u64>, u64, &Path)> = BTreeMap::new();
     for item in plan.all().filter(|item| !item.done) {
         let (sizes, growth, _) =
             devices
                 .entry(item.device)
                 .or_insert((Vec::new(), 0, item.path.as_path()));
-        let sealed = match item.seal.body {
-            Body::Container => container_physical(item.size).unwrap_or(u64::MAX),
-            Body::Stream => item.size.saturating_add(STREAM_HEADER),
+        let sealed = match item.seal.layout {
+            FileLayout::Container => container_physical(item.size).unwrap_or(u64::MAX),
+            FileLayout::Stream => item.size.saturating_add(STREAM_HEADER),
             _ => item.size,
         };
         let more = if growing {
@@ -367,8 +388,7 @@ pub(super) fn room(plan: &Plan, threads: usize, growing: bool) -> Result<(), Err
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         let at_once: u64 = sizes.iter().take(threads).sum();
         // Small files are converted in batches, one for each thread.
-        let batches =
-            super::worker::BATCH_BYTES.saturating_mul(u64::try_from(threads).unwrap_or(1));
+        let batches = BATCH_BYTES.saturating_mul(u64::try_from(threads).unwrap_or(1));
         let total: u64 = sizes.iter().sum();
         let needed = at_once
             .saturating_add(batches.min(total))
@@ -392,12 +412,12 @@ pub(super) fn room(plan: &Plan, threads: usize, growing: bool) -> Result<(), Err
 mod tests {
     use super::*;
 
-    fn item(size: u64) -> Item {
-        let placed = classify(b"base/5/16384");
-        Item {
+    fn item(size: u64) -> PlannedFile {
+        let classified = classify(b"base/5/16384");
+        PlannedFile {
             relative: b"base/5/16384".to_vec(),
             path: PathBuf::from("/"),
-            seal: seal(0, placed, treatment(placed.class), b"base/5/16384").unwrap(),
+            seal: seal(0, classified, treatment(classified.class), b"base/5/16384").unwrap(),
             size,
             allocated: size,
             device: 1,
@@ -406,13 +426,13 @@ mod tests {
     }
 
     fn refused(sizes: &[u64], done: bool, threads: usize) -> Option<u16> {
-        let mut items: Vec<Item> = sizes.iter().map(|&size| item(size)).collect();
+        let mut items: Vec<PlannedFile> = sizes.iter().map(|&size| item(size)).collect();
         items.iter_mut().for_each(|item| item.done = done);
         let plan = Plan {
             items,
             ..Plan::default()
         };
-        room(&plan, threads, true)
+        check_free_space(&plan, threads, true)
             .err()
             .map(|error| error.code().number)
     }

@@ -15,20 +15,21 @@ use strongroom_format::postgres::convert::State;
 use strongroom_format::postgres::tweak_control;
 use strongroom_keyring::Error;
 
-use super::codec::{Open, Side};
 use super::control::{Control, USED};
-use super::hold::{Hold, remove};
-use super::log::{Log, is_done};
-use super::plan::{CONTROL, Item, Plan, room};
-use super::worker::{Contents, Meter, Worker, batches, in_parallel, open};
-use super::{Options, Phase, Report};
-use crate::body::{BlockKey, Body};
+use super::lock::{ConversionLock, remove};
+use super::log::{Log, is_converted};
+use super::logical_file::{LogicalFile, Side};
+use super::parallel::{batches, in_parallel};
+use super::plan::{CONTROL, Plan, PlannedFile, check_free_space};
+use super::report::{Options, Phase, Report};
+use super::worker::{ContentDigest, ProgressMeter, Worker, open_for_reading};
 use crate::classify::Class;
-use crate::place::Seal;
+use crate::layout::{BlockKey, FileLayout};
+use crate::resolve::Seal;
 
 /// A conversion of one instance from one side to the other.
 pub(super) struct Conversion<'a> {
-    pub(super) hold: &'a Hold,
+    pub(super) lock: &'a ConversionLock,
     pub(super) options: &'a Options<'a>,
     pub(super) from: Side<'a>,
     pub(super) to: Side<'a>,
@@ -39,22 +40,24 @@ struct Run<'a> {
     conversion: &'a Conversion<'a>,
     plan: &'a Plan,
     log: &'a Log<'a>,
-    contents: Mutex<BTreeMap<Vec<u8>, Contents>>,
+    contents: Mutex<BTreeMap<Vec<u8>, ContentDigest>>,
     threads: usize,
 }
 
 impl Conversion<'_> {
-    /// Checks everything that can be checked, and says what there is to do. `state` is that of an interrupted run.
+    /// Checks everything that can be checked, and says what there is to do. `state` is that of an
+    /// interrupted run.
     ///
     /// # Errors
-    /// SR-7001 or SR-7011 when the control file cannot be read, SR-7009, SR-7010, SR-7014, SR-7002, SR-5001.
+    /// SR-7001 or SR-7011 when the control file cannot be read, SR-7009, SR-7010, SR-7014, SR-7002,
+    /// SR-5001.
     pub(super) fn plan(&self, state: Option<&State>) -> Result<Plan, Error> {
         let control = self.control(state)?;
         control.check()?;
-        let version_directory = format!("PG_{}_{}", self.hold.major(), control.catalog_version);
-        let plan = Plan::new(self.hold.directory(), version_directory, state)?;
+        let version_directory = format!("PG_{}_{}", self.lock.major(), control.catalog_version);
+        let plan = Plan::new(self.lock.directory(), version_directory, state)?;
         let growing = matches!(self.from, Side::Plain);
-        room(&plan, self.threads(), growing)?;
+        check_free_space(&plan, self.threads(), growing)?;
         Ok(plan)
     }
 
@@ -108,13 +111,13 @@ impl Conversion<'_> {
 
     /// The control file, of whichever side it is on.
     fn control(&self, state: Option<&State>) -> Result<Control, Error> {
-        let path = self.hold.directory().join("global/pg_control");
-        let done = state.is_some_and(|state| is_done(self.hold.directory(), state, CONTROL));
+        let path = self.lock.directory().join("global/pg_control");
+        let done = state.is_some_and(|state| is_converted(self.lock.directory(), state, CONTROL));
         let side = if done { self.to } else { self.from };
         let mut used = [0_u8; USED];
         let mut read = || {
-            let file = open(&path)?;
-            Open::new(&file, side, &control_seal()).read(&mut used, 0)
+            let file = open_for_reading(&path)?;
+            LogicalFile::new(&file, side, &control_seal()).read(&mut used, 0)
         };
         read().map_err(|error| Error::io(path.display().to_string(), error))?;
         let code = match side {
@@ -157,13 +160,13 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn verify<'item>(&self, items: impl Iterator<Item = &'item Item>) -> Result<(), Error> {
-        let items: Vec<&Item> = items.collect();
+    fn verify<'item>(&self, items: impl Iterator<Item = &'item PlannedFile>) -> Result<(), Error> {
+        let items: Vec<&PlannedFile> = items.collect();
         let worker = self.worker(Phase::Verifying, items.iter().map(|item| item.size).sum());
         in_parallel(self.threads, &batches(items.into_iter()), |batch| {
             worker.verify(batch)
         })?;
-        worker.verdict()
+        worker.check_page_counts()
     }
 
     fn sync_directories(&self) -> Result<(), Error> {
@@ -181,7 +184,7 @@ impl<'a> Run<'a> {
             from: self.conversion.from,
             to: self.conversion.to,
             log: self.log,
-            meter: Meter::new(self.conversion.options.progress, phase, total),
+            meter: ProgressMeter::new(self.conversion.options.progress, phase, total),
             contents: &self.contents,
             pages: Mutex::default(),
         }
@@ -215,7 +218,7 @@ fn control_seal() -> Seal {
     Seal {
         root: 0,
         class: Class::Control,
-        body: Body::Block,
+        layout: FileLayout::Block,
         key: BlockKey::Control,
         tweak: tweak_control(0),
     }

@@ -1,9 +1,10 @@
 //! The conversion of files, several at the same time.
 //!
-//! Invariants: for each file, in this order: the copy is complete and durable; its line is durable; it is renamed over
-//! the original. Small files go through these steps in batches, so that one write to the state serves many.
+//! Invariants: for each file, in this order: the copy is complete and durable; its line is durable;
+//! it is renamed over the original. Small files go through these steps in batches, so that one
+//! write to the state serves many.
 //!
-//! Must not: leave a copy behind after an error, or go on after one.
+//! Must not: leave a copy after an error, or continue after one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Advice, fadvise};
@@ -21,31 +22,28 @@ use strongroom_format::code;
 use strongroom_format::postgres::convert::Done;
 use strongroom_keyring::{Error, Link, open_regular};
 
-use super::codec::{Open, Side};
-use super::hold::remove;
+use super::lock::remove;
 use super::log::Log;
-use super::plan::Item;
-use super::verify::Pages;
-use super::{Phase, Progress};
-use crate::body::{BlockKey, Body};
+use super::logical_file::{LogicalFile, Side};
+use super::page_counts::PageCounts;
+use super::plan::PlannedFile;
+use super::report::{Phase, Progress};
 use crate::classify::{CONVERT_SUFFIX, Class};
+use crate::layout::{BlockKey, FileLayout};
 use crate::scratch::LEN;
 
-/// Bytes of files that are converted together by one thread; a larger file goes by itself.
-pub(super) const BATCH_BYTES: u64 = 4 << 20;
-/// The same in files.
-const BATCH_FILES: usize = 128;
 /// PostgreSQL's block, in bytes.
 const BLOCK: usize = 8192;
 
-/// What a file held when it was converted: a digest of digests over pieces of [`LEN`] bytes, and the length.
+/// The contents of a file when it was converted: a chained digest over pieces of [`LEN`] bytes, and
+/// the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Contents {
+pub(super) struct ContentDigest {
     digest: [u8; 32],
     pub(super) len: u64,
 }
 
-impl Contents {
+impl ContentDigest {
     pub(super) const EMPTY: Self = Self {
         digest: [0; 32],
         len: 0,
@@ -59,15 +57,15 @@ impl Contents {
     }
 }
 
-/// Work that has a phase and a total, and reports how far it is.
-pub(super) struct Meter<'a> {
+/// Counts the bytes of a phase and reports progress.
+pub(super) struct ProgressMeter<'a> {
     progress: &'a (dyn Fn(Progress) + Sync),
     phase: Phase,
     bytes: AtomicU64,
     total: u64,
 }
 
-impl<'a> Meter<'a> {
+impl<'a> ProgressMeter<'a> {
     pub(super) fn new(progress: &'a (dyn Fn(Progress) + Sync), phase: Phase, total: u64) -> Self {
         Self {
             progress,
@@ -93,19 +91,19 @@ pub(super) struct Worker<'a> {
     pub(super) from: Side<'a>,
     pub(super) to: Side<'a>,
     pub(super) log: &'a Log<'a>,
-    pub(super) meter: Meter<'a>,
+    pub(super) meter: ProgressMeter<'a>,
     /// What was read from the originals, by path.
-    pub(super) contents: &'a Mutex<BTreeMap<Vec<u8>, Contents>>,
+    pub(super) contents: &'a Mutex<BTreeMap<Vec<u8>, ContentDigest>>,
     /// Pages of relations that an earlier run converted.
-    pub(super) pages: Mutex<Pages>,
+    pub(super) pages: Mutex<PageCounts>,
 }
 
 impl Worker<'_> {
     /// Converts a batch.
     ///
     /// # Errors
-    /// SR-5001. What had been renamed stays; the copies that had not are removed.
-    pub(super) fn convert(&self, batch: &[&Item]) -> Result<(), Error> {
+    /// SR-5001. Files that were renamed stay; copies that were not are removed.
+    pub(super) fn convert(&self, batch: &[&PlannedFile]) -> Result<(), Error> {
         let mut copies = Copies(Vec::new());
         let mut lines = Vec::new();
         let mut known = Vec::new();
@@ -114,7 +112,7 @@ impl Worker<'_> {
             remove(&temp)?;
             copies.0.push(temp.clone());
             let copied = self.copy(item, &temp);
-            let (inode, contents) = copied.map_err(|error| told(item, error))?;
+            let (inode, contents) = copied.map_err(|error| file_error(item, error))?;
             lines.push(Done {
                 inode,
                 path: item.relative.clone(),
@@ -133,8 +131,8 @@ impl Worker<'_> {
     }
 
     /// Writes the converted file beside the original, durably. Gives its inode, and what was read.
-    fn copy(&self, item: &Item, temp: &Path) -> io::Result<(u64, Contents)> {
-        let original = open(&item.path)?;
+    fn copy(&self, item: &PlannedFile, temp: &Path) -> io::Result<(u64, ContentDigest)> {
+        let original = open_for_reading(&item.path)?;
         let about = original.metadata()?;
         let made = OpenOptions::new()
             .read(true)
@@ -148,7 +146,7 @@ impl Worker<'_> {
         if (mine.uid(), mine.gid()) != (about.uid(), about.gid()) {
             fchown(&made, Some(about.uid()), Some(about.gid()))?;
         }
-        // Set-user-ID bits would be those of another program by now.
+        // Set-user-ID bits are not kept.
         made.set_permissions(Permissions::from_mode(about.mode() & 0o777))?;
         let times = FileTimes::new().set_accessed(about.accessed()?);
         made.set_times(times.set_modified(about.modified()?))?;
@@ -160,17 +158,23 @@ impl Worker<'_> {
         Ok((mine.ino(), contents))
     }
 
-    fn transfer(&self, item: &Item, original: &File, made: &File) -> io::Result<Contents> {
-        let source = Open::new(original, self.from, &item.seal);
-        let target = Open::new(made, self.to, &item.seal);
+    fn transfer(
+        &self,
+        item: &PlannedFile,
+        original: &File,
+        made: &File,
+    ) -> io::Result<ContentDigest> {
+        let source = LogicalFile::new(original, self.from, &item.seal);
+        let target = LogicalFile::new(made, self.to, &item.seal);
         let size = source.size()?;
-        // Holes stay holes. Not in the log: there, room that was taken ahead keeps the server from
-        // running out of it. Nor in transaction status files, whose zeros are sealed.
+        // Holes stay holes, except in the log, where allocated space keeps the server from
+        // running out of
+        // it, and in transaction status files, whose zeros are sealed.
         let sparse = item.allocated < item.size
-            && item.seal.body == Body::Block
+            && item.seal.layout == FileLayout::Block
             && item.seal.class != Class::Wal
             && item.seal.key != BlockKey::Slru;
-        let mut contents = Contents::EMPTY;
+        let mut contents = ContentDigest::EMPTY;
         let mut buffer = vec![0_u8; LEN];
         loop {
             let count = source.read(&mut buffer, contents.len)?;
@@ -198,7 +202,7 @@ impl Worker<'_> {
 }
 
 /// Writes what is not zero, in blocks.
-fn write_sparsely(target: &Open<'_>, piece: &[u8], offset: u64) -> io::Result<()> {
+fn write_sparsely(target: &LogicalFile<'_>, piece: &[u8], offset: u64) -> io::Result<()> {
     let mut at = offset;
     for block in piece.chunks(BLOCK) {
         if block.iter().any(|&byte| byte != 0) {
@@ -209,10 +213,10 @@ fn write_sparsely(target: &Open<'_>, piece: &[u8], offset: u64) -> io::Result<()
     Ok(())
 }
 
-/// A treatment's failure: EIO is how it tells that a file is not what was written.
-pub(super) fn told(item: &Item, error: io::Error) -> Error {
+/// The error for a failure of [`crate::file_io`], which returns EIO for a damaged file.
+pub(super) fn file_error(item: &PlannedFile, error: io::Error) -> Error {
     let path = item.path.display().to_string();
-    let has_header = matches!(item.seal.body, Body::Container | Body::Stream);
+    let has_header = matches!(item.seal.layout, FileLayout::Container | FileLayout::Stream);
     match error.raw_os_error() {
         Some(libc::EIO) if has_header => Error::new(&code::PG_FILE, path),
         Some(libc::EIO) if item.seal.key == BlockKey::Slru => {
@@ -223,7 +227,7 @@ pub(super) fn told(item: &Item, error: io::Error) -> Error {
 }
 
 /// Opens a regular file that is to be read; never through a link.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open_for_reading(path: &Path) -> io::Result<File> {
     let (file, _) = open_regular(path, Link::Refused)?;
     let _refused = fadvise(&file, 0, None, Advice::Sequential);
     Ok(file)
@@ -245,62 +249,4 @@ impl Drop for Copies {
             drop(std::fs::remove_file(path));
         }
     }
-}
-
-/// Puts items together for the threads: large ones first, small ones in batches.
-pub(super) fn batches<'item>(items: impl Iterator<Item = &'item Item>) -> Vec<Vec<&'item Item>> {
-    let mut items: Vec<&Item> = items.collect();
-    items.sort_by(|a, b| {
-        b.size
-            .cmp(&a.size)
-            .then_with(|| a.relative.cmp(&b.relative))
-    });
-    let mut batches: Vec<Vec<&Item>> = Vec::new();
-    let mut bytes = u64::MAX;
-    for item in items {
-        let total = bytes.saturating_add(item.size);
-        match batches.last_mut() {
-            Some(batch) if total <= BATCH_BYTES && batch.len() < BATCH_FILES => {
-                batch.push(item);
-                bytes = total;
-            }
-            _ => {
-                batches.push(vec![item]);
-                bytes = item.size;
-            }
-        }
-    }
-    batches
-}
-
-/// Does `work` on each batch with several threads. After the first failure no batch is begun.
-///
-/// # Errors
-/// The first failure.
-pub(super) fn in_parallel(
-    threads: usize,
-    batches: &[Vec<&Item>],
-    work: impl Fn(&[&Item]) -> Result<(), Error> + Sync,
-) -> Result<(), Error> {
-    let failed = AtomicBool::new(false);
-    let failure = Mutex::new(None);
-    let queue = Mutex::new(batches.iter());
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, batches.len().max(1)) {
-            scope.spawn(|| {
-                while let (false, Some(batch)) = (failed.load(Ordering::Relaxed), next()) {
-                    if let Err(error) = work(batch) {
-                        failed.store(true, Ordering::Relaxed);
-                        let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
-                        if first.is_none() {
-                            *first = Some(error);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failure.map_or(Ok(()), Err)
 }

@@ -20,10 +20,12 @@ use std::sync::atomic::AtomicU64;
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind};
 use strongroom_keyring::{NewObject, Object, Opener};
-use strongroom_postgres_shield::body::{self, BlockKey, Body, File, Memory};
+use strongroom_postgres_shield::file_io;
 use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::keys::Keys;
+use strongroom_postgres_shield::layout::{BlockKey, FileLayout};
 use strongroom_postgres_shield::real::{Errno, Real, Symbols};
+use strongroom_postgres_shield::sealed_file::{FileCache, SealedFile};
 
 fn opener() -> Opener {
     Opener::raw(SecretKey::take(&mut [7; 32]).unwrap())
@@ -98,62 +100,67 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) {
 pub(crate) struct Handle<'a> {
     real: Real,
     pub(crate) fd: RawFd,
-    body: Body,
+    layout: FileLayout,
     instance: &'a Instance,
     /// Of a container: what stands for its name.
     pub(crate) name: [u8; 16],
-    memory: Memory,
+    cache: FileCache,
 }
 
 impl<'a> Handle<'a> {
-    pub(crate) fn open(instance: &'a Instance, body: Body, path: &Path, flags: c_int) -> Self {
+    pub(crate) fn open(
+        instance: &'a Instance,
+        layout: FileLayout,
+        path: &Path,
+        flags: c_int,
+    ) -> Self {
         let name = CString::new(path.as_os_str().as_bytes()).unwrap();
         let real = weak();
         let fd = real.open(&name, flags | libc::O_CLOEXEC, 0o600).unwrap();
         Handle {
             real,
             fd,
-            body,
+            layout,
             instance,
             name: [0; 16],
             // The last word: what is wrong with the file has been told. Tests damage thousands of files.
-            memory: [0, 0, 0, 1].map(AtomicU64::new),
+            cache: [0, 0, 0, 1].map(AtomicU64::new),
         }
     }
 
     /// For reading and writing; made if need be.
-    pub(crate) fn create(instance: &'a Instance, body: Body, path: &Path) -> Self {
-        Self::open(instance, body, path, libc::O_RDWR | libc::O_CREAT)
+    pub(crate) fn create(instance: &'a Instance, layout: FileLayout, path: &Path) -> Self {
+        Self::open(instance, layout, path, libc::O_RDWR | libc::O_CREAT)
     }
 
-    pub(crate) fn file(&self) -> File<'_> {
-        File {
+    pub(crate) fn file(&self) -> SealedFile<'_> {
+        SealedFile {
             instance: self.instance,
-            body: self.body,
+            layout: self.layout,
             key: BlockKey::Temporary,
             tweak: self.name,
-            memory: &self.memory,
+            cache: &self.cache,
         }
     }
 
     pub(crate) fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        body::read_at(&self.real, self.fd, &self.file(), into, offset)
+        file_io::read_at(&self.real, self.fd, &self.file(), into, offset)
     }
 
     pub(crate) fn write_at(&self, from: &[u8], offset: u64) -> Result<usize, Errno> {
-        body::write_at(&self.real, self.fd, &self.file(), from, offset)
+        file_io::write_at(&self.real, self.fd, &self.file(), from, offset)
     }
 
     pub(crate) fn append(&self, from: &[u8]) -> Result<(u64, usize), Errno> {
-        body::append(&self.real, self.fd, &self.file(), from)
+        file_io::append(&self.real, self.fd, &self.file(), from)
     }
 
     pub(crate) fn truncate(&self, size: u64) -> Result<(), Errno> {
-        body::truncate(&self.real, self.fd, &self.file(), size)
+        file_io::truncate(&self.real, self.fd, &self.file(), size)
     }
 
     pub(crate) fn size(&self) -> u64 {
-        body::size(&self.real, self.fd, &self.file()).unwrap()
+        file_io::size(&self.real, self.fd, &self.file()).unwrap()
     }
 
     /// Everything from `offset` on, as a program reads: until nothing comes.

@@ -1,7 +1,8 @@
-//! One of the mediums that a set is written to, from the first look to the last: what is allowed there, locks, the head.
+//! A medium during one backup: the check of its rules, its locks, and the head of the set.
 //!
-//! Invariants: B9 and B17; the rules of every medium are checked before anything is read; heads are created when the families are
-//! durable everywhere; nothing is cleared away unless all mediums have the set.
+//! Invariants: B9 and B17; the rules of every medium are checked before anything is read; heads are
+//! created when the families are durable everywhere; older sets are removed only when all media
+//! have the new one.
 //!
 //! Must not: write a family.
 
@@ -9,42 +10,58 @@ use std::time::{Duration, Instant, SystemTime};
 
 use strongroom_format::{code, hex};
 
-use crate::chain;
-use crate::create::{
-    CreateOptions, Created, Mode, allowed, medium_head, present_head, remove_families, taken_alone,
-    unchanged,
-};
 use crate::head::{self, Description};
-use crate::medium::{self, HEAD, MediumHead, Superseded};
+use crate::manifest;
+use crate::medium;
+use crate::medium_head::{MEDIUM_FILE, MediumHead};
+use crate::medium_rules::{
+    check_allowed, check_medium_id, lock_exclusively, medium_head, present_head,
+};
+use crate::options::{CreateOptions, Mode};
 use crate::removal;
-use crate::set::Guard;
-use crate::signature::store_signature;
+use crate::set::SetKeys;
+use crate::set_heads::{Superseded, family_name};
+use crate::signature::{signature_name, store_signature};
 use crate::source::Source;
 use crate::store::{Store, Version};
 use crate::{Error, Result};
 
-/// A medium on which the set is allowed.
-pub(crate) struct Found<'a> {
+/// A set that was made.
+#[derive(Debug)]
+pub struct Created {
+    /// Its position on the medium.
+    pub position: u32,
+    /// Its description.
+    pub description: Description,
+    /// What the source left out.
+    pub left_out: Vec<String>,
+    /// Why a replaced set could not be removed, if so. The new set is complete all the same.
+    pub not_cleared: Option<Error>,
+}
+
+/// A medium whose rules allow the set.
+pub(crate) struct ExaminedMedium<'a> {
     store: &'a dyn Store,
     present: Option<(MediumHead, Version)>,
     superseded: Vec<Superseded>,
-    /// Of a medium that is begun anew: the lock that no other writer has.
+    /// The exclusive lock of the writers, if the medium is to be initialised again.
     alone: Option<Box<dyn Send>>,
 }
 
-/// A medium that waits for the set.
-pub(crate) struct Berth<'a> {
+/// A medium that is ready for the set.
+pub(crate) struct TargetMedium<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) medium: MediumHead,
     superseded: Vec<Superseded>,
     alone: Option<Box<dyn Send>>,
     at_work: Option<Box<dyn Send>>,
-    /// Of a medium that is begun anew: its id until then, and what is to be replaced.
+    /// If the medium is to be initialised again: its id until then, and the version of
+    /// `medium.json` to replace.
     replaced: Option<(String, Version)>,
 }
 
-impl<'a> Found<'a> {
-    /// Looks at the medium, and at what the options may do there.
+impl<'a> ExaminedMedium<'a> {
+    /// Reads the medium's head, and checks the options against it.
     pub(crate) fn new(
         store: &'a dyn Store,
         options: &CreateOptions<'_>,
@@ -53,11 +70,11 @@ impl<'a> Found<'a> {
         let mut present = present_head(store)?;
         let mut alone = None;
         if options.mode == Mode::Format && present.is_some() {
-            alone = Some(taken_alone(store)?);
+            alone = Some(lock_exclusively(store)?);
             present = present_head(store)?;
         }
         let head = present.as_ref().map(|(head, _)| head);
-        let superseded = allowed(store, head, options, now_unix_s)?;
+        let superseded = check_allowed(store, head, options, now_unix_s)?;
         if present.is_some() {
             // Before anything is written that would then have no place.
             medium::next_position(store)?;
@@ -70,30 +87,31 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Makes the medium if it is not there, and keeps others from taking families without a head for orphans.
-    pub(crate) fn taken(
+    /// Makes the medium if it does not exist, and locks it, so that no other writer removes the new
+    /// families as orphans.
+    pub(crate) fn into_target(
         self,
         options: &CreateOptions<'_>,
         stripes: u16,
         now_unix_s: u64,
-    ) -> Result<Berth<'a>> {
+    ) -> Result<TargetMedium<'a>> {
         let store = self.store;
         let (present, version) = self.present.unzip();
         let replaced = present.as_ref().zip(version);
         let replaced = replaced.filter(|_| self.alone.is_some());
         let replaced = replaced.map(|(head, version)| (head.medium_id.clone(), version));
         let medium = medium_head(store, present, options, stripes, now_unix_s)?;
-        // All that keeps writers apart there rests on it.
-        let refuses = store.refuses(HEAD);
-        refuses.map_err(|error| Error::io(format!("{}/{HEAD}", store.shown()), error))?;
-        // Waits for whoever begins the medium anew.
+        // Mutual exclusion of writers depends on it.
+        let refuses = store.check_exclusive_create(MEDIUM_FILE);
+        refuses.map_err(|error| Error::io(format!("{}/{MEDIUM_FILE}", store.shown()), error))?;
+        // Waits for a writer that initialises the medium.
         let at_work = match self.alone {
             Some(_) => None,
             None => store
-                .at_work(false)
+                .lock_writers(false)
                 .map_err(|error| Error::io(store.shown(), error))?,
         };
-        let berth = Berth {
+        let target = TargetMedium {
             store,
             medium,
             superseded: self.superseded,
@@ -101,13 +119,16 @@ impl<'a> Found<'a> {
             at_work,
             replaced,
         };
-        unchanged(store, berth.until_then())?;
-        Ok(berth)
+        check_medium_id(store, target.expected_medium_id())?;
+        Ok(target)
     }
 }
 
-/// The families that a new medium gets, and all that are there must have.
-pub(crate) fn wanted_stripes(found: &[Found<'_>], options: &CreateOptions<'_>) -> Result<u16> {
+/// The number of families: that of the options or of the existing media, which must agree.
+pub(crate) fn choose_stripes(
+    found: &[ExaminedMedium<'_>],
+    options: &CreateOptions<'_>,
+) -> Result<u16> {
     let anew = options.mode == Mode::Format;
     let there = found.iter().filter(|_| !anew);
     let mut there = there.filter_map(|found| {
@@ -128,19 +149,19 @@ pub(crate) fn wanted_stripes(found: &[Found<'_>], options: &CreateOptions<'_>) -
     }
 }
 
-/// Refuses a mirror that is the medium itself, or another mirror.
-pub(crate) fn all_different(found: &[Found<'_>]) -> Result<()> {
+/// Refuses the same medium twice.
+pub(crate) fn check_all_different(found: &[ExaminedMedium<'_>]) -> Result<()> {
     let known = found.iter().filter_map(|found| {
         let (head, _) = found.present.as_ref()?;
         Some((found.store, head))
     });
-    different(known)
+    check_ids_differ(known)
 }
 
-/// The same once the mediums are made; the families of all.
-pub(crate) fn agreed(berths: &[Berth<'_>]) -> Result<u16> {
-    different(berths.iter().map(|berth| (berth.store, &berth.medium)))?;
-    let mut stripes = berths.iter().map(|berth| berth.medium.stripes);
+/// Checks the same for media that were made, and returns their number of families.
+pub(crate) fn common_stripes(targets: &[TargetMedium<'_>]) -> Result<u16> {
+    check_ids_differ(targets.iter().map(|target| (target.store, &target.medium)))?;
+    let mut stripes = targets.iter().map(|target| target.medium.stripes);
     let first = stripes.next().unwrap_or(1);
     match stripes.find(|stripes| *stripes != first) {
         None => Ok(first),
@@ -151,9 +172,11 @@ pub(crate) fn agreed(berths: &[Berth<'_>]) -> Result<u16> {
     }
 }
 
-fn different<'a>(mediums: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>) -> Result<()> {
+fn check_ids_differ<'a>(
+    media: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>,
+) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
-    for (store, medium) in mediums {
+    for (store, medium) in media {
         if !seen.insert(medium.medium_id.as_str()) {
             let detail = format!("{}: named twice, or a copy of another one", store.shown());
             return Err(Error::new(&code::USAGE, detail));
@@ -162,14 +185,14 @@ fn different<'a>(mediums: impl Iterator<Item = (&'a dyn Store, &'a MediumHead)>)
     Ok(())
 }
 
-/// When a writer began.
-pub(crate) struct Began {
+/// The time at which a writer began.
+pub(crate) struct StartTime {
     wall: SystemTime,
-    /// Goes on when someone sets the clock back.
+    /// Not affected when the clock is set back.
     steady: Instant,
 }
 
-impl Began {
+impl StartTime {
     pub(crate) fn now() -> Self {
         Self {
             wall: SystemTime::now(),
@@ -179,46 +202,47 @@ impl Began {
 
     /// Whether the writer may still create the head.
     fn is_within(&self, limit: Option<Duration>) -> bool {
-        // The steady clock stands while the machine sleeps.
+        // The steady clock does not run while the machine sleeps.
         let wall = self.wall.elapsed().unwrap_or_default();
         limit.is_none_or(|limit| wall.max(self.steady.elapsed()) < limit)
     }
 }
 
-/// What the heads are made from.
-pub(crate) struct Sealing<'a> {
-    pub(crate) guard: &'a Guard,
+/// The data from which the heads are made.
+pub(crate) struct HeadInputs<'a> {
+    pub(crate) guard: &'a SetKeys,
     pub(crate) options: &'a CreateOptions<'a>,
     pub(crate) source: &'a dyn Source,
-    pub(crate) began: &'a Began,
+    pub(crate) began: &'a StartTime,
 }
 
-/// Creates the heads, then clears away what the set takes the place of.
+/// Creates the heads, then removes the sets that the new one replaces.
 ///
 /// # Errors
-/// SR-7145 when some mediums have the set and others have not; of the only medium, or the first one, when none has it.
-pub(crate) fn published(
-    berths: Vec<Berth<'_>>,
-    sealing: &Sealing<'_>,
+/// SR-7145 when some media have the set and others have not; of the only medium, or the first one,
+/// when none has it.
+pub(crate) fn publish_to_all(
+    targets: Vec<TargetMedium<'_>>,
+    sealing: &HeadInputs<'_>,
     description: &Description,
 ) -> Result<Vec<Created>> {
     let (mut there, mut failed) = (Vec::new(), Vec::new());
-    for berth in &berths {
-        match berth.publish(sealing, description.clone()) {
-            Ok(created) => there.push((berth, created)),
-            Err(error) => failed.push((berth.store.shown(), error)),
+    for target in &targets {
+        match target.publish(sealing, description.clone()) {
+            Ok(created) => there.push((target, created)),
+            Err(error) => failed.push((target.store.shown(), error)),
         }
     }
-    let anew = berths.iter().any(|berth| berth.replaced.is_some());
+    let anew = targets.iter().any(|target| target.replaced.is_some());
     if anew && !failed.is_empty() {
         let (_, first) = failed.swap_remove(0);
-        return Err(none_anew(there, sealing.guard, first));
+        return Err(withdraw_everywhere(there, sealing.guard, first));
     }
     let mut made = Vec::new();
-    for (berth, created) in there {
-        match berth.begun_anew(sealing.guard, created.position) {
-            Ok(()) => made.push((berth.store.shown(), created)),
-            Err(error) => failed.push((berth.store.shown(), error)),
+    for (target, created) in there {
+        match target.replace_medium_file(sealing.guard, created.position) {
+            Ok(()) => made.push((target.store.shown(), created)),
+            Err(error) => failed.push((target.store.shown(), error)),
         }
     }
     if made.is_empty() {
@@ -226,24 +250,28 @@ pub(crate) fn published(
         return Err(first.map_or_else(|| Error::new(&code::BUG, "no medium"), |(_, error)| error));
     }
     if !failed.is_empty() {
-        return Err(Error::new(&code::MIRRORS, told(&made, &failed)));
+        return Err(Error::new(&code::MIRRORS, describe_outcome(&made, &failed)));
     }
     let mut created = Vec::new();
-    for (berth, (_, mut one)) in berths.into_iter().zip(made) {
-        drop(berth.at_work);
-        let cleared = medium::clear(berth.store, &berth.superseded, berth.alone);
+    for (target, (_, mut one)) in targets.into_iter().zip(made) {
+        drop(target.at_work);
+        let cleared = medium::remove_sets(target.store, &target.superseded, target.alone);
         one.not_cleared = cleared.err();
         created.push(one);
     }
     Ok(created)
 }
 
-/// Takes a set back everywhere: one medium that was to be begun anew cannot have it, and the older sets of the others would be
-/// listed no more. Returns what is to be told.
-fn none_anew(there: Vec<(&Berth<'_>, Created)>, guard: &Guard, mut first: Error) -> Error {
-    for (berth, created) in there {
+/// Withdraws a set from all media, because one medium that was to be initialised again failed: the
+/// older sets of the others would no longer be listed. Returns the error to report.
+fn withdraw_everywhere(
+    there: Vec<(&TargetMedium<'_>, Created)>,
+    guard: &SetKeys,
+    mut first: Error,
+) -> Error {
+    for (target, created) in there {
         let why = Error::new(first.code(), first.detail());
-        let told = berth.taken_back(created.position, guard, why);
+        let told = target.withdraw_set(created.position, guard, why);
         if told.code() == &code::UNSETTLED {
             first = told;
         }
@@ -251,7 +279,7 @@ fn none_anew(there: Vec<(&Berth<'_>, Created)>, guard: &Guard, mut first: Error)
     first
 }
 
-fn told(made: &[(String, Created)], failed: &[(String, Error)]) -> String {
+fn describe_outcome(made: &[(String, Created)], failed: &[(String, Error)]) -> String {
     let have: Vec<String> = made
         .iter()
         .map(|(shown, created)| format!("{shown} (set {})", created.position))
@@ -263,14 +291,14 @@ fn told(made: &[(String, Created)], failed: &[(String, Error)]) -> String {
     format!("on {}; not on {}", have.join(", "), have_not.join(", "))
 }
 
-impl Berth<'_> {
-    /// What `medium.json` says until the set is there.
-    fn until_then(&self) -> &str {
+impl TargetMedium<'_> {
+    /// The id in `medium.json` until the set is published.
+    fn expected_medium_id(&self) -> &str {
         let replaced = self.replaced.as_ref().map(|(id, _)| id.as_str());
         replaced.unwrap_or(&self.medium.medium_id)
     }
 
-    fn publish(&self, sealing: &Sealing<'_>, mut description: Description) -> Result<Created> {
+    fn publish(&self, sealing: &HeadInputs<'_>, mut description: Description) -> Result<Created> {
         let (store, guard) = (self.store, sealing.guard);
         description.medium_id.clone_from(&self.medium.medium_id);
         if !sealing.began.is_within(store.writing_limit()) {
@@ -278,22 +306,23 @@ impl Berth<'_> {
             return Err(Error::new(&code::SET_LATE, store.shown()));
         }
         let (options, source) = (sealing.options, sealing.source);
-        let kept = chain::store_manifest(store, guard, options, source, &mut description);
+        let kept =
+            manifest::store_manifest(store, guard, options, source.manifest(), &mut description);
         if let Err(error) = kept {
             remove_families(store, guard, self.medium.stripes);
             return Err(error);
         }
         let position = match publish_head(store, sealing, &mut description) {
-            // An incremental set without its base would be of no use.
+            // An incremental set is of no use without its base.
             Err(error) if error.code() == &code::CHAIN => {
                 remove_families(store, guard, self.medium.stripes);
                 return Err(error);
             }
             other => other?,
         };
-        // A lock on a shared medium may hold on its own host only.
-        if let Err(error) = unchanged(store, self.until_then()) {
-            return Err(self.taken_back(position, guard, error));
+        // A lock on a shared medium may exclude processes of one host only.
+        if let Err(error) = check_medium_id(store, self.expected_medium_id()) {
+            return Err(self.withdraw_set(position, guard, error));
         }
         Ok(Created {
             position,
@@ -303,27 +332,30 @@ impl Berth<'_> {
         })
     }
 
-    /// The last step: from here on older sets are another medium's, if this one is begun anew.
-    fn begun_anew(&self, guard: &Guard, position: u32) -> Result<()> {
+    /// The last step of initialising a medium again: from then on older sets belong to another
+    /// medium.
+    fn replace_medium_file(&self, guard: &SetKeys, position: u32) -> Result<()> {
         let store = self.store;
         let Some((_, seen)) = &self.replaced else {
             return Ok(());
         };
-        let replaced = store.replace(HEAD, &self.medium.to_bytes()?, seen);
+        let replaced = store.replace(MEDIUM_FILE, &self.medium.to_bytes()?, seen);
         let replaced = replaced.map_err(|error| Error::io(store.shown(), error));
         let why = match replaced {
             Ok(true) => return Ok(()),
             Ok(false) => Error::new(&code::MEDIUM_CHANGED, store.shown()),
-            Err(error) => self.unless_begun_anew(position, error)?,
+            Err(error) => self.replacement_error(position, error)?,
         };
-        Err(self.taken_back(position, guard, why))
+        Err(self.withdraw_set(position, guard, why))
     }
 
-    /// What is to be told of a `medium.json` that could not be replaced: `error`, if the old one is seen to be there. The set is of no
-    /// medium then, and would never be listed.
-    fn unless_begun_anew(&self, position: u32, error: Error) -> Result<Error> {
+    /// The error for a `medium.json` that could not be replaced: `error`, if the old one is still
+    /// there. The set would then belong to no medium, and never be listed.
+    fn replacement_error(&self, position: u32, error: Error) -> Result<Error> {
         let store = self.store;
-        if error.code() != &code::UNSETTLED && unchanged(store, self.until_then()).is_ok() {
+        if error.code() != &code::UNSETTLED
+            && check_medium_id(store, self.expected_medium_id()).is_ok()
+        {
             return Ok(error);
         }
         let detail = format!(
@@ -333,10 +365,11 @@ impl Berth<'_> {
         Err(Error::new(&code::UNSETTLED, detail))
     }
 
-    /// Removes the set again and returns `why`. Its families stay while its head may be there, and `why` then says so.
-    fn taken_back(&self, position: u32, guard: &Guard, why: Error) -> Error {
+    /// Removes the set again and returns `why`. If its head may still exist, its families stay, and
+    /// the error says so.
+    fn withdraw_set(&self, position: u32, guard: &SetKeys, why: Error) -> Error {
         let (store, set_id) = (self.store, hex::hex(&guard.set_id()));
-        let changing = store.changing("sets");
+        let changing = store.lock_changes("sets");
         let changing = changing.map_err(|error| Error::io(store.shown(), error));
         match changing.and_then(|_changing| removal::withdraw(store, position, &set_id)) {
             Ok(true) => {
@@ -351,10 +384,11 @@ impl Berth<'_> {
     }
 }
 
-/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise.
+/// Publishes a head. An incremental set is published only while its base exists (B12); otherwise
+/// SR-7161.
 fn publish_head(
     store: &dyn Store,
-    sealing: &Sealing<'_>,
+    sealing: &HeadInputs<'_>,
     description: &mut Description,
 ) -> Result<u32> {
     let guard = sealing.guard;
@@ -371,15 +405,15 @@ fn publish_head(
     let Some(base) = base else {
         return medium::publish(store, head_at);
     };
-    let changing = store.changing("sets");
+    let changing = store.lock_changes("sets");
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
-    if removal::is_there_to_stay(store, &base)? {
+    if removal::is_kept(store, &base)? {
         let position = medium::publish(store, &mut head_at)?;
         // Where no lock keeps others from removing the base, it may be gone by now.
         if store.writing_limit().is_none() {
             return Ok(position);
         }
-        let looked = removal::is_there_to_stay(store, &base);
+        let looked = removal::is_kept(store, &base);
         if matches!(looked, Ok(true)) {
             return Ok(position);
         }
@@ -397,4 +431,15 @@ fn publish_head(
         "set {base}, or one that it builds on, was removed meanwhile or is about to be; no set was added"
     );
     Err(Error::new(&code::CHAIN, detail))
+}
+
+/// Removes the families of a set after a failure. Those that cannot be removed are orphans, which
+/// the next writer removes.
+pub(crate) fn remove_families(store: &dyn Store, guard: &SetKeys, stripes: u16) {
+    let set_id = hex::hex(&guard.set_id());
+    for family in 0..stripes {
+        drop(store.remove(&family_name(&set_id, family)));
+    }
+    drop(store.remove(&manifest::manifest_name(&set_id)));
+    drop(store.remove(&signature_name(&set_id)));
 }

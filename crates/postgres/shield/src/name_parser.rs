@@ -1,41 +1,43 @@
-//! A reader of file names, byte by byte: decimal and hexadecimal numbers in exactly the form PostgreSQL prints them.
+//! Parses file names: decimal and hexadecimal numbers in exactly the form in which PostgreSQL
+//! prints them.
 //!
-//! Invariants: nothing allocates, nothing panics on any bytes. A number that is too large, has a leading zero where
-//! `%u` prints none, or lower-case digits where `%X` prints upper-case ones does not match.
+//! Invariants: nothing allocates, nothing panics on any bytes. A number that is too large, has a
+//! leading zero where `%u` prints none, or lower-case digits where `%X` prints upper-case ones does
+//! not match.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::expect_used
 )]
 
-/// What is left of a name.
+/// The part of a name that was not parsed yet.
 #[derive(Clone, Copy)]
-pub(crate) struct Scan<'name>(&'name [u8]);
+pub(crate) struct NameParser<'name>(&'name [u8]);
 
-impl<'name> Scan<'name> {
+impl<'name> NameParser<'name> {
     pub(crate) fn new(name: &'name [u8]) -> Self {
         Self(name)
     }
 
-    /// What was not read yet.
+    /// The part that was not parsed yet.
     pub(crate) fn rest(&self) -> &'name [u8] {
         self.0
     }
 
-    /// `Some` when everything was read.
+    /// `Some` when the whole name was parsed.
     pub(crate) fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
     }
 
-    /// Reads `text`.
-    pub(crate) fn text(&mut self, text: &[u8]) -> Option<()> {
+    /// Parses exactly `text`.
+    pub(crate) fn expect(&mut self, text: &[u8]) -> Option<()> {
         self.0 = self.0.strip_prefix(text)?;
         Some(())
     }
 
-    /// Reads `text` when it is next; says whether it was.
+    /// Skips `text` if it is next. Whether it was.
     pub(crate) fn optional(&mut self, text: &[u8]) -> bool {
-        self.text(text).is_some()
+        self.expect(text).is_some()
     }
 
     /// A number as `%u` prints it.
@@ -55,7 +57,7 @@ impl<'name> Scan<'name> {
     }
 
     /// A number of any length in decimal digits, whose value does not matter.
-    pub(crate) fn digits(&mut self) -> Option<()> {
+    pub(crate) fn skip_digits(&mut self) -> Option<()> {
         let count = self.0.iter().take_while(|byte| byte.is_ascii_digit());
         self.skip(count.count())
     }
@@ -81,7 +83,7 @@ impl<'name> Scan<'name> {
     }
 
     /// Hexadecimal digits of either case, at least one, whose value does not matter.
-    pub(crate) fn any_hex(&mut self) -> Option<()> {
+    pub(crate) fn skip_hex(&mut self) -> Option<()> {
         let count = self.0.iter().take_while(|byte| byte.is_ascii_hexdigit());
         self.skip(count.count())
     }
@@ -93,7 +95,7 @@ impl<'name> Scan<'name> {
 }
 
 /// The first component of a path and what follows its `/`, if there is one.
-pub(crate) fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+pub(crate) fn split_first_component(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     match path.iter().position(|&byte| byte == b'/') {
         Some(at) => (
             path.get(..at).unwrap_or_default(),

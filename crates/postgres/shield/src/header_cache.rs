@@ -1,9 +1,10 @@
-//! What an open file remembers of its header: 16 bytes, in the words that its descriptor has for it.
+//! Caches 16 bytes of the header of an open file (its nonce or file id) in the words of its
+//! descriptor.
 //!
-//! Invariants: what is recalled was once remembered as a whole, whichever threads remember at the same time; nothing is
-//! recalled when that cannot be told. No lock is taken and nobody waits.
+//! Invariants: a value that is loaded was stored as a whole, whichever threads store at the same
+//! time; nothing is loaded when that is not certain. No lock is taken and no thread waits.
 //!
-//! Must not: be the only copy of anything.
+//! Must not: be the only copy of a value.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -12,13 +13,13 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use crate::body::Memory;
+use crate::sealed_file::FileCache;
 
-// The third word counts changes: 0 before the first, odd while one is under way. 2 + 2n has been remembered n + 1 times.
+// The third word counts changes: 0 before the first, odd while one is under way (a sequence lock).
 
-/// The bytes, if some are remembered.
-pub(crate) fn recall(memory: &Memory) -> Option<[u8; 16]> {
-    let [low, high, changes, _] = memory;
+/// The cached bytes, if there are any.
+pub(crate) fn load(cache: &FileCache) -> Option<[u8; 16]> {
+    let [low, high, changes, _] = cache;
     let before = changes.load(Ordering::Acquire);
     if before == 0 || before & 1 == 1 {
         return None;
@@ -30,9 +31,10 @@ pub(crate) fn recall(memory: &Memory) -> Option<[u8; 16]> {
     (unchanged && bytes != 0).then(|| bytes.to_le_bytes())
 }
 
-/// Remembers `bytes`; all zero means nothing. Another thread that does so at the same time may win.
-pub(crate) fn remember(memory: &Memory, bytes: &[u8; 16]) {
-    let [low, high, changes, _] = memory;
+/// Caches `bytes`; all zero means none. If another thread stores at the same time, its value may
+/// stay instead.
+pub(crate) fn store(cache: &FileCache, bytes: &[u8; 16]) {
+    let [low, high, changes, _] = cache;
     let before = changes.load(Ordering::Relaxed);
     let begun = before.wrapping_add(1);
     if before & 1 == 1
@@ -50,10 +52,10 @@ pub(crate) fn remember(memory: &Memory, bytes: &[u8; 16]) {
     changes.store(begun.wrapping_add(1), Ordering::Release);
 }
 
-/// Remembers nothing any more.
-pub(crate) fn forget(memory: &Memory) {
-    if recall(memory).is_some() {
-        remember(memory, &[0; 16]);
+/// Empties the cache.
+pub(crate) fn clear(cache: &FileCache) {
+    if load(cache).is_some() {
+        store(cache, &[0; 16]);
     }
 }
 
@@ -65,33 +67,33 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_recalled_until_it_is_forgotten() {
-        let memory: Memory = [const { AtomicU64::new(0) }; 4];
-        assert_eq!(recall(&memory), None);
+        let cache: FileCache = [const { AtomicU64::new(0) }; 4];
+        assert_eq!(load(&cache), None);
         for byte in 1..5 {
-            remember(&memory, &[byte; 16]);
-            assert_eq!(recall(&memory), Some([byte; 16]));
+            store(&cache, &[byte; 16]);
+            assert_eq!(load(&cache), Some([byte; 16]));
         }
-        forget(&memory);
-        assert_eq!(recall(&memory), None);
-        remember(&memory, &[9; 16]);
-        assert_eq!(recall(&memory), Some([9; 16]));
+        clear(&cache);
+        assert_eq!(load(&cache), None);
+        store(&cache, &[9; 16]);
+        assert_eq!(load(&cache), Some([9; 16]));
     }
 
     #[test]
     fn threads_never_recall_a_mixture() {
-        let memory: Memory = [const { AtomicU64::new(0) }; 4];
+        let cache: FileCache = [const { AtomicU64::new(0) }; 4];
         std::thread::scope(|scope| {
             for thread in 0..2_u8 {
-                let memory = &memory;
+                let cache = &cache;
                 scope.spawn(move || {
                     for round in 0..20_000_u16 {
                         let [byte, _] = round.to_le_bytes();
-                        remember(memory, &[byte | 1 | thread << 7; 16]);
+                        store(cache, &[byte | 1 | thread << 7; 16]);
                     }
                 });
                 scope.spawn(move || {
                     for _ in 0..20_000 {
-                        let seen = recall(memory).unwrap_or([1; 16]);
+                        let seen = load(cache).unwrap_or([1; 16]);
                         assert!(seen.iter().all(|byte| *byte == seen[0]));
                     }
                 });

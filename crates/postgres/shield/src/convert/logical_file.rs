@@ -1,16 +1,19 @@
-//! One side of a conversion: the plain file, or the sealed one under one epoch's keys, behind the same four functions.
+//! A file on one side of a conversion, plain or sealed under one epoch's keys, with the same
+//! functions for both.
 //!
-//! Must not: seal anything itself; that is [`crate::body`]'s, so that what is written here is what the server reads.
+//! Must not: seal anything itself; [`crate::file_io`] does, so that the server reads what is
+//! written here.
 
 use std::fs::File as OsFile;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicU64;
 
-use crate::body::{self, File, Memory};
+use crate::file_io;
 use crate::instance::Instance;
-use crate::place::Seal;
 use crate::real::Real;
+use crate::resolve::Seal;
+use crate::sealed_file::{FileCache, SealedFile};
 
 /// How a file is stored.
 #[derive(Clone, Copy)]
@@ -22,14 +25,14 @@ pub(super) enum Side<'a> {
 }
 
 /// An open file of one side. Offsets and sizes are PostgreSQL's, in bytes.
-pub(super) struct Open<'a> {
+pub(super) struct LogicalFile<'a> {
     real: Real,
     file: &'a OsFile,
     sealed: Option<(&'a Instance, Seal)>,
-    memory: Memory,
+    cache: FileCache,
 }
 
-impl<'a> Open<'a> {
+impl<'a> LogicalFile<'a> {
     pub(super) fn new(file: &'a OsFile, side: Side<'a>, seal: &Seal) -> Self {
         Self {
             real: Real::linked(),
@@ -38,8 +41,9 @@ impl<'a> Open<'a> {
                 Side::Plain => None,
                 Side::Sealed(instance) => Some((instance, *seal)),
             },
-            // The last word: what is wrong with a file is told by the caller's error, not on standard error.
-            memory: [0, 0, 0, 1].map(AtomicU64::new),
+            // The last word: what is wrong with a file is reported by the caller's error, not on
+            // standard error.
+            cache: [0, 0, 0, 1].map(AtomicU64::new),
         }
     }
 
@@ -47,7 +51,7 @@ impl<'a> Open<'a> {
         let fd = self.file.as_raw_fd();
         Ok(match self.state() {
             None => self.real.file_size(fd)?,
-            Some(file) => body::size(&self.real, fd, &file)?,
+            Some(file) => file_io::size(&self.real, fd, &file)?,
         })
     }
 
@@ -59,7 +63,7 @@ impl<'a> Open<'a> {
         };
         let mut filled = 0_usize;
         while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match body::read_at(&self.real, fd, &file, rest, further(offset, filled))? {
+            match file_io::read_at(&self.real, fd, &file, rest, offset_after(offset, filled))? {
                 0 => break,
                 count => filled = filled.saturating_add(count),
             }
@@ -75,7 +79,7 @@ impl<'a> Open<'a> {
         };
         let mut written = 0_usize;
         while let Some(rest) = from.get(written..).filter(|rest| !rest.is_empty()) {
-            match body::write_at(&self.real, fd, &file, rest, further(offset, written))? {
+            match file_io::write_at(&self.real, fd, &file, rest, offset_after(offset, written))? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 count => written = written.saturating_add(count),
             }
@@ -88,22 +92,22 @@ impl<'a> Open<'a> {
         let fd = self.file.as_raw_fd();
         match self.state() {
             None => self.real.ftruncate(fd, size)?,
-            Some(file) => body::truncate(&self.real, fd, &file, size)?,
+            Some(file) => file_io::truncate(&self.real, fd, &file, size)?,
         }
         Ok(())
     }
 
-    fn state(&self) -> Option<File<'_>> {
-        self.sealed.as_ref().map(|(instance, seal)| File {
+    fn state(&self) -> Option<SealedFile<'_>> {
+        self.sealed.as_ref().map(|(instance, seal)| SealedFile {
             instance,
-            body: seal.body,
+            layout: seal.layout,
             key: seal.key,
             tweak: seal.tweak,
-            memory: &self.memory,
+            cache: &self.cache,
         })
     }
 }
 
-fn further(offset: u64, by: usize) -> u64 {
+fn offset_after(offset: u64, by: usize) -> u64 {
     offset.saturating_add(u64::try_from(by).unwrap_or(u64::MAX))
 }

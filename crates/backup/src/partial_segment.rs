@@ -1,49 +1,23 @@
-//! The segment of the log that a receiver has not got to the end of yet: pieces of it in the archive, each an archived file of
-//! its own.
+//! The segment of the log that is not complete yet: its pieces in the archive, each an archived
+//! file of its own.
 //!
 //! Invariants:
-//! - B14: a piece is removed only when a piece that has all of it, or the whole segment, is durable in the archive.
-//! - A segment is put together only where no later one of its timeline is in the archive: there it would hide a gap.
+//! - B14: a piece is removed only when a longer piece that contains it, or the whole segment, is
+//!   durable in the archive.
+//! - A segment is put together only where no later one of its timeline is in the archive: there it
+//!   would hide a gap.
 //!
 //! Must not: put a segment together from pieces that do not begin with its first byte.
 
 use strongroom_format::code;
 use strongroom_keyring::Opener;
 
-use crate::expire::is_segment_size;
-use crate::medium::MediumHead;
+use crate::first_page::{begins_segment, segment_facts};
+use crate::log_names::{Piece, is_segment_size, object_name, parse_segment_name};
+use crate::medium_head::MediumHead;
 use crate::store::Store;
-use crate::wal::{begins_segment, facts, is_followed, object_name, segment, wal_fetch};
+use crate::wal::{has_later_segment, wal_fetch};
 use crate::{Error, Result};
-
-/// A piece's name: of the segment, and which bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) segment: String,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
-impl Piece {
-    /// `NAME.SSSSSSSS.EEEEEEEE.piece`; one spelling of each.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        let mut parts = name.strip_suffix(".piece")?.split('.');
-        let (name_of, start, end) = (parts.next()?, parts.next()?, parts.next()?);
-        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-        let piece = Self {
-            segment: name_of.to_owned(),
-            start: number(start)?,
-            end: number(end)?,
-        };
-        let sound = segment(name_of).is_some() && piece.start < piece.end && piece.end <= 1 << 30;
-        (sound && parts.next().is_none() && piece.name() == name).then_some(piece)
-    }
-
-    pub(crate) fn name(&self) -> String {
-        let (segment, start, end) = (&self.segment, self.start, self.end);
-        format!("{segment}.{start:08X}.{end:08X}.piece")
-    }
-}
 
 /// A segment as far as it was received.
 #[derive(Debug)]
@@ -55,7 +29,7 @@ pub struct Partial {
 }
 
 /// The pieces of a segment that follow each other from its first byte on, and how far they reach.
-pub(crate) fn covering(pieces: &[Piece], segment: &str) -> (Vec<Piece>, u64) {
+pub(crate) fn contiguous_pieces(pieces: &[Piece], segment: &str) -> (Vec<Piece>, u64) {
     let mut of: Vec<&Piece> = pieces
         .iter()
         .filter(|piece| piece.segment == segment)
@@ -77,13 +51,14 @@ pub(crate) fn covering(pieces: &[Piece], segment: &str) -> (Vec<Piece>, u64) {
 /// What was received of the segment `name`, which the archive does not have whole. `None`: nothing.
 ///
 /// # Errors
-/// SR-7130 when later segments are there; as [`wal_fetch`], of every piece; SR-7106 when a piece is not of that segment.
+/// SR-7130 when later segments are there; as [`wal_fetch`], of every piece; SR-7106 when a piece is
+/// not of that segment.
 pub fn wal_partial(
     store: &dyn Store,
     name: &str,
     opener: Option<&Opener>,
 ) -> Result<Option<Partial>> {
-    if segment(name).is_none() || MediumHead::read(store)?.is_none() {
+    if parse_segment_name(name).is_none() || MediumHead::read(store)?.is_none() {
         return Ok(None);
     }
     let listed = store.list("wal");
@@ -92,11 +67,11 @@ pub fn wal_partial(
         .iter()
         .filter_map(|(name, _)| Piece::of(name))
         .collect();
-    let (chosen, received) = covering(&pieces, name);
+    let (chosen, received) = contiguous_pieces(&pieces, name);
     if chosen.is_empty() {
         return Ok(None);
     }
-    if is_followed(store, name)? {
+    if has_later_segment(store, name)? {
         return Err(Error::new(&code::WAL_GAP, name));
     }
     let strange = |why: &str| Error::new(&code::SET_HEAD, format!("{name}: {why}"));
@@ -112,7 +87,7 @@ pub fn wal_partial(
             None => return Err(strange("a piece of another length")),
         }
     }
-    let size = facts(name, &content).segment_size_bytes;
+    let size = segment_facts(name, &content).segment_size_bytes;
     let sound = is_segment_size(size) && begins_segment(name, &content);
     let size = usize::try_from(size)
         .ok()
@@ -124,12 +99,12 @@ pub fn wal_partial(
 }
 
 /// Removes pieces that something durable has taken the place of (B14).
-pub(crate) fn remove(store: &dyn Store, pieces: &[Piece]) -> Result<()> {
+pub(crate) fn remove_pieces(store: &dyn Store, pieces: &[Piece]) -> Result<()> {
     if pieces.is_empty() {
         return Ok(());
     }
     let failed = |error| Error::io(store.shown(), error);
-    let _changing = store.changing("wal").map_err(failed)?;
+    let _changing = store.lock_changes("wal").map_err(failed)?;
     for piece in pieces {
         store.remove(&object_name(&piece.name())).map_err(failed)?;
     }
@@ -173,7 +148,7 @@ mod tests {
     fn pieces_cover_from_the_first_byte_without_a_hole() {
         let reached = |pieces: &[(u64, u64)]| {
             let pieces: Vec<Piece> = pieces.iter().map(|(s, e)| piece(*s, *e)).collect();
-            covering(&pieces, NAME).1
+            contiguous_pieces(&pieces, NAME).1
         };
         assert_eq!(reached(&[]), 0);
         assert_eq!(reached(&[(1, 5)]), 0);
@@ -181,7 +156,7 @@ mod tests {
         assert_eq!(reached(&[(5, 9), (0, 5)]), 9);
         assert_eq!(reached(&[(0, 3), (3, 5), (0, 7), (6, 8), (8, 9)]), 9);
         let pieces = [piece(0, 3), piece(3, 5), piece(0, 7)];
-        assert_eq!(covering(&pieces, NAME).0, [piece(0, 7)]);
-        assert_eq!(covering(&pieces, "0000000200000000000000AB").1, 0);
+        assert_eq!(contiguous_pieces(&pieces, NAME).0, [piece(0, 7)]);
+        assert_eq!(contiguous_pieces(&pieces, "0000000200000000000000AB").1, 0);
     }
 }

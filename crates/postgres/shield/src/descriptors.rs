@@ -1,8 +1,8 @@
 //! The table of descriptors: which open files are sealed, and how.
 //!
-//! Invariants D1 to D4 and D7 (docs/internals/shield.md): an entry is set before the descriptor is handed to the program and
-//! cleared before it is closed; looking one up takes no lock and allocates nothing; entry and descriptor are copied by
-//! fork alike.
+//! Invariants D1 to D4 and D7 (docs/internals/shield.md): an entry is set before the program gets
+//! the descriptor, and cleared before the descriptor is closed; a lookup takes no lock and
+//! allocates nothing; fork copies entries and descriptors alike.
 //!
 //! Must not: make a system call.
 #![deny(
@@ -14,32 +14,33 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::body::{BlockKey, Body, File, Memory};
+use crate::layout::{BlockKey, FileLayout};
+use crate::open_instances;
 use crate::real::Errno;
-use crate::roots;
+use crate::sealed_file::{FileCache, SealedFile};
 
-/// Descriptors that can be sealed files: 0 to this, exclusive.
+/// Number of entries: only descriptors below it can be sealed files.
 pub const DESCRIPTORS: usize = 65_536;
 
 /// A sealed file that is open in this process.
 #[derive(Clone, Copy)]
-pub struct Open {
+pub struct OpenFile {
     /// What it is.
-    pub file: File<'static>,
+    pub file: SealedFile<'static>,
     /// Whether it was opened with `O_APPEND`: each write goes to the end.
     pub append: bool,
     /// Whether it was opened with `O_WRONLY`.
     pub write_only: bool,
 }
 
-/// One entry, on a cache line of its own. `state` is 0 when the descriptor is not a sealed file; it is written last and
-/// read first.
+/// One entry, on a cache line of its own. `state` is 0 when the descriptor is not a sealed file; it
+/// is written last and read first.
 #[repr(align(64))]
 struct Entry {
-    /// Body (byte 0), key (1), flags (2), root (3).
+    /// Layout (byte 0), key (1), flags (2), root (3).
     state: AtomicU64,
     tweak: [AtomicU64; 2],
-    memory: Memory,
+    cache: FileCache,
 }
 
 const APPEND: u64 = 1;
@@ -49,7 +50,7 @@ static TABLE: [Entry; DESCRIPTORS] = [const {
     Entry {
         state: AtomicU64::new(0),
         tweak: [AtomicU64::new(0), AtomicU64::new(0)],
-        memory: [
+        cache: [
             AtomicU64::new(0),
             AtomicU64::new(0),
             AtomicU64::new(0),
@@ -62,18 +63,18 @@ fn entry(fd: RawFd) -> Option<&'static Entry> {
     TABLE.get(usize::try_from(fd).ok()?)
 }
 
-/// Whether a file with this descriptor can be entered (D3).
+/// Whether the table has an entry for this descriptor (D3).
 #[must_use]
 pub fn fits(fd: RawFd) -> bool {
     entry(fd).is_some()
 }
 
-/// The sealed file behind `fd`, or `None` when there is none behind it.
+/// The sealed file that is open as `fd`. `None` when it is not a sealed file.
 ///
 /// # Errors
-/// EIO when the entry tells nothing that can be true: the file is sealed, and nobody knows how (D7).
+/// EIO when the entry is invalid: the file is sealed, but how is not known (D7).
 #[inline]
-pub fn find(fd: RawFd) -> Result<Option<Open>, Errno> {
+pub fn find(fd: RawFd) -> Result<Option<OpenFile>, Errno> {
     let Some(entry) = entry(fd) else {
         return Ok(None);
     };
@@ -81,10 +82,10 @@ pub fn find(fd: RawFd) -> Result<Option<Open>, Errno> {
     if state == 0 {
         return Ok(None);
     }
-    entry.opened(state).map(Some).ok_or(Errno(libc::EIO))
+    entry.open_file(state).map(Some).ok_or(Errno(libc::EIO))
 }
 
-/// Whether `fd` is a sealed file, known or not.
+/// Whether `fd` is a sealed file, even if its entry is invalid.
 #[must_use]
 #[inline]
 pub fn is_sealed(fd: RawFd) -> bool {
@@ -92,18 +93,18 @@ pub fn is_sealed(fd: RawFd) -> bool {
 }
 
 impl Entry {
-    fn opened(&'static self, state: u64) -> Option<Open> {
-        let [body, key, flags, root, ..] = state.to_le_bytes();
+    fn open_file(&'static self, state: u64) -> Option<OpenFile> {
+        let [layout, key, flags, root, ..] = state.to_le_bytes();
         let [low, high] = &self.tweak;
         let tweak = u128::from(low.load(Ordering::Relaxed))
             | u128::from(high.load(Ordering::Relaxed)) << 64;
-        Some(Open {
-            file: File {
-                instance: roots::instance(usize::from(root))?,
-                body: Body::from_number(body)?,
+        Some(OpenFile {
+            file: SealedFile {
+                instance: open_instances::get(usize::from(root))?,
+                layout: FileLayout::from_number(layout)?,
                 key: BlockKey::from_number(key)?,
                 tweak: tweak.to_le_bytes(),
-                memory: &self.memory,
+                cache: &self.cache,
             },
             append: u64::from(flags) & APPEND != 0,
             write_only: u64::from(flags) & WRITE_ONLY != 0,
@@ -111,37 +112,37 @@ impl Entry {
     }
 }
 
-/// What is entered for a file that has just been opened.
+/// The entry of a file that has just been opened.
 #[derive(Clone, Copy)]
-pub struct Entered {
+pub struct NewEntry {
     /// Its instance's number among the roots.
     pub root: u8,
     /// How it is sealed.
-    pub body: Body,
-    /// See [`File::key`].
+    pub layout: FileLayout,
+    /// See [`SealedFile::key`].
     pub key: BlockKey,
-    /// See [`File::tweak`].
+    /// See [`SealedFile::tweak`].
     pub tweak: [u8; 16],
-    /// See [`Open::append`].
+    /// See [`OpenFile::append`].
     pub append: bool,
-    /// See [`Open::write_only`].
+    /// See [`OpenFile::write_only`].
     pub write_only: bool,
 }
 
-/// Enters an open sealed file. False when the descriptor does not fit (D3).
+/// Enters an open sealed file. False when the descriptor does not fit the table (D3).
 #[must_use]
-pub fn enter(fd: RawFd, new: &Entered) -> bool {
+pub fn insert(fd: RawFd, new: &NewEntry) -> bool {
     let Some(entry) = entry(fd) else {
         return false;
     };
     entry.state.store(0, Ordering::Relaxed);
-    for word in &entry.memory {
+    for word in &entry.cache {
         word.store(0, Ordering::Relaxed);
     }
     entry.set_tweak(u128::from_le_bytes(new.tweak));
     let flags = if new.append { APPEND } else { 0 } | if new.write_only { WRITE_ONLY } else { 0 };
-    let [body, key, root] = [new.body.number(), new.key.number(), new.root].map(u64::from);
-    let state = body | key << 8 | flags << 16 | root << 24;
+    let [layout, key, root] = [new.layout.number(), new.key.number(), new.root].map(u64::from);
+    let state = layout | key << 8 | flags << 16 | root << 24;
     entry.state.store(state, Ordering::Release);
     true
 }
@@ -157,47 +158,47 @@ impl Entry {
     }
 }
 
-/// Forgets a descriptor that is about to be closed, or that now is something else.
+/// Removes the entry of a descriptor that is about to be closed, or that is now another file.
 #[inline]
-pub fn forget(fd: RawFd) {
+pub fn remove(fd: RawFd) {
     if let Some(entry) = entry(fd) {
-        // Most descriptors are no sealed files: do not dirty their cache lines.
+        // Most descriptors are not sealed files: their cache lines stay clean.
         if entry.state.load(Ordering::Relaxed) != 0 {
             entry.state.store(0, Ordering::Release);
         }
     }
 }
 
-/// Forgets all descriptors from `first` to `last`, both inclusive.
-pub fn forget_range(first: u32, last: u32) {
+/// Removes the entries of descriptors from `first` to `last`, both inclusive.
+pub fn remove_range(first: u32, last: u32) {
     let limit = u32::try_from(DESCRIPTORS).unwrap_or(u32::MAX);
     for fd in first..=last.min(limit) {
         if let Ok(fd) = RawFd::try_from(fd) {
-            forget(fd);
+            remove(fd);
         }
     }
 }
 
-/// Enters `copy` as what `original` is, after dup. False when it does not fit.
+/// Copies the entry of `original` to `copy`, after dup. False when `copy` does not fit the table.
 #[must_use]
 pub fn duplicate(original: RawFd, copy: RawFd) -> bool {
     if original == copy {
         return true;
     }
     let Some(from) = entry(original) else {
-        forget(copy);
+        remove(copy);
         return true;
     };
     let state = from.state.load(Ordering::Acquire);
     if state == 0 {
-        forget(copy);
+        remove(copy);
         return true;
     }
     let Some(to) = entry(copy) else {
         return false;
     };
     to.state.store(0, Ordering::Relaxed);
-    for (to, from) in to.memory.iter().zip(&from.memory) {
+    for (to, from) in to.cache.iter().zip(&from.cache) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     for (to, from) in to.tweak.iter().zip(&from.tweak) {
@@ -207,7 +208,7 @@ pub fn duplicate(original: RawFd, copy: RawFd) -> bool {
     true
 }
 
-/// Changes whether writes go to the end (`fcntl` with `F_SETFL`).
+/// Sets or clears append mode (`fcntl` with `F_SETFL`).
 pub fn set_append(fd: RawFd, append: bool) {
     let Some(entry) = entry(fd) else {
         return;
@@ -229,8 +230,8 @@ mod tests {
         const FD: RawFd = 60_001;
         assert!(matches!(find(FD), Ok(None)) && !is_sealed(FD));
         let entry = entry(FD).unwrap();
-        let known = u64::from(Body::Block.number());
-        // No such body; no such key; an instance that is not open.
+        let known = u64::from(FileLayout::Block.number());
+        // No such layout; no such key; an instance that is not open.
         for state in [u64::from(u8::MAX), known | 200 << 8, known | 7 << 24] {
             entry.state.store(state, Ordering::Release);
             assert!(
@@ -238,7 +239,7 @@ mod tests {
                 "{state:#x}"
             );
         }
-        forget(FD);
+        remove(FD);
         assert!(matches!(find(FD), Ok(None)));
         // What is no descriptor of the table is none of ours: D3 keeps sealed files out.
         assert!(matches!(find(RawFd::MAX), Ok(None)) && matches!(find(-1), Ok(None)));

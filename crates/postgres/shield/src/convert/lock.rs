@@ -1,8 +1,8 @@
-//! An instance that nobody else converts meanwhile.
+//! Locks an instance against other conversions.
 //!
-//! Invariants: the lock is on the data directory itself, so that it leaves nothing behind; it is given back by the
-//! kernel when the process ends, however it ends. It keeps other conversions away, not servers: those are refused by the
-//! state of the conversion (with the shield) and by the sealed control file (without it).
+//! Invariants: the lock is on the data directory itself, so that no file remains; the kernel
+//! releases it when the process ends. It excludes other conversions, not servers: a server with the
+//! shield is refused by the state of the conversion, one without it by the sealed control file.
 //!
 //! Must not: be taken by a server.
 
@@ -15,33 +15,33 @@ use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, HEADER_FILE};
 use strongroom_keyring::{Error, Locked};
 
-use super::checks::{Owner, major, no_server};
+use super::checks::{Owner, check_no_server, read_major};
 
 /// A data directory, locked against other conversions.
-pub(super) struct Hold {
+pub(super) struct ConversionLock {
     directory: PathBuf,
     owner: Owner,
     major: u32,
     handle: Locked,
 }
 
-impl Hold {
+impl ConversionLock {
     /// Locks a directory on which no server may be running.
     ///
     /// # Errors
     /// SR-7011, SR-7008, SR-7003 when another process is converting it, SR-5001.
     pub(super) fn new(directory: &Path) -> Result<Self, Error> {
-        let hold = Self::beside_a_server(directory)?;
-        no_server(&hold.directory)?;
-        Ok(hold)
+        let lock = Self::while_server_may_run(directory)?;
+        check_no_server(&lock.directory)?;
+        Ok(lock)
     }
 
-    /// As [`Hold::new`], but a server may be running.
+    /// As [`ConversionLock::new`], but a server may be running.
     ///
     /// # Errors
-    /// As [`Hold::new`].
-    pub(super) fn beside_a_server(directory: &Path) -> Result<Self, Error> {
-        let major = major(directory)?;
+    /// As [`ConversionLock::new`].
+    pub(super) fn while_server_may_run(directory: &Path) -> Result<Self, Error> {
+        let major = read_major(directory)?;
         let io = |error| Error::io(directory.display().to_string(), error);
         let directory = directory.canonicalize().map_err(io)?;
         let handle = File::open(&directory).map_err(io)?;
@@ -81,7 +81,7 @@ impl Hold {
     }
 
     /// Removes header and configuration of an instance that is plain again.
-    pub(super) fn forget_header(&self) -> Result<(), Error> {
+    pub(super) fn remove_header(&self) -> Result<(), Error> {
         for name in [HEADER_FILE, CONFIG_FILE] {
             remove(&self.directory.join(name))?;
         }
@@ -89,7 +89,7 @@ impl Hold {
     }
 }
 
-/// Removes a file, which may be gone already.
+/// Removes a file; no error when it does not exist.
 pub(super) fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -1,7 +1,7 @@
 //! The instances that are open in this process, by number.
 //!
-//! Invariants: an instance that has been added stays, at the same number and address, until the process ends. Looking
-//! one up takes no lock.
+//! Invariants: an instance that was added keeps its number and address until the process ends. A
+//! lookup takes no lock.
 //!
 //! Must not: open anything.
 #![deny(
@@ -37,14 +37,14 @@ pub fn add(instance: Instance) -> Result<u8, Box<Instance>> {
 /// The instance of this number.
 #[must_use]
 #[inline]
-pub fn instance(number: usize) -> Option<&'static Instance> {
+pub fn get(number: usize) -> Option<&'static Instance> {
     ROOTS.get(number)?.get()
 }
 
-/// Whether this process has no instance open: then nothing concerns the shield.
+/// Whether no instance is open in this process; every call then goes to the C library.
 #[must_use]
 #[inline]
-pub fn none() -> bool {
+pub fn is_empty() -> bool {
     ROOTS.first().is_none_or(|first| first.get().is_none())
 }
 
@@ -58,13 +58,14 @@ pub fn all() -> impl Iterator<Item = (u8, &'static Instance)> {
 /// Whether containers of this instance are bound to their names.
 #[must_use]
 pub fn names_are_bound(number: u8) -> bool {
-    instance(usize::from(number)).is_some_and(|instance| instance.keys.names_are_bound())
+    get(usize::from(number)).is_some_and(|instance| instance.keys.names_are_bound())
 }
 
-/// Whether two instances have the same keys, so that a file of one can become one of the other as it is.
+/// Whether two instances have the same keys, so that a file can be moved from one to the other
+/// unchanged.
 #[must_use]
 pub fn share_keys(one: u8, other: u8) -> bool {
-    match (instance(usize::from(one)), instance(usize::from(other))) {
+    match (get(usize::from(one)), get(usize::from(other))) {
         (Some(one), Some(other)) => one.identity == other.identity,
         _ => false,
     }

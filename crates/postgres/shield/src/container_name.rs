@@ -1,15 +1,15 @@
 //! The name that a container is bound to (docs/spec/postgres.md, "Names of containers").
 //!
-//! A container that is not bound to its name can be put in the place of another one: the state of
-//! one replication slot for that of another. PostgreSQL writes small files under a temporary name
-//! and renames them, so the name that counts is the one the file ends up with: both paths of such a
-//! rename have the same name here. What no rule names is not told apart from other such files.
+//! Without such a name an attacker could replace one container by another: the state of a
+//! replication slot by that of another slot. PostgreSQL writes small files under a temporary name
+//! and renames them, so the name that counts is the final one: both paths of such a rename have the
+//! same name here. Files that no rule names all have the same, empty name.
 //!
 //! Invariants: N5; the name follows from the path relative to the data directory alone. Nothing
 //! allocates. A file that PostgreSQL renames into place has one name under both paths, except
-//! `temp.summary`, which is sealed anew before the rename ([`crate::install`]).
+//! `temp.summary`, which is sealed again before the rename ([`crate::rename`]).
 //!
-//! Must not: look at a file, or be asked for the paths of blocks and streams.
+//! Must not: read a file, or be used for block files and streams.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -20,15 +20,14 @@ use strongroom_crypto::sha256;
 use strongroom_format::postgres::container::CONTAINER_NAME;
 
 use crate::classify::Class;
+use crate::name_parser::split_first_component;
 use crate::path::file_name;
-use crate::place::Seal;
-use crate::scan::split;
 
-/// What stands for a name in the associated data: the first bytes of its SHA-256 digest.
-pub type Digest = [u8; CONTAINER_NAME];
+/// The digest of a name, as it is in the associated data: the first bytes of its SHA-256.
+pub type NameDigest = [u8; CONTAINER_NAME];
 
-/// The parts that a name is put together from, one after the other.
-type Parts<'path> = [&'path [u8]; 4];
+/// The parts of a name, to be concatenated.
+type NameParts<'path> = [&'path [u8]; 4];
 
 /// The directory of replication slots, with the `/` at its end.
 const SLOTS: &[u8] = b"pg_replslot/";
@@ -40,16 +39,17 @@ const TEMPORARY: &[u8] = b".tmp";
 /// empties it before it writes one, and reads none.
 pub const TEMPORARY_SUMMARY: &[u8] = b"pg_wal/summaries/temp.summary";
 
-/// What stands for the name of the container at `relative`, which has this class.
+/// The digest of the name of the container at `relative`, which has this class.
 #[must_use]
-pub fn digest(class: Class, relative: &[u8]) -> Digest {
-    of(&parts(class, relative))
+pub fn name_digest(class: Class, relative: &[u8]) -> NameDigest {
+    hash_parts(&parts(class, relative))
 }
 
-/// Whether this is the WAL summarizer's temporary file ([`TEMPORARY_SUMMARY`]).
+/// Whether a file of this class and name is the WAL summarizer's temporary file
+/// ([`TEMPORARY_SUMMARY`]).
 #[must_use]
-pub fn is_temporary_summary(seal: &Seal) -> bool {
-    seal.class == Class::WalSummary && seal.tweak == digest(seal.class, TEMPORARY_SUMMARY)
+pub fn is_temporary_summary(class: Class, name: &NameDigest) -> bool {
+    class == Class::WalSummary && *name == name_digest(class, TEMPORARY_SUMMARY)
 }
 
 /// The digest of the name of the file `state` in the directory `relative`, if that is the directory
@@ -57,18 +57,18 @@ pub fn is_temporary_summary(seal: &Seal) -> bool {
 /// of a slot's directory under which the digest changes would take the state to another name than
 /// the one it is sealed for, and is refused.
 #[must_use]
-pub fn of_slot_directory(relative: &[u8]) -> Option<Digest> {
+pub fn slot_directory_digest(relative: &[u8]) -> Option<NameDigest> {
     let slot = relative.strip_prefix(SLOTS)?;
     let is_directory = !slot.is_empty() && !slot.contains(&b'/');
-    is_directory.then(|| of(&state_of(slot)))
+    is_directory.then(|| hash_parts(&state_of(slot)))
 }
 
-fn of(parts: &Parts<'_>) -> Digest {
+fn hash_parts(parts: &NameParts<'_>) -> NameDigest {
     let [digest @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = sha256(parts);
     digest
 }
 
-fn parts(class: Class, relative: &[u8]) -> Parts<'_> {
+fn parts(class: Class, relative: &[u8]) -> NameParts<'_> {
     match class {
         Class::TwoPhase | Class::Origins | Class::Prewarm => whole(final_path(relative)),
         Class::Statistics if relative == b"pg_stat/pgstat.tmp" => whole(b"pg_stat/pgstat.stat"),
@@ -76,39 +76,39 @@ fn parts(class: Class, relative: &[u8]) -> Parts<'_> {
         Class::WalSummary => whole(relative),
         Class::SlotState => {
             let below = relative.strip_prefix(SLOTS).unwrap_or(relative);
-            state_of(split(below).0)
+            state_of(split_first_component(below).0)
         }
         Class::Snapbuild => whole(up_to(relative, b".snap")),
         Class::RelcacheInit => in_database(relative, b"pg_internal.init"),
         Class::Incremental => in_database(relative, file_name(relative)),
-        // Nothing is known of how files of these classes get their names.
+        // It is not known how files of these classes get their names.
         _ => whole(b""),
     }
 }
 
-fn whole(path: &[u8]) -> Parts<'_> {
+fn whole(path: &[u8]) -> NameParts<'_> {
     [path, b"", b"", b""]
 }
 
-fn state_of(slot: &[u8]) -> Parts<'_> {
+fn state_of(slot: &[u8]) -> NameParts<'_> {
     [SLOTS, final_path(slot), b"/state", b""]
 }
 
-/// Without the end of a temporary name.
+/// The path without the end of a temporary name.
 fn final_path(path: &[u8]) -> &[u8] {
     path.strip_suffix(TEMPORARY).unwrap_or(path)
 }
 
-/// `path` up to and with the first `mark`.
+/// `path` to the end of the first `mark`.
 fn up_to<'path>(path: &'path [u8], mark: &[u8]) -> &'path [u8] {
     let at = path.windows(mark.len()).position(|part| part == mark);
     at.and_then(|at| path.get(..at.checked_add(mark.len())?))
         .unwrap_or(path)
 }
 
-/// `name` in the directory of a database, wherever that lies: copies of a database and `pg_upgrade`
-/// put it into another tablespace, under another version directory, or aside.
-fn in_database<'path>(relative: &'path [u8], name: &'path [u8]) -> Parts<'path> {
+/// The name of a file in the directory of a database, wherever that directory is: copies of a
+/// database and `pg_upgrade` move it to another tablespace or version directory.
+fn in_database<'path>(relative: &'path [u8], name: &'path [u8]) -> NameParts<'path> {
     if relative.starts_with(b"global/") {
         return [b"global/", name, b"", b""];
     }
@@ -205,8 +205,9 @@ mod tests {
             "pg_wal/summaries/0000000100000000010000280000000001000100.summary",
             "an_extension/its.file",
         ];
-        let digests = names.map(|path| digest(classify(path.as_bytes()).class, path.as_bytes()));
-        let different: std::collections::BTreeSet<Digest> = digests.into();
+        let digests =
+            names.map(|path| name_digest(classify(path.as_bytes()).class, path.as_bytes()));
+        let different: std::collections::BTreeSet<NameDigest> = digests.into();
         assert_eq!(different.len(), names.len());
         // Files that no rule names are not told apart.
         assert_eq!(name("an_extension/its.file"), "");
@@ -227,12 +228,12 @@ mod tests {
 
     #[test]
     fn a_slots_directory_stands_for_its_state() {
-        let state = digest(Class::SlotState, b"pg_replslot/a/state");
-        assert_eq!(of_slot_directory(b"pg_replslot/a"), Some(state));
-        assert_eq!(of_slot_directory(b"pg_replslot/a.tmp"), Some(state));
-        assert_ne!(of_slot_directory(b"pg_replslot/b"), Some(state));
+        let state = name_digest(Class::SlotState, b"pg_replslot/a/state");
+        assert_eq!(slot_directory_digest(b"pg_replslot/a"), Some(state));
+        assert_eq!(slot_directory_digest(b"pg_replslot/a.tmp"), Some(state));
+        assert_ne!(slot_directory_digest(b"pg_replslot/b"), Some(state));
         for other in [&b"pg_replslot"[..], b"pg_replslot/", b"base/5", b""] {
-            assert_eq!(of_slot_directory(other), None);
+            assert_eq!(slot_directory_digest(other), None);
         }
     }
 }

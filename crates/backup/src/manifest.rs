@@ -1,0 +1,62 @@
+//! The manifest of a PostgreSQL server, kept beside a set as an object of its own, for incremental
+//! sets that build on it.
+
+use strongroom_format::code;
+
+use crate::head::Description;
+use crate::options::CreateOptions;
+use crate::set::SetKeys;
+use crate::single_family::{open_family_bytes, seal_family};
+use crate::store::Store;
+use crate::{Error, Result};
+
+/// Longest object of a manifest, in bytes.
+const MANIFEST_MAX: u64 = 512 << 20;
+
+pub(crate) fn manifest_name(set_id: &str) -> String {
+    format!("data/{set_id}.manifest")
+}
+
+/// Stores the manifest of a source as an object of its own, if the source has one.
+pub(crate) fn store_manifest(
+    store: &dyn Store,
+    guard: &SetKeys,
+    options: &CreateOptions<'_>,
+    manifest: Option<&[u8]>,
+    description: &mut Description,
+) -> Result<()> {
+    let (Some(manifest), Some(facts)) = (manifest, &mut description.postgres) else {
+        return Ok(());
+    };
+    let (bytes, end) = seal_family(guard, manifest, options)?;
+    let name = manifest_name(&description.set_id);
+    let created = store.create_new(&name, &bytes);
+    let shown = format!("{}/{name}", store.shown());
+    if !created.map_err(|error| Error::io(shown.as_str(), error))? {
+        return Err(Error::new(&code::BUG, shown));
+    }
+    facts.manifest_object = Some(end);
+    Ok(())
+}
+
+/// The server's manifest of a set, authentic if the set is sealed.
+pub(crate) fn read_manifest(
+    store: &dyn Store,
+    guard: &SetKeys,
+    description: &Description,
+) -> Result<Vec<u8>> {
+    let name = manifest_name(&description.set_id);
+    let shown = format!("{}/{name}", store.shown());
+    let read = store.read(&name, MANIFEST_MAX);
+    let bytes = read.map_err(|error| Error::io(shown.as_str(), error))?;
+    let bytes = bytes.ok_or_else(|| Error::new(&code::FAMILY_ABSENT, shown.as_str()))?;
+    let stated = description
+        .cluster_facts()
+        .and_then(|facts| facts.manifest_object.as_ref());
+    let signed = stated.is_some_and(|end| end.bytes_digest.is_some());
+    let (manifest, ends) = open_family_bytes(guard, bytes, MANIFEST_MAX, signed)?;
+    if stated.is_none() || ends.first() != stated {
+        return Err(Error::new(&code::FAMILY_SHORT, shown));
+    }
+    Ok(manifest)
+}

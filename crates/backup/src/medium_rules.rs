@@ -1,0 +1,175 @@
+//! What a writer may do on a medium: whether the options agree with the medium's head, which sets a
+//! new one replaces, and the lock of a writer that must be alone.
+//!
+//! Invariant B9: nothing is read from the source or written before these rules were checked.
+//!
+//! Must not: remove anything.
+
+use strongroom_format::code;
+
+use crate::clock::now_unix_s;
+use crate::medium::is_foreign;
+use crate::medium_head::{MEDIUM_FILE, MediumHead, Protection};
+use crate::options::{CreateOptions, Mode};
+use crate::set_heads::{Superseded, positions, read_head};
+use crate::store::{Store, Version};
+use crate::{Error, Result};
+
+/// The head of an existing medium. `None` when the directory does not exist or is empty.
+pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Version)>> {
+    if let Some(head) = MediumHead::read_version(store)? {
+        return Ok(Some(head));
+    }
+    let failed = |error| Error::io(store.shown(), error);
+    if store.is_empty().map_err(failed)? {
+        return Ok(None);
+    }
+    // Another writer may have made the medium since.
+    match MediumHead::read_version(store)? {
+        Some(head) => Ok(Some(head)),
+        None => Err(Error::new(&code::MEDIUM_FOREIGN, store.shown())),
+    }
+}
+
+/// Checks the options against this medium. Returns the sets that the new one replaces.
+pub(crate) fn check_allowed(
+    store: &dyn Store,
+    present: Option<&MediumHead>,
+    options: &CreateOptions<'_>,
+    now_unix_s: u64,
+) -> Result<Vec<Superseded>> {
+    let Some(head) = present else {
+        return Ok(Vec::new());
+    };
+    let begun_anew = options.mode == Mode::Format;
+    let mixed = match (options.protection(), head.protection) {
+        (Protection::Plain, Protection::Sealed) => Some(&code::MEDIUM_SEALED),
+        (Protection::Sealed, Protection::Plain) => Some(&code::MEDIUM_PLAIN),
+        _ => None,
+    };
+    if let Some(code) = mixed {
+        let log = store.list("wal");
+        let log = log.map_err(|error| Error::io(store.shown(), error))?;
+        if !begun_anew {
+            return Err(Error::new(code, store.shown()));
+        }
+        // Archived files stay, and must not have the other protection.
+        if !log.is_empty() {
+            let detail = format!("{}: it has a log archive", store.shown());
+            return Err(Error::new(code, detail));
+        }
+    }
+    if !begun_anew && let Some(stripes) = options.stripes.filter(|stripes| *stripes != head.stripes)
+    {
+        let detail = format!("{} instead of {stripes}", head.stripes);
+        return Err(Error::new(&code::STRIPES, detail));
+    }
+    if options.mode == Mode::Append {
+        return Ok(Vec::new());
+    }
+    sets_to_replace(store, head, options, now_unix_s)
+}
+
+/// The sets that the new one replaces. Those of another medium stay, unless this one is initialised
+/// again.
+fn sets_to_replace(
+    store: &dyn Store,
+    head: &MediumHead,
+    options: &CreateOptions<'_>,
+    now_unix_s: u64,
+) -> Result<Vec<Superseded>> {
+    let mut superseded = Vec::new();
+    for position in positions(store)? {
+        let described = match read_head(store, position) {
+            Ok(head) => Some(head.description),
+            Err(error) if error.code() == &code::SET_ABSENT => continue,
+            // It is not known whether a set with a damaged head has expired; it cannot be restored
+            // either.
+            Err(error) if is_damage(&error) || options.skip_expiry => None,
+            Err(error) => return Err(error),
+        };
+        let foreign = described
+            .as_ref()
+            .is_some_and(|described| is_foreign(Some(head), described));
+        if foreign && options.mode != Mode::Format {
+            continue;
+        }
+        let expires = described
+            .as_ref()
+            .and_then(|described| described.expires_unix_s);
+        if !options.skip_expiry && expires.is_some_and(|expires| expires > now_unix_s) {
+            return Err(Error::new(&code::UNEXPIRED, format!("set {position}")));
+        }
+        superseded.push(Superseded {
+            position,
+            set_id: described.map(|described| described.set_id),
+        });
+    }
+    Ok(superseded)
+}
+
+/// Whether a head is damaged. One that cannot be read for another reason may not have expired.
+fn is_damage(error: &Error) -> bool {
+    [&code::SET_HEAD, &code::HEADER_DAMAGED].contains(&error.code())
+}
+
+/// The head of the medium for the set. A new medium's is written here; that of a medium that is
+/// initialised again is written last.
+pub(crate) fn medium_head(
+    store: &dyn Store,
+    present: Option<MediumHead>,
+    options: &CreateOptions<'_>,
+    stripes: u16,
+    now_unix_s: u64,
+) -> Result<MediumHead> {
+    let failed = |error| Error::io(store.shown(), error);
+    let fresh = || MediumHead::new(options.protection(), stripes, now_unix_s);
+    match present {
+        Some(head) if options.mode != Mode::Format => Ok(head),
+        Some(_) => fresh(),
+        None => {
+            let head = fresh()?;
+            store.prepare().map_err(failed)?;
+            if store
+                .create_new(MEDIUM_FILE, &head.to_bytes()?)
+                .map_err(failed)?
+            {
+                return Ok(head);
+            }
+            // Another writer made the medium first: its rules apply.
+            let theirs = MediumHead::read(store)?;
+            let theirs = theirs.ok_or_else(|| Error::new(&code::MEDIUM_DAMAGED, store.shown()))?;
+            check_allowed(store, Some(&theirs), options, now_unix_s)?;
+            Ok(theirs)
+        }
+    }
+}
+
+/// Takes the exclusive lock of the writers: a medium is initialised again only when no writer is
+/// active.
+pub(crate) fn lock_exclusively(store: &dyn Store) -> Result<Box<dyn Send>> {
+    let taken = store.lock_writers(true);
+    let taken = taken.map_err(|error| Error::io(store.shown(), error))?;
+    taken.ok_or_else(|| Error::new(&code::MEDIUM_CHANGED, store.shown()))
+}
+
+/// Checks that the medium still has this id. A set with another id would not belong to it.
+pub(crate) fn check_medium_id(store: &dyn Store, medium_id: &str) -> Result<()> {
+    match MediumHead::read(store)? {
+        Some(head) if head.medium_id == medium_id => Ok(()),
+        _ => Err(Error::new(&code::MEDIUM_CHANGED, store.shown())),
+    }
+}
+
+/// The medium that an archive is on. Its rules are those of sets. It is never made here: a server
+/// archives also while the medium is not mounted, and files that it then archived in the mount
+/// point would be lost.
+pub(crate) fn medium_for_archive(
+    store: &dyn Store,
+    options: &CreateOptions<'_>,
+) -> Result<MediumHead> {
+    let present = MediumHead::read(store)?;
+    let present = present.ok_or_else(|| Error::new(&code::MEDIUM_ABSENT, store.shown()))?;
+    check_allowed(store, Some(&present), options, now_unix_s())?;
+    Ok(present)
+}

@@ -1,0 +1,147 @@
+//! How a set is made: the options of a backup and of an archived file.
+
+use strongroom_crypto::SigningKey;
+use strongroom_format::hex;
+use strongroom_keyring::Opener;
+
+use crate::clock::now_unix_s;
+use crate::head::{Description, Kind};
+use crate::medium_head::Protection;
+use crate::set::{Cipher, SetKeys};
+
+/// What is done with the sets that the medium has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// They stay.
+    #[default]
+    Append,
+    /// They are removed once the new one is whole; the medium's protection and stripes stay.
+    Init,
+    /// As `Init`, and the medium gets a new id.
+    Format,
+}
+
+/// How pieces are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// zstd at this level.
+    Zstd(i32),
+}
+
+impl Default for Compression {
+    fn default() -> Self {
+        Self::Zstd(3)
+    }
+}
+
+impl Compression {
+    /// `none`, `zstd` or `zstd:LEVEL`, level 1 to 19.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.split_once(':') {
+            None if name == "none" => Some(Self::None),
+            None if name == "zstd" => Some(Self::default()),
+            Some(("zstd", level)) => {
+                let level: i32 = level.parse().ok()?;
+                (1..=19).contains(&level).then_some(Self::Zstd(level))
+            }
+            _ => None,
+        }
+    }
+
+    fn description(self) -> String {
+        match self {
+            Self::None => String::from("none"),
+            Self::Zstd(level) => format!("zstd:{level}"),
+        }
+    }
+
+    pub(crate) fn level(self) -> Option<i32> {
+        match self {
+            Self::None => None,
+            Self::Zstd(level) => Some(level),
+        }
+    }
+}
+
+/// How a set is made.
+pub struct CreateOptions<'a> {
+    /// Openers of the set. Empty: it is not sealed.
+    pub openers: Vec<&'a Opener>,
+    /// What it is sealed with.
+    pub cipher: Cipher,
+    /// How it is compressed.
+    pub compression: Compression,
+    /// What is done with older sets.
+    pub mode: Mode,
+    /// Number of families. `None`: that of the medium, or 1 on a new one.
+    pub stripes: Option<u16>,
+    /// Threads that compress and seal, at least 1.
+    pub threads: usize,
+    /// The set's name, may be empty.
+    pub name: String,
+    /// The host's name.
+    pub machine_name: String,
+    /// The user's name.
+    pub user_name: String,
+    /// Until when the set must not be overwritten, in seconds since the Unix epoch.
+    pub expires_unix_s: Option<u64>,
+    /// Overwrite sets that have not expired.
+    pub skip_expiry: bool,
+    /// The key that signs the set. `None`: it is not signed. Archived files never are.
+    pub sign_key: Option<&'a SigningKey>,
+}
+
+impl CreateOptions<'_> {
+    /// Whether the set is sealed.
+    pub(crate) fn protection(&self) -> Protection {
+        if self.openers.is_empty() {
+            Protection::Plain
+        } else {
+            Protection::Sealed
+        }
+    }
+
+    /// The keys of a new set.
+    pub(crate) fn new_set(&self) -> crate::Result<SetKeys> {
+        match self.protection() {
+            Protection::Plain => SetKeys::plain(),
+            Protection::Sealed => SetKeys::sealed(self.cipher, &self.openers),
+        }
+    }
+
+    /// The description of a set, as far as it is known before its stream is read.
+    pub(crate) fn describe(
+        &self,
+        guard: &SetKeys,
+        medium_id: &str,
+        started_unix_s: u64,
+    ) -> Description {
+        Description {
+            set_id: hex::hex(&guard.set_id()),
+            medium_id: medium_id.to_owned(),
+            name: self.name.clone(),
+            kind: Kind::Files,
+            source: String::new(),
+            machine_name: self.machine_name.clone(),
+            user_name: self.user_name.clone(),
+            software: format!("strongroom {}", env!("CARGO_PKG_VERSION")),
+            started_unix_s,
+            finished_unix_s: now_unix_s(),
+            expires_unix_s: self.expires_unix_s,
+            compression: self.compression.description(),
+            key_algorithm: guard.algorithm().to_owned(),
+            members: 0,
+            files: 0,
+            backup_size_bytes: 0,
+            compressed_size_bytes: 0,
+            families: Vec::new(),
+            postgres: None,
+            sqlite: None,
+            content_digest: None,
+            set_position: None,
+        }
+    }
+}

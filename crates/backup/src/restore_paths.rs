@@ -1,0 +1,120 @@
+//! The directories of a restore: the target, the directory beside it that is filled, and the free
+//! space.
+//!
+//! Must not: write a file.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use strongroom_crypto::random16;
+use strongroom_format::{code, hex};
+
+use crate::mounts::mount_of;
+use crate::{Error, Result};
+
+/// The target is absent, or an empty directory that can be replaced.
+pub(crate) fn check_target(to: &Path) -> Result<()> {
+    let shown = || to.display().to_string();
+    let about = match fs::symlink_metadata(to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|error| Error::io(shown(), error))?,
+    };
+    let empty = about.is_dir() && {
+        let entries = fs::read_dir(to).map_err(|error| Error::io(shown(), error))?;
+        entries.take(1).count() == 0
+    };
+    if !empty {
+        return Err(Error::new(&code::TARGET_NOT_EMPTY, shown()));
+    }
+    let parent = fs::metadata(parent_of(&absolute(to)?));
+    let parent = parent.map_err(|error| Error::io(shown(), error))?;
+    let mount = |path: &Path| {
+        mount_of(path).map_err(|error| Error::io(path.display().to_string(), error.into()))
+    };
+    let above = parent_of(&absolute(to)?);
+    if parent.dev() != about.dev() || mount(to)? != mount(&above)? {
+        let detail = format!("{}: a mount point; name a directory below it", to.display());
+        return Err(Error::new(&code::TARGET_NOT_EMPTY, detail));
+    }
+    Ok(())
+}
+
+/// Whether `needed` bytes are free in the file systems of `places` together. How much of it each of
+/// them gets is not known before everything is read; more than there is in all of them never fits.
+pub(crate) fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) -> Result<()> {
+    let mut free_of: BTreeMap<u64, (String, u64)> = BTreeMap::new();
+    for place in places {
+        let there = nearest(&place);
+        let shown = there.display().to_string();
+        let device = fs::metadata(&there).map_err(|error| Error::io(shown.as_str(), error))?;
+        let about = rustix::fs::statvfs(&there);
+        let about = about.map_err(|error| Error::io(shown.as_str(), error.into()))?;
+        let free = about.f_bavail.saturating_mul(about.f_frsize);
+        free_of.entry(device.dev()).or_insert((shown, free));
+    }
+    let free = free_of
+        .values()
+        .fold(0_u64, |sum, (_, free)| sum.saturating_add(*free));
+    if free < needed {
+        let shown: Vec<&str> = free_of.values().map(|(shown, _)| shown.as_str()).collect();
+        let detail = format!(
+            "{}: {free} bytes are free, {needed} are needed",
+            shown.join(" and ")
+        );
+        return Err(Error::new(&code::IO, detail));
+    }
+    Ok(())
+}
+
+/// The place itself, or the directory above it that is there.
+fn nearest(place: &Path) -> PathBuf {
+    let there = place.ancestors().find(|path| path.is_dir());
+    there.unwrap_or_else(|| Path::new("/")).to_path_buf()
+}
+
+pub(crate) fn partial_beside(to: &Path) -> Result<PathBuf> {
+    let random = hex::hex(&random16()?);
+    beside(&absolute(to)?, |name| {
+        let shown: String = name.to_string_lossy().chars().take(48).collect();
+        *name = OsString::from(format!(".{shown}.{random}.partial"));
+    })
+}
+
+pub(crate) fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<PathBuf> {
+    let name = to.file_name();
+    let name = name.ok_or_else(|| Error::new(&code::TARGET_NOT_EMPTY, to.display().to_string()))?;
+    let mut name = name.to_os_string();
+    rename(&mut name);
+    Ok(to.with_file_name(name))
+}
+
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Error::io(path.display().to_string(), error))
+}
+
+/// As [`absolute`], with `.` and `..` at the end resolved. A link that the path names itself stays.
+pub(crate) fn resolve_end(path: &Path) -> Result<PathBuf> {
+    let path = absolute(path)?;
+    if path.file_name().is_some() {
+        return Ok(path);
+    }
+    fs::canonicalize(&path).map_err(|error| Error::io(path.display().to_string(), error))
+}
+
+pub(crate) fn parent_of(path: &Path) -> PathBuf {
+    path.parent()
+        .unwrap_or_else(|| Path::new("/"))
+        .to_path_buf()
+}
+
+/// Gives the whole directory its name. An empty directory is replaced; anything else in the way is
+/// not.
+pub(crate) fn move_into_place(partial: &Path, to: &Path) -> Result<()> {
+    // A directory never replaces a directory that is not empty, nor anything else (rename(2)).
+    rustix::fs::rename(partial, to)
+        .map_err(|error| Error::io(to.display().to_string(), error.into()))
+}

@@ -1,0 +1,76 @@
+//! The heads of sets on a medium: their names, and reading them.
+//!
+//! Must not: write anything.
+
+use strongroom_format::backup::{DESCRIPTION_MAX, set_layout};
+use strongroom_format::code;
+use strongroom_format::header::HEADER_LEN;
+
+use crate::head::UnopenedHead;
+use crate::store::{Store, is_misfit};
+use crate::{Error, Result};
+
+/// Bytes of the longest head of a set.
+pub(crate) const SET_HEAD_MAX: u64 =
+    HEADER_LEN as u64 + set_layout::SIZE as u64 + DESCRIPTION_MAX as u64;
+
+/// A head that is to be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superseded {
+    pub(crate) position: u32,
+    /// `None` when the head cannot be read.
+    pub(crate) set_id: Option<String>,
+}
+
+/// Positions of all heads, in order.
+pub(crate) fn positions(store: &dyn Store) -> Result<Vec<u32>> {
+    let found = store.list("sets");
+    let found = found.map_err(|error| Error::io(store.shown(), error))?;
+    Ok(found
+        .iter()
+        .filter_map(|(name, _)| position_of(name))
+        .collect())
+}
+
+pub(crate) fn position_of(name: &str) -> Option<u32> {
+    let position: u32 = name.parse().ok()?;
+    // One spelling of each position.
+    (position > 0 && name == format!("{position:08}")).then_some(position)
+}
+
+pub(crate) fn head_name(position: u32) -> String {
+    format!("sets/{position:08}")
+}
+
+pub(crate) fn family_name(set_id: &str, family: u16) -> String {
+    format!("data/{set_id}.{family}")
+}
+
+/// The head of the set at `position`.
+pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<UnopenedHead> {
+    let name = head_name(position);
+    let shown = || format!("{}/{name}", store.shown());
+    let bytes = match store.read(&name, SET_HEAD_MAX) {
+        Err(error) if is_misfit(&error) => {
+            let detail = format!("{}: {error}", shown());
+            return Err(Error::new(&code::SET_HEAD, detail));
+        }
+        Err(error) => return Err(Error::io(shown(), error)),
+        Ok(bytes) => bytes.ok_or_else(|| {
+            Error::new(
+                &code::SET_ABSENT,
+                format!("{}: set {position}", store.shown()),
+            )
+        })?,
+    };
+    let head = UnopenedHead::parse(bytes)
+        .map_err(|error| Error::new(error.code(), format!("{}: {}", shown(), error.detail())))?;
+    if head.is_alone() {
+        Ok(head)
+    } else {
+        Err(Error::new(
+            &code::SET_HEAD,
+            format!("{}: bytes after it", shown()),
+        ))
+    }
+}
