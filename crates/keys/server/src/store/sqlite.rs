@@ -58,8 +58,9 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the database, and creates it if `create` is set and there is none.
     ///
-    /// # Errors SR-1006 when there is none; SR-2002 for another key; SR-8435 when the file system
-    /// fails or is full; what the SQLite extension reports as damaged.
+    /// # Errors
+    /// SR-1006 when there is none; SR-2002 for another key; SR-8435 when the file system fails or
+    /// is full; what the SQLite extension reports as damaged.
     pub fn open(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
         let writer = connect(path, key, create)?;
         make_private(path)?;
