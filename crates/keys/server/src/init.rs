@@ -89,8 +89,9 @@ fn check_places<'a>(
 
 /// Creates a server.
 ///
-/// # Errors SR-1002 when one of its files exists; SR-8424 when the store holds a server; what the
-/// provider or the store reports.
+/// # Errors
+/// SR-1002 when one of its files exists; SR-8424 when the store holds a server; what the provider
+/// or the store reports.
 pub fn init(new: &NewServer) -> Result<CreatedServer, Error> {
     init_with(new, None)
 }

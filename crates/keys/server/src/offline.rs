@@ -33,8 +33,9 @@ impl Offline {
     /// Opens the store of a configuration, with the root key from its provider or from these
     /// shares.
     ///
-    /// # Errors SR-8434; SR-8440 for files of another user; SR-8410, SR-8432, SR-8441 for shares;
-    /// SR-8437 for another root key; what the provider and the store report.
+    /// # Errors
+    /// SR-8434; SR-8440 for files of another user; SR-8410, SR-8432, SR-8441 for shares; SR-8437
+    /// for another root key; what the provider and the store report.
     pub fn open(path: &Path, shares: &[SecretBytes]) -> Result<Self, Error> {
         let config = Config::read(path)?;
         check_file_owner(&config)?;

@@ -240,8 +240,9 @@ impl Server {
 
     /// Adds a share, and opens the server if it was the last one that was needed.
     ///
-    /// # Errors SR-8432, SR-8441; SR-8439 when the server is open, or its root key comes from a
-    /// provider; what the store reports.
+    /// # Errors
+    /// SR-8432, SR-8441; SR-8439 when the server is open, or its root key comes from a provider;
+    /// what the store reports.
     pub fn give_share(&self, text: &str) -> Result<(), Error> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let unwanted = |why| Error::new(&code::SERVER_STATE, why);

@@ -11,10 +11,8 @@ use strongroom_keys_server::audit::{Chain, Row};
 fn a_node_makes_fetches_and_rotates_its_key_and_nobody_else_gets_it() {
     let installation = Installation::with_provider();
     let running = Running::open(&installation);
-    let (a, b) = (
-        running.node(&installation, "a"),
-        running.node(&installation, "b"),
-    );
+    let a = running.node(&installation, "a");
+    let b = running.node(&installation, "b");
     let mut a = running.client(Some(&a));
     let made = a.post(
         "/v1/keys",

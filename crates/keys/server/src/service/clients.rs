@@ -94,8 +94,9 @@ impl Service {
 
     /// Revokes a client: its certificates end at once, and its grants are removed.
     ///
-    /// # Errors SR-8422 unless administrator; SR-8455; SR-8439 when a client revokes itself, so
-    /// that the last administrator stays.
+    /// # Errors
+    /// SR-8422 unless administrator; SR-8455; SR-8439 when a client revokes itself, so that the
+    /// last administrator stays.
     pub fn revoke(&self, peer: &Peer, name: &str) -> Result<(), Error> {
         check_name(name)?;
         self.run(peer, "revoke", name, |client| {

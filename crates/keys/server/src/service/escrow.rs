@@ -83,9 +83,10 @@ fn stored_header(record: &Escrow) -> StoredHeader {
 impl Service {
     /// Stores a header, in place of the former one.
     ///
-    /// # Errors SR-8423 when another node stored a header of that id, and for a node that neither
-    /// reported the object nor is granted its key; SR-8429; SR-8430; SR-8442 when another header
-    /// was stored or removed in the meantime; SR-8443.
+    /// # Errors
+    /// SR-8423 when another node stored a header of that id, and for a node that neither reported
+    /// the object nor is granted its key; SR-8429; SR-8430; SR-8442 when another header was stored
+    /// or removed in the meantime; SR-8443.
     pub fn store_header(&self, peer: &Peer, id: &str, bytes: &[u8]) -> Result<StoredHeader, Error> {
         check_object_id(id)?;
         if bytes.is_empty() {

@@ -37,8 +37,9 @@ impl Service {
     /// Stores a report of an object. The audit log records it only when the object is new, moved to
     /// this node, or was shredded.
     ///
-    /// # Errors SR-8422 unless node or administrator; SR-8423 when another node reported the object
-    /// and its key is not granted to this one; SR-8429; SR-8443.
+    /// # Errors
+    /// SR-8422 unless node or administrator; SR-8423 when another node reported the object and its
+    /// key is not granted to this one; SR-8429; SR-8443.
     pub fn report(&self, peer: &Peer, id: &str, report: &Report) -> Result<(), Error> {
         check_object_id(id)?;
         check_report(report)?;

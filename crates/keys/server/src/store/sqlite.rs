@@ -61,8 +61,9 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the database, and creates it if `create` is set and there is none.
     ///
-    /// # Errors SR-1006 when there is none; SR-2002 for another key; SR-8435 when the file system
-    /// fails or is full; what the SQLite extension reports as damaged.
+    /// # Errors
+    /// SR-1006 when there is none; SR-2002 for another key; SR-8435 when the file system fails or
+    /// is full; what the SQLite extension reports as damaged.
     pub fn open(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
         Self::open_at(path, key, create).map_err(|error| match free_bytes(path) {
             // SQLite says "disk I/O error" where its index finds no room.
