@@ -176,7 +176,7 @@ impl Zone {
                 answer.map_err(Answer::fault)
             });
         answer.unwrap_or_else(|failure| {
-            if let Some(error) = self.ground.store.take_trouble() {
+            if let Some(error) = self.ground.store.take_last_error() {
                 self.trouble.told(&error);
             }
             failure

@@ -191,7 +191,9 @@ impl Zone {
         let relation = self.relation(descriptor, area)?;
         let number = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
         let chain = self.ground.chain(ring)?;
-        self.ground.store.rehome(Some(chain), number, relation)?;
+        self.ground
+            .store
+            .reassign_partition(Some(chain), number, relation)?;
         self.flush(chain, descriptor, area, 0, false)
     }
 

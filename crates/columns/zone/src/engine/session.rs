@@ -120,7 +120,7 @@ impl Zone {
         let ids: Vec<_> = self.keys.ids().copied().collect();
         for id in ids {
             if let Some(key) = self.keys.key(&id) {
-                let _kept = self.ground.store.keep(id, key);
+                let _kept = self.ground.store.keep_key(id, key);
             }
         }
     }

@@ -1,131 +1,121 @@
 //! Blocks between memory and disk: reading, evicting, writing.
 //!
-//! Invariants: S2, S3, S5: a block is written to a place that nothing names, and known there to memory only until the next
-//! manifest. The memory limit is kept at the beginning of each operation: one operation may exceed it by what it needs itself.
-//! Must not: give a block to anyone before it is authentic.
+//! Invariants: S2, S3, S5: a block is written to a part of the block file that nothing names, and
+//! only memory knows that part until the next manifest. The memory limit holds at the beginning of
+//! each operation: one operation may exceed it by what it needs itself. Must not: let anybody read a
+//! block before it is authentic.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use strongroom_columns_ring::Fault;
 use strongroom_format::code;
-use strongroom_format::columns::Fid;
 use strongroom_format::columns::manifest::BlockEntry;
 use strongroom_keyring::Error;
 
-use super::files::about;
+use super::block_address::BlockAddress;
+use super::faults::{Failure, crypto_error, no_memory};
+use super::files::{Files, about};
 use super::frame::Frame;
+use super::free_space::{FreeSpace, rounded};
 use super::image::{self, ImageError};
-use super::partition::{BLOCKS, Block};
-use super::places::rounded;
+use super::memory::{Buffer, Memory};
+use super::partition_table::PartitionTable;
+use super::pools::{FRAME, MemoryPools};
 use super::seal::NONCE;
-use super::{Found, Store, no_memory, of_crypto};
 
-/// Blocks that one prefetch brings at most.
-const PREFETCH_MAX: usize = 1024;
+/// The blocks of a store that are in memory, and the block file.
+pub(super) struct BlockCache {
+    pub(super) files: Box<dyn Files>,
+    pub(super) pools: MemoryPools,
+    /// Bytes of values that may be in memory.
+    pub(super) limit: u64,
+    /// Blocks in memory.
+    frames: u64,
+    /// Bytes out of line in memory.
+    pub(super) out_of_line: u64,
+    /// Blocks in memory, in the order in which the clock will look at them.
+    clock: VecDeque<BlockAddress>,
+    /// The image of a block while it is read or written.
+    scratch: Buffer,
+    pub(super) free_space: FreeSpace,
+    /// Offset and length of the parts that the last manifest names and the next one will not.
+    free_after_manifest: Vec<(u64, u64)>,
+    /// Version of the block that was written last.
+    pub(super) block_version: u64,
+}
 
-impl Store {
-    /// Prefetch by partition: brings blocks from `first`'s to `last`'s into memory, as far as there is room without evicting.
-    ///
-    /// # Errors
-    /// [`Fault::PartitionUnknown`]; those of reading.
-    pub fn prefetch(&mut self, first: Fid, last: Fid) -> Result<(), Fault> {
-        self.admit()?;
-        let number = first.partition();
-        let partition = self.partition(number).ok_or(Fault::PartitionUnknown)?;
-        let from = (first.extent(), usize::from(first.index() >> 10));
-        let to = (last.extent(), usize::from(last.index() >> 10));
-        let away: Vec<(u32, usize)> = partition
-            .numbers()
-            .filter(|extent| (from.0..=to.0).contains(extent))
-            .flat_map(|extent| (0..BLOCKS).map(move |block| (extent, block)))
-            .filter(|at| (from..=to).contains(at))
-            .filter(|(extent, block)| {
-                let found = partition
-                    .extent(*extent)
-                    .map(|extent| &extent.blocks[*block]);
-                found.is_some_and(|block| block.frame.is_none() && block.disk.is_some())
-            })
-            .take(PREFETCH_MAX)
-            .collect();
-        for (extent, block) in away {
-            if self.resident() >= self.limit {
-                break;
-            }
-            self.read_block(number, extent, block)
-                .map_err(|error| self.report(error))?;
+impl BlockCache {
+    pub(super) fn new(files: Box<dyn Files>, limit: u64, memory: &Arc<Memory>) -> Self {
+        Self {
+            files,
+            pools: MemoryPools::new(memory),
+            limit,
+            frames: 0,
+            out_of_line: 0,
+            clock: VecDeque::new(),
+            scratch: Buffer::new(memory),
+            free_space: FreeSpace::default(),
+            free_after_manifest: Vec::new(),
+            block_version: 0,
         }
-        Ok(())
     }
 
-    /// Writes up to `blocks` dirty blocks, so that the next checkpoint has less to do.
-    ///
-    /// # Errors
-    /// SR-8015, SR-8023.
-    pub fn write_ahead(&mut self, blocks: usize) -> Result<(), Error> {
-        let dirty: Vec<_> = self
-            .clock
-            .iter()
-            .copied()
-            .filter(|(partition, extent, block)| {
-                let extent = self
-                    .partition(*partition)
-                    .and_then(|partition| partition.extent(*extent));
-                extent.is_some_and(|extent| extent.blocks[usize::from(*block)].dirty)
-            })
-            .take(blocks)
-            .collect();
-        for (partition, extent, block) in dirty {
-            self.write_block(partition, extent, usize::from(block))?;
-        }
-        Ok(())
+    /// Bytes of values in memory.
+    pub(super) fn resident(&self) -> u64 {
+        self.frames * FRAME as u64 + self.out_of_line
     }
 
-    /// Reads the blocks of these FIDs that are away.
-    pub(super) fn fetch(&mut self, fids: &[Fid]) -> Result<(), Fault> {
-        self.make_room()?;
-        for fid in fids {
-            if matches!(self.find(*fid), Ok(Found::Away)) {
-                let block = usize::from(fid.index() >> 10);
-                self.read_block(fid.partition(), fid.extent(), block)
-                    .map_err(|error| self.report(error))?;
-            }
-        }
-        Ok(())
+    /// Up to `count` dirty blocks, in the order of the clock.
+    pub(super) fn dirty(&self, partitions: &PartitionTable, count: usize) -> Vec<BlockAddress> {
+        let clock = self.clock.iter().copied();
+        let dirty = clock.filter(|at| partitions.block(*at).is_some_and(|block| block.dirty));
+        dirty.take(count).collect()
     }
 
-    /// Makes sure that the block is in memory: reads it, or makes it when it never was.
-    pub(super) fn present(&mut self, number: u16, extent: u32, at: usize) -> Result<(), Fault> {
-        let partition = self.partition_mut(number).ok_or(Fault::PartitionUnknown)?;
-        let (block, _) = partition.block_mut(extent, at).ok_or(Fault::ForgedFid)?;
+    /// Makes sure that a block is in memory: reads it, or makes it when it never existed.
+    pub(super) fn bring_in(
+        &mut self,
+        partitions: &mut PartitionTable,
+        at: BlockAddress,
+    ) -> Result<(), Failure> {
+        let partition = partitions.get_mut(at.partition);
+        let partition = partition.ok_or(Fault::PartitionUnknown)?;
+        let found = partition.block_mut(at.extent, at.index());
+        let (block, _) = found.ok_or(Fault::ForgedFid)?;
         if block.frame.is_some() {
             return Ok(());
         }
         if block.disk.is_some() {
-            return self
-                .read_block(number, extent, at)
-                .map_err(|error| self.report(error));
+            return Ok(self.read(partitions, at)?);
         }
-        let frame = Frame::new(&self.space).map_err(|_| Fault::OutOfMemory)?;
-        self.placed(number, extent, at, frame)
-            .map_err(|error| self.report(error))
+        let frame = Frame::new(&self.pools).map_err(|_| Fault::OutOfMemory)?;
+        Ok(self.install(partitions, at, frame)?)
     }
 
-    fn read_block(&mut self, number: u16, extent: u32, at: usize) -> Result<(), Error> {
+    /// Reads a block that is on disk.
+    pub(super) fn read(
+        &mut self,
+        partitions: &mut PartitionTable,
+        at: BlockAddress,
+    ) -> Result<(), Error> {
         let missing = || Error::new(&code::BUG, "a block that is nowhere");
-        let partition = self
-            .partitions
-            .get_mut(usize::from(number))
-            .and_then(Option::as_deref_mut);
-        let partition = partition.ok_or_else(missing)?;
+        let partition = partitions.get_mut(at.partition).ok_or_else(missing)?;
         let disk = partition
-            .block_mut(extent, at)
+            .block_mut(at.extent, at.index())
             .and_then(|(block, _)| block.disk)
             .ok_or_else(missing)?;
         let len = NONCE.saturating_add(usize::try_from(disk.length).unwrap_or(usize::MAX));
         let damaged = || {
+            let BlockAddress {
+                partition,
+                extent,
+                block,
+            } = at;
             Error::new(
                 &code::STORE_BLOCK,
-                format!("partition {number}, extent {extent}, block {at}"),
+                format!("partition {partition}, extent {extent}, block {block}"),
             )
         };
         self.scratch.clear();
@@ -137,119 +127,108 @@ impl Store {
             std::io::ErrorKind::UnexpectedEof => damaged(),
             _ => about("reading a block", error),
         })?;
-        let first = first_fid(number, extent, at);
         let sealed = self.scratch.as_mut_slice();
         partition
             .key
-            .open(first, disk.version, &disk.tag, sealed)
+            .open(at.first_fid(), disk.version, &disk.tag, sealed)
             .map_err(|_| damaged())?;
         let before = partition.slabs.used();
         let image = self.scratch.as_slice().get(NONCE..).unwrap_or_default();
         let frame =
-            image::read(image, &mut partition.slabs, &self.space).map_err(|error| match error {
+            image::read(image, &mut partition.slabs, &self.pools).map_err(|error| match error {
                 ImageError::NoMemory => Error::new(&code::ZONE_MEMORY, ""),
                 ImageError::Malformed => damaged(),
             })?;
-        self.strings += partition.slabs.used() - before;
+        self.out_of_line += partition.slabs.used() - before;
         self.scratch.clear();
-        self.placed(number, extent, at, frame)
+        self.install(partitions, at, frame)
     }
 
-    fn placed(&mut self, number: u16, extent: u32, at: usize, frame: Frame) -> Result<(), Error> {
+    fn install(
+        &mut self,
+        partitions: &mut PartitionTable,
+        at: BlockAddress,
+        frame: Frame,
+    ) -> Result<(), Error> {
         let missing = || Error::new(&code::BUG, "a block without an extent");
-        let partition = self.partition_mut(number).ok_or_else(missing)?;
-        let (block, _) = partition.block_mut(extent, at).ok_or_else(missing)?;
+        let block = partitions.block_mut(at).ok_or_else(missing)?;
         block.live = frame.live();
         block.frame = Some(frame);
         block.touched.store(true, Ordering::Relaxed);
         self.frames += 1;
-        self.clock
-            .push_back((number, extent, u8::try_from(at).unwrap_or(0)));
+        self.clock.push_back(at);
         Ok(())
     }
 
-    /// Evicts until the limit is kept, or nothing more can go. While the disk is full, blocks that are on it already go.
-    pub(super) fn make_room(&mut self) -> Result<(), Fault> {
-        if self.resident() <= self.limit {
-            return Ok(());
-        }
-        // Twice around: once to see who was touched, once to evict.
+    /// Evicts blocks until the limit is kept, or nothing more can go. While the disk is full, blocks
+    /// that are on it already go.
+    pub(super) fn evict(&mut self, partitions: &mut PartitionTable) -> Result<(), Error> {
+        // Two rounds of the clock: the first clears what was touched, the second evicts.
         let mut looks = 2 * self.clock.len();
         let mut full = None;
         while self.resident() > self.limit && looks > 0 {
             looks -= 1;
-            let Some((number, extent, at)) = self.clock.pop_front() else {
+            let Some(at) = self.clock.pop_front() else {
                 break;
             };
-            let block = self
-                .partition_mut(number)
-                .and_then(|partition| partition.block_mut(extent, usize::from(at)))
-                .map(|(block, _)| block);
+            let block = partitions.block_mut(at);
             let Some(block) = block.filter(|block| block.frame.is_some()) else {
                 continue;
             };
             if block.touched.swap(false, Ordering::Relaxed) {
-                self.clock.push_back((number, extent, at));
+                self.clock.push_back(at);
                 continue;
             }
             if full.is_some() && block.dirty {
-                self.clock.push_back((number, extent, at));
+                self.clock.push_back(at);
                 continue;
             }
-            if let Err(error) = self.evict(number, extent, usize::from(at)) {
-                self.clock.push_back((number, extent, at));
+            if let Err(error) = self.write(partitions, at) {
+                self.clock.push_back(at);
                 if error.code() != &code::ZONE_DISK {
-                    return Err(self.report(error));
+                    return Err(error);
                 }
                 full = Some(error);
+            } else {
+                self.discard(partitions, at);
             }
         }
         match full.filter(|_| self.resident() > self.limit) {
-            Some(error) => Err(self.report(error)),
+            Some(error) => Err(error),
             None => Ok(()),
         }
     }
 
-    fn evict(&mut self, number: u16, extent: u32, at: usize) -> Result<(), Error> {
-        self.write_block(number, extent, at)?;
-        self.forget(number, extent, at);
-        Ok(())
-    }
-
-    /// Takes a block out of memory.
-    pub(super) fn forget(&mut self, number: u16, extent: u32, at: usize) {
-        let Some(partition) = self
-            .partitions
-            .get_mut(usize::from(number))
-            .and_then(Option::as_deref_mut)
-        else {
+    /// Takes a block out of memory without writing it.
+    pub(super) fn discard(&mut self, partitions: &mut PartitionTable, at: BlockAddress) {
+        let Some(partition) = partitions.get_mut(at.partition) else {
             return;
         };
         let before = partition.slabs.used();
-        let Some((block, slabs)) = partition.block_mut(extent, at) else {
+        let Some((block, slabs)) = partition.block_mut(at.extent, at.index()) else {
             return;
         };
         if let Some(frame) = block.frame.take() {
-            frame.give_up(slabs);
+            frame.release(slabs);
             block.dirty = false;
             self.frames -= 1;
-            self.strings -= before - partition.slabs.used();
+            self.out_of_line -= before - partition.slabs.used();
         }
     }
 
-    /// Writes a block if it is dirty, to a new place.
-    pub(super) fn write_block(&mut self, number: u16, extent: u32, at: usize) -> Result<(), Error> {
-        let Some(partition) = self
-            .partitions
-            .get_mut(usize::from(number))
-            .and_then(Option::as_deref_mut)
-        else {
+    /// Writes a block if it is dirty, to a new part of the block file.
+    pub(super) fn write(
+        &mut self,
+        partitions: &mut PartitionTable,
+        at: BlockAddress,
+    ) -> Result<(), Error> {
+        let Some(partition) = partitions.get_mut(at.partition) else {
             return Ok(());
         };
-        let Some(kind) = partition.extent(extent).map(|extent| extent.kind) else {
+        let Some(kind) = partition.extent(at.extent).map(|extent| extent.kind) else {
             return Ok(());
         };
-        let Some((block, slabs)) = partition.block_mut(extent, at) else {
+        let Some((block, slabs)) = partition.block_mut(at.extent, at.index()) else {
             return Ok(());
         };
         let Some(frame) = block.frame.as_ref().filter(|_| block.dirty) else {
@@ -263,15 +242,14 @@ impl Store {
             .map_err(|_| Error::new(&code::BUG, "a block above 4 GiB"))?;
         let version = self.block_version + 1;
         let values = block.live;
-        let first = first_fid(number, extent, at);
         let sealed = self.scratch.as_mut_slice();
         let tag = partition
             .key
-            .seal(first, version, sealed)
-            .map_err(of_crypto)?;
-        let place = self.places.take(len as u64);
+            .seal(at.first_fid(), version, sealed)
+            .map_err(crypto_error)?;
+        let place = self.free_space.allocate(len as u64);
         if let Err(error) = self.files.write_block(place, self.scratch.as_slice()) {
-            self.places.give_back(place, len as u64);
+            self.free_space.free(place, len as u64);
             return Err(about("writing a block", error));
         }
         self.block_version = version;
@@ -282,55 +260,57 @@ impl Store {
             tag,
             values,
         };
-        if let Some((block, _)) = self
-            .partition_mut(number)
-            .and_then(|partition| partition.block_mut(extent, at))
-        {
-            let old = block.disk.replace(entry).map(|disk| (disk, block.kept));
-            block.kept = false;
+        if let Some(block) = partitions.block_mut(at) {
+            let old = block
+                .disk
+                .replace(entry)
+                .map(|disk| (disk, block.in_manifest));
+            block.in_manifest = false;
             block.dirty = false;
-            self.leave(old);
+            self.release(old);
         }
         self.scratch.clear();
         Ok(())
     }
 
-    /// Gives a block's old place back: at once, or when the next manifest is durable.
-    pub(super) fn leave(&mut self, old: Option<(BlockEntry, bool)>) {
-        let Some((disk, kept)) = old else {
+    /// Removes a block from memory and frees its part of the block file.
+    pub(super) fn remove(&mut self, partitions: &mut PartitionTable, at: BlockAddress) {
+        self.discard(partitions, at);
+        let block = partitions.block_mut(at);
+        let old = block.and_then(|block| block.disk.take().map(|disk| (disk, block.in_manifest)));
+        self.release(old);
+    }
+
+    /// Frees the part of the block file that a block was in: at once, or when the next manifest is
+    /// durable if the last one names it.
+    fn release(&mut self, old: Option<(BlockEntry, bool)>) {
+        let Some((disk, in_manifest)) = old else {
             return;
         };
         let len = rounded(NONCE as u64 + u64::from(disk.length));
-        if kept {
-            self.leaving.push((disk.place, len));
+        if in_manifest {
+            self.free_after_manifest.push((disk.place, len));
         } else {
-            self.places.give_back(disk.place, len);
+            self.free_space.free(disk.place, len);
         }
     }
 
-    /// Forgets entries of the clock that lead to nothing, when they have become many.
-    pub(super) fn tidy_clock(&mut self) {
+    /// Frees what only the manifest before the one that is now durable named.
+    pub(super) fn free_old_places(&mut self) {
+        for (place, len) in std::mem::take(&mut self.free_after_manifest) {
+            self.free_space.free(place, len);
+        }
+    }
+
+    /// Drops entries of the clock whose block is not in memory, when they have become many.
+    pub(super) fn tidy_clock(&mut self, partitions: &PartitionTable) {
         let most = usize::try_from(2 * self.frames + 1024).unwrap_or(usize::MAX);
         if self.clock.len() <= most {
             return;
         }
-        let mut clock = std::mem::take(&mut self.clock);
-        clock.retain(|(number, extent, at)| {
-            let extent = self
-                .partition(*number)
-                .and_then(|partition| partition.extent(*extent));
-            extent.is_some_and(|extent| is_here(&extent.blocks[usize::from(*at)]))
+        self.clock.retain(|at| {
+            let block = partitions.block(*at);
+            block.is_some_and(|block| block.frame.is_some())
         });
-        self.clock = clock;
     }
-}
-
-fn is_here(block: &Block) -> bool {
-    block.frame.is_some()
-}
-
-/// The FID of a block's first slot, generation 0: what its seal is bound to.
-fn first_fid(number: u16, extent: u32, at: usize) -> u64 {
-    let index = u16::try_from(at * super::frame::SLOTS).unwrap_or(u16::MAX);
-    Fid::permanent(number, 0, extent, index).map_or(0, Fid::bits)
 }

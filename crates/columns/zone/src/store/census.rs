@@ -25,8 +25,8 @@ pub struct Census {
 impl Store {
     /// Counts the values of every partition, in order of number.
     pub fn census(&self) -> impl Iterator<Item = Census> + '_ {
-        self.numbered().map(|(number, partition)| {
-            let (values, unread) = counted(partition);
+        self.partitions.iter().map(|(number, partition)| {
+            let (values, unread) = count_values(partition);
             Census {
                 number,
                 relation: partition.relation,
@@ -41,14 +41,15 @@ impl Store {
     #[must_use]
     pub fn partitions_of(&self, database: u64) -> u64 {
         let of = |partition: &&Partition| u64::from(partition.relation.database) == database;
-        self.numbered()
+        self.partitions
+            .iter()
             .map(|(_, partition)| partition)
             .filter(of)
             .count() as u64
     }
 }
 
-fn counted(partition: &Partition) -> (u64, u64) {
+fn count_values(partition: &Partition) -> (u64, u64) {
     let extents = partition.extents.iter().flatten();
     let blocks = extents.flat_map(|extent| &extent.blocks);
     blocks.fold((0, 0), |(values, unread), block| {

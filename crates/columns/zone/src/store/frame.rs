@@ -4,17 +4,13 @@
 //! the word. Must not: know where the block is on disk, nor what it is there.
 
 use strongroom_columns_values::Value;
-use strongroom_format::columns::block::{BLOCK_SLOTS, INLINE_MAX, state};
+use strongroom_format::columns::block::{INLINE_MAX, state};
 
 use super::memory::{NoMemory, Piece};
+use super::pools::{FRAME, MemoryPools, SLOTS};
 use super::slab::Slabs;
-use super::space::Space;
 
-/// Slots of a block.
-pub(super) const SLOTS: usize = BLOCK_SLOTS as usize;
-/// Bytes of a block in memory.
-pub(super) const FRAME: usize = SLOTS * 10;
-
+/// Where generations and states begin.
 const STATES: usize = SLOTS * 8;
 
 /// A block in memory.
@@ -36,8 +32,8 @@ impl Slot {
 
 impl Frame {
     /// A block of free slots of generation 0.
-    pub(super) fn new(space: &Space) -> Result<Self, NoMemory> {
-        space.frames.take().map(Self).ok_or(NoMemory)
+    pub(super) fn new(pools: &MemoryPools) -> Result<Self, NoMemory> {
+        pools.frames.take().map(Self).ok_or(NoMemory)
     }
 
     /// Slot `at`, modulo 1024.
@@ -79,7 +75,7 @@ impl Frame {
         generation: u8,
         value: Value<'_>,
         slabs: &mut Slabs,
-        space: &Space,
+        pools: &MemoryPools,
     ) -> Result<(), NoMemory> {
         let (state, word) = match value {
             Value::Word(word) => (state::WORD, word.to_le_bytes()),
@@ -89,7 +85,7 @@ impl Frame {
                 let len = u8::try_from(bytes.len()).map_err(|_| NoMemory)?;
                 (state::INLINE + len, word)
             }
-            Value::Bytes(bytes) => (state::BYTES, slabs.put(bytes, &space.spans, &space.memory)?),
+            Value::Bytes(bytes) => (state::BYTES, slabs.put(bytes, &pools.spans, &pools.memory)?),
         };
         self.set(at, Slot { generation, state }, word);
         Ok(())
@@ -129,7 +125,7 @@ impl Frame {
     }
 
     /// Frees what the slots keep in `slabs`; the frame is dropped with that.
-    pub(super) fn give_up(self, slabs: &mut Slabs) {
+    pub(super) fn release(self, slabs: &mut Slabs) {
         for at in 0..SLOTS {
             if self.slot(at).state == state::BYTES {
                 slabs.free(self.word(at));
@@ -159,13 +155,13 @@ mod tests {
 
     #[test]
     fn the_last_generation_retires_the_slot() {
-        let space = Space::new(&Memory::new(false));
+        let pools = MemoryPools::new(&Memory::new(false));
         let mut slabs = Slabs::new();
-        let mut frame = Frame::new(&space).unwrap();
+        let mut frame = Frame::new(&pools).unwrap();
         for generation in 0..=255 {
             assert_eq!(frame.slot(5).generation, generation);
             frame
-                .put(5, generation, Value::Word(1), &mut slabs, &space)
+                .put(5, generation, Value::Word(1), &mut slabs, &pools)
                 .unwrap();
             assert_eq!(frame.free(5, &mut slabs), generation != 255);
         }

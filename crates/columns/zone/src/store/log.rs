@@ -116,14 +116,17 @@ impl LogFile {
     /// damaged; SR-8023.
     pub fn open(path: &Path, store: &mut Store) -> Result<Self, Error> {
         let storage = OnDisk::open(path).map_err(|error| trouble(path, error))?;
-        Self::over(Box::new(storage), store)
+        Self::with_storage(Box::new(storage), store)
     }
 
     /// As [`LogFile::open`], over any storage.
     ///
     /// # Errors
     /// As [`LogFile::open`].
-    pub fn over(mut storage: Box<dyn LogStorage>, store: &mut Store) -> Result<Self, Error> {
+    pub fn with_storage(
+        mut storage: Box<dyn LogStorage>,
+        store: &mut Store,
+    ) -> Result<Self, Error> {
         let reading = |error| about("reading the log", error);
         let bytes = storage.read().map_err(reading)?;
         let base = FrameHead::parse(&bytes).map_or_else(|| store.position(), |head| head.position);
@@ -260,7 +263,7 @@ fn replay(bytes: &[u8], base: u64, store: &mut Store) -> Result<u64, Error> {
             let replayed = store.recover(record, position);
             replayed.map_err(|_| {
                 store
-                    .take_trouble()
+                    .take_last_error()
                     .unwrap_or_else(|| Error::new(&code::BUG, "replay"))
             })?;
         }
@@ -294,6 +297,6 @@ fn frame_at<'a>(bytes: &'a [u8], at: usize, base: u64, store: &Store) -> Option<
     let head = FrameHead::parse(frame)?;
     let length = usize::try_from(head.length).ok()?;
     let record = frame.get(log_frame_layout::SIZE..)?.get(..length)?;
-    let sound = head.position == base.checked_add(at as u64)? && store.opens(record);
+    let sound = head.position == base.checked_add(at as u64)? && store.is_authentic(record);
     sound.then_some(record)
 }

@@ -13,8 +13,9 @@ use strongroom_format::columns::manifest::BlockEntry;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind, Lineage};
 
-use super::frame::{Frame, SLOTS};
-use super::reclaim::Marks;
+use super::frame::Frame;
+use super::marks::Marks;
+use super::pools::SLOTS;
 use super::seal::PartitionKey;
 use super::slab::Slabs;
 
@@ -88,7 +89,7 @@ pub(super) struct Block {
     pub(super) live: u16,
     pub(super) disk: Option<BlockEntry>,
     /// Whether the last manifest, or one that may be the last, names the place.
-    pub(super) kept: bool,
+    pub(super) in_manifest: bool,
 }
 
 /// Where a column's next values go.
@@ -102,7 +103,7 @@ pub(super) struct Open {
     /// Slots of the block in use that were never given out, the next one last.
     order: Vec<u16>,
     /// Slots that may be given out again.
-    pub(super) again: Vec<u64>,
+    pub(super) reusable: Vec<u64>,
 }
 
 /// A slot that is about to take a value.
@@ -232,12 +233,12 @@ impl Partition {
         if extent >= self.reserved_to {
             return Err(Refusal::Reserve);
         }
-        let again = self
+        let reusable = self
             .open
             .remove(&column)
-            .map(|open| open.again)
+            .map(|open| open.reusable)
             .unwrap_or_default();
-        let mut open = Open::new(extent, kind, again)?;
+        let mut open = Open::new(extent, kind, reusable)?;
         let chosen = open.next()?.ok_or(Refusal::Full)?;
         self.insert(extent, Extent::new(column, kind, true));
         self.open.insert(column, open);
@@ -245,9 +246,9 @@ impl Partition {
     }
 
     /// The chosen slot has taken its value.
-    pub(super) fn taken(&mut self, column: u16) {
+    pub(super) fn take_chosen(&mut self, column: u16) {
         if let Some(open) = self.open.get_mut(&column)
-            && open.again.pop().is_none()
+            && open.reusable.pop().is_none()
         {
             open.order.pop();
         }
@@ -255,7 +256,7 @@ impl Partition {
 }
 
 impl Open {
-    fn new(extent: u32, kind: Kind, again: Vec<u64>) -> Result<Self, Refusal> {
+    fn new(extent: u32, kind: Kind, reusable: Vec<u64>) -> Result<Self, Refusal> {
         let blocks = shuffled(BLOCKS)?;
         let blocks = blocks
             .into_iter()
@@ -266,12 +267,12 @@ impl Open {
             blocks: blocks.collect(),
             block: 0,
             order: Vec::new(),
-            again,
+            reusable,
         })
     }
 
     fn next(&mut self) -> Result<Option<Chosen>, Refusal> {
-        if let Some(slot) = self.again.last() {
+        if let Some(slot) = self.reusable.last() {
             let fid = Fid::from_bits(*slot);
             return Ok(fid.map(|fid| Chosen {
                 extent: fid.extent(),

@@ -31,7 +31,7 @@ impl Keys {
     ///
     /// # Errors
     /// SR-5001 when there is no locked memory for keys.
-    pub fn of(object: &Object) -> Result<Self, Error> {
+    pub fn derive(object: &Object) -> Result<Self, Error> {
         let epoch = object.epoch();
         let manifest = object.subkey(epoch, Purpose::ZoneManifest)?;
         Ok(Self {
@@ -72,7 +72,7 @@ impl Keys {
             counter,
             length: body.len() as u64,
             // Two manifests of one counter can exist, after a crash or a restore.
-            nonce: self.manifest_nonces.of(body)?,
+            nonce: self.manifest_nonces.draw(body)?,
             tag: [0; 16],
         };
         let bound = head.bound(self.object_id, self.epoch);
@@ -103,7 +103,7 @@ impl Nonces {
     }
 
     /// The nonce for this content.
-    pub(super) fn of(&self, body: &[u8]) -> Result<[u8; 12], CryptoError> {
+    pub(super) fn draw(&self, body: &[u8]) -> Result<[u8; 12], CryptoError> {
         self.hedged(&random16()?, body)
     }
 
@@ -124,10 +124,10 @@ pub(super) struct PartitionKey {
 
 impl PartitionKey {
     pub(super) fn new(keys: &Keys) -> Result<Self, CryptoError> {
-        Self::of(keys, random32()?)
+        Self::derive(keys, random32()?)
     }
 
-    pub(super) fn of(keys: &Keys, salt: [u8; 32]) -> Result<Self, CryptoError> {
+    pub(super) fn derive(keys: &Keys, salt: [u8; 32]) -> Result<Self, CryptoError> {
         Ok(Self {
             salt,
             key: GcmKey::new(&hkdf(&keys.blocks, &salt, b"")?)?,
@@ -152,7 +152,7 @@ impl PartitionKey {
         let (nonce, image) = sealed
             .split_at_mut_checked(NONCE)
             .ok_or(CryptoError::Length)?;
-        let drawn = self.nonces.of(image)?;
+        let drawn = self.nonces.draw(image)?;
         nonce.copy_from_slice(&drawn);
         self.key.seal(&drawn, &bound, image)
     }
@@ -182,7 +182,7 @@ mod tests {
         let of = |body: &[u8]| nonces.hedged(&again, body).unwrap();
         assert_ne!(of(b"one"), of(b"another"));
         assert_eq!(of(b"one"), of(b"one"), "the same record");
-        let drawn = |body: &[u8]| nonces.of(body).unwrap();
+        let drawn = |body: &[u8]| nonces.draw(body).unwrap();
         assert_ne!(drawn(b"one"), drawn(b"one"));
     }
 }

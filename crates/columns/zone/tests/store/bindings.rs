@@ -91,7 +91,7 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
     );
     let table = store.open_partition(None, relation(1)).unwrap();
     let before = disk.state();
-    store.keep([9; 16], &key).unwrap();
+    store.keep_key([9; 16], &key).unwrap();
     assert_eq!(kept(&store), [], "no column is bound to it");
     store.bind(table, 3, to(9), &key).unwrap();
     store.bind(table, 4, to(9), &other).unwrap();
@@ -128,7 +128,7 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
         ..options(1 << 20)
     };
     let files = (Box::new(older.clone()), Box::new(older));
-    let mut store = Store::over(safe.keys(), files.0, files.1, restored).unwrap();
+    let mut store = Store::with_files(safe.keys(), files.0, files.1, restored).unwrap();
     assert_eq!(kept(&store), []);
     store.recovered(1).unwrap();
     let table = store.open_partition(None, relation(1)).unwrap();

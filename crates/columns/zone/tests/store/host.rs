@@ -62,11 +62,11 @@ impl Safe {
 
     pub(crate) fn keys(&self) -> Keys {
         let kind = strongroom_format::header::ObjectKind::Zone;
-        Keys::of(&Object::open(&self.0, kind, &opener()).unwrap()).unwrap()
+        Keys::derive(&Object::open(&self.0, kind, &opener()).unwrap()).unwrap()
     }
 
     pub(crate) fn open(&self, disk: &Disk, limit: u64) -> Result<Store, strongroom_keyring::Error> {
-        Store::over(
+        Store::with_files(
             self.keys(),
             Box::new(disk.clone()),
             Box::new(disk.clone()),
@@ -345,7 +345,7 @@ impl Host {
         } else {
             self.next_filenode += 1;
             store
-                .rehome(Some(ring), number, relation(self.next_filenode))
+                .reassign_partition(Some(ring), number, relation(self.next_filenode))
                 .unwrap();
             self.partitions.insert(number, self.next_filenode);
             self.insert(store, ring, Meaning::default());
@@ -538,7 +538,7 @@ fn replay(store: &mut Store, log: &[(u64, Vec<u8>)]) {
             done,
             Ok(()),
             "{position} of {from}: {:?}",
-            store.take_trouble()
+            store.take_last_error()
         );
     }
 }
@@ -548,7 +548,7 @@ fn check(store: &mut Store, live: &BTreeMap<u64, Known>, dead: &BTreeSet<u64>) {
         let fid = Fid::from_bits(*bits).unwrap();
         match store.get(fid) {
             Ok(held) => assert_eq!(known(held), *value, "{fid:?}"),
-            Err(fault) => panic!("{fid:?}: {fault:?} {:?}", store.take_trouble()),
+            Err(fault) => panic!("{fid:?}: {fault:?} {:?}", store.take_last_error()),
         }
     }
     for bits in dead {

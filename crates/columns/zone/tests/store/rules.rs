@@ -179,7 +179,7 @@ fn a_restored_store_gives_out_none_of_what_was_lost() {
             log: Vec::new(),
         });
         let files = (Box::new(disk.clone()), Box::new(disk.clone()));
-        let mut store = Store::over(safe.keys(), files.0, files.1, restored).unwrap();
+        let mut store = Store::with_files(safe.keys(), files.0, files.1, restored).unwrap();
         store.recovered(0).unwrap();
         let table = store.open_partition(None, relation(1)).unwrap();
         for n in 0..2000 {

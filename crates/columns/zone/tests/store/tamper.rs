@@ -53,7 +53,7 @@ fn faults(safe: &Safe, state: &State, fids: &[Fid]) -> Vec<Option<Fault>> {
     for fid in fids {
         let fault = store.get(*fid).err();
         if fault.is_some() {
-            assert_eq!(store.take_trouble().unwrap().code(), &code::STORE_BLOCK);
+            assert_eq!(store.take_last_error().unwrap().code(), &code::STORE_BLOCK);
         }
         found.push(fault);
     }
@@ -196,7 +196,7 @@ fn an_older_store_is_refused_unless_the_restore_is_on_purpose() {
         accept_restored: true,
         ..options(1 << 30)
     };
-    let mut store = Store::over(
+    let mut store = Store::with_files(
         safe.keys(),
         Box::new(disk.clone()),
         Box::new(disk.clone()),
