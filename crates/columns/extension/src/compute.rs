@@ -99,7 +99,7 @@ fn prepared(
     if function.args.len() == 3 {
         link.post(Descriptor {
             a: operand(call, function, 2),
-            ..Descriptor::of(Op::Third)
+            ..Descriptor::of(Op::ThirdArgument)
         })?;
     }
     Ok(Descriptor {

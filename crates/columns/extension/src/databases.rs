@@ -46,7 +46,7 @@ pub(crate) unsafe fn check_template(command: *mut pg_sys::CreatedbStmt) {
     let partitions = zone::with(|link| {
         let holds = Descriptor {
             a: u64::from(database.to_u32()),
-            ..Descriptor::of(Op::Holds)
+            ..Descriptor::of(Op::CountPartitions)
         };
         link.call(holds)
     });

@@ -104,7 +104,7 @@ pub(crate) fn tell(host: &mut Host) -> Result<(), Broken> {
         a,
         b,
         n,
-        ..Descriptor::of(Op::Life)
+        ..Descriptor::of(Op::ServerGeneration)
     };
     host.call(descriptor, zone::check).map(drop)
 }

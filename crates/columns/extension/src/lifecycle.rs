@@ -254,7 +254,7 @@ fn rehome(link: &mut Link, from: Storage, to: Storage) -> Result<Vec<u8>, Broken
     link.write(0, &partition::relation_record(to, 0))?;
     let answer = link.call(Descriptor {
         a,
-        ..Descriptor::of(Op::Rehome)
+        ..Descriptor::of(Op::ReassignPartition)
     })?;
     record_of(link, answer)
 }

@@ -406,7 +406,7 @@ impl Link {
             flags: flags | u16::from(kind.number()),
             n,
             r,
-            ..Descriptor::of(Op::Intake)
+            ..Descriptor::of(Op::OpenEnvelope)
         })?;
         Ok(answer.value)
     }
@@ -427,7 +427,7 @@ impl Link {
             n: u32::try_from(envelope.len()).map_err(|_| too_long)?,
             b: offset as u64,
             r,
-            ..Descriptor::of(Op::Accept)
+            ..Descriptor::of(Op::PostEnvelope)
         })?;
         self.parcels += room;
         Ok(r)
