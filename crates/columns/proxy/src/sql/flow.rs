@@ -4,12 +4,14 @@
 
 use strongroom_format::columns::Kind;
 
-/// A place in the statement that may have to be changed: a constant, a parameter of the client, a cast.
+/// A place in the statement that may have to be changed: a constant, a parameter of the client, a
+/// cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carried {
     /// Number of the site, in the order in which the resolver meets them.
     pub(crate) site: usize,
-    /// Whether nothing stands between it and the expression: an untyped parameter in its place gets its type from there.
+    /// Whether nothing stands between it and the expression: an untyped parameter in its place gets
+    /// its type from there.
     pub(crate) direct: bool,
 }
 
@@ -82,10 +84,11 @@ pub(crate) struct Columns {
     pub(crate) named: Vec<(String, Flow)>,
     /// What every other name stands for, when not all columns are known.
     pub(crate) open: Option<Flow>,
-    /// How many of the named columns stand at the place that they have here. `None`: all do; an unknown number of columns
-    /// (`f.*` of a function) before others moves those.
+    /// How many of the named columns stand at the place that they have here. `None`: all do; an
+    /// unknown number of columns (`f.*` of a function) before others moves those.
     pub(crate) certain: Option<usize>,
-    /// What stands at each place, where that is not the named columns' order: any of several relations may be meant.
+    /// What stands at each place, where that is not the named columns' order: any of several
+    /// relations may be meant.
     pub(crate) places: Option<Vec<Flow>>,
 }
 

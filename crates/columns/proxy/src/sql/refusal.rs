@@ -45,7 +45,8 @@ impl Refusal {
         }
     }
 
-    /// SR-8102: a parameter that belongs to a confidential expression would reach the server in clear.
+    /// SR-8102: a parameter that belongs to a confidential expression would reach the server in
+    /// clear.
     pub(crate) fn parameter(number: usize, why: &str) -> Self {
         Self {
             hint: Some(HINT_PLAIN),
@@ -64,7 +65,8 @@ impl Refusal {
         }
     }
 
-    /// PostgreSQL's parser does not take the statement: it is not sent, because nobody knows what is in it.
+    /// PostgreSQL's parser does not take the statement: it is not sent, because nobody knows what
+    /// is in it.
     pub(crate) fn syntax(message: &str) -> Self {
         Self::new("42601", message.to_owned())
     }
@@ -96,7 +98,7 @@ impl Refusal {
     }
 
     /// With the position that PostgreSQL's clients show, counted in characters of `sql`.
-    pub(crate) fn placed(mut self, sql: &str) -> Self {
+    pub(crate) fn with_position(mut self, sql: &str) -> Self {
         if let Some(before) = self.offset.and_then(|offset| sql.get(..offset)) {
             self.position = Some(before.chars().count().saturating_add(1));
         }
