@@ -1,13 +1,13 @@
 //! The mapping store: from FIDs to values, in locked memory, on disk as a sealed checkpoint.
 //!
 //! Its five operations are those of the published design: [`Store::put`], [`Store::get`],
-//! [`Store::delete`], [`Store::flush_log`], [`Store::recover`]. The log is the host's: the host keeps
-//! what `flush_log` returns, and gives it back to `recover` after a start. Invariants S1 to S7, L1 to
-//! L7, F1 to F4 are in docs/internals/columns.md, the bytes in docs/spec/columns.md.
+//! [`Store::delete`], [`Store::flush_log`], [`Store::recover`]. The log is the host's: the host
+//! keeps what `flush_log` returns, and gives it back to `recover` after a start. Invariants S1 to
+//! S7, L1 to L7, F1 to F4 are in docs/internals/columns.md, the bytes in docs/spec/columns.md.
 //!
-//! Operations that a ring asks for return a [`Fault`]; [`Store::take_last_error`] has the error behind
-//! it, for the zone's log. Must not: know what a value means, who may see it, or anything of PostgreSQL
-//! but the three numbers of a relation's files.
+//! Operations that a ring asks for return a [`Fault`]; [`Store::take_last_error`] has the error
+//! behind it, for the zone's log. Must not: know what a value means, who may see it, or anything of
+//! PostgreSQL but the three numbers of a relation's files.
 
 mod anchor;
 mod block_address;
@@ -59,7 +59,7 @@ pub use files::{ANCHOR_NAME, BLOCKS_NAME, Directory, Files, HEADER_NAME, LOG_NAM
 pub use log::{LogFile, LogStorage};
 pub use open::{Options, create, open};
 pub use promotion::{Promotion, Source};
-pub use reclaim::Swept;
+pub use reclaim::SweepResult;
 pub use redo_log::Record;
 pub use seal::Keys;
 
@@ -77,7 +77,7 @@ use replay::{Phase, Replay};
 
 /// A value, and what its extent says about it.
 #[derive(Clone, Copy)]
-pub struct Held<'a> {
+pub struct StoredValue<'a> {
     /// The value.
     pub value: Value<'a>,
     /// Kind of its column.
@@ -140,22 +140,23 @@ impl Store {
     /// Get: the value of `fid`. Reads its block from disk when it is not in memory.
     ///
     /// # Errors
-    /// [`Fault::StaleFid`], [`Fault::ForgedFid`]; [`Fault::Recovering`]; [`Fault::StoreDamaged`], [`Fault::StoreIo`],
-    /// [`Fault::OutOfMemory`] when its block cannot be read.
+    /// [`Fault::StaleFid`], [`Fault::ForgedFid`]; [`Fault::Recovering`]; [`Fault::StoreDamaged`],
+    /// [`Fault::StoreIo`], [`Fault::OutOfMemory`] when its block cannot be read.
     #[inline]
-    pub fn get(&mut self, fid: Fid) -> Result<Held<'_>, Fault> {
+    pub fn get(&mut self, fid: Fid) -> Result<StoredValue<'_>, Fault> {
         if matches!(self.find(fid)?, Lookup::OnDisk) {
             self.fetch(&[fid])?;
         }
         self.peek(fid)?.ok_or(Fault::OutOfMemory)
     }
 
-    /// The value of `fid` if its block is in memory; `None` when [`Store::ensure_resident`] has to read it first.
+    /// The value of `fid` if its block is in memory; `None` when [`Store::ensure_resident`] has to
+    /// read it first.
     ///
     /// # Errors
     /// As [`Store::get`], but for those of reading.
     #[inline]
-    pub fn peek(&self, fid: Fid) -> Result<Option<Held<'_>>, Fault> {
+    pub fn peek(&self, fid: Fid) -> Result<Option<StoredValue<'_>>, Fault> {
         let Lookup::Resident(partition, extent, frame) = self.find(fid)? else {
             return Ok(None);
         };
@@ -175,15 +176,15 @@ impl Store {
             Fault::ForgedFid
         };
         let value = frame.value(at, &partition.slabs).ok_or(never)?;
-        Ok(Some(Held {
+        Ok(Some(StoredValue {
             value,
             kind: extent.kind,
             column: extent.column,
         }))
     }
 
-    /// Reads the blocks of these FIDs into memory, where they stay until the next operation that takes
-    /// `&mut self`. Ignores FIDs that lead nowhere: [`Store::peek`] reports them.
+    /// Reads the blocks of these FIDs into memory, where they stay until the next operation that
+    /// takes `&mut self`. Ignores FIDs that lead nowhere: [`Store::peek`] reports them.
     ///
     /// # Errors
     /// As [`Store::get`], for reading.
@@ -199,7 +200,11 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::get`].
-    pub fn get_pair(&mut self, a: Fid, b: Fid) -> Result<(Held<'_>, Held<'_>), Fault> {
+    pub fn get_pair(
+        &mut self,
+        a: Fid,
+        b: Fid,
+    ) -> Result<(StoredValue<'_>, StoredValue<'_>), Fault> {
         self.ensure_resident(&[a, b])?;
         match (self.peek(a)?, self.peek(b)?) {
             (Some(a), Some(b)) => Ok((a, b)),
@@ -207,11 +212,12 @@ impl Store {
         }
     }
 
-    /// Put: a new value of a column. It is in the ring's next redo record, unless `ring` is `None` (an unlogged table).
+    /// Put: a new value of a column. It is in the ring's next redo record, unless `ring` is `None`
+    /// (an unlogged table).
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`]; [`Fault::KindMismatch`] when the column has values of another kind; [`Fault::StringTooLong`];
-    /// [`Fault::OutOfMemory`]; those of writing evicted blocks.
+    /// [`Fault::PartitionUnknown`]; [`Fault::KindMismatch`] when the column has values of another
+    /// kind; [`Fault::StringTooLong`]; [`Fault::OutOfMemory`]; those of writing evicted blocks.
     pub fn put(
         &mut self,
         ring: Option<u32>,
@@ -402,14 +408,14 @@ impl Store {
         }
     }
 
-    /// Remembers an error, and returns the fault that the ring is told.
+    /// Remembers an error, and returns the fault for the ring.
     pub(crate) fn report(&mut self, error: Error) -> Fault {
         let fault = fault_of(error.code());
         self.last_error = Some(error);
         fault
     }
 
-    /// The fault that the ring is told for a failure; an error is remembered.
+    /// Returns the fault for the ring; remembers an error.
     fn report_failure(&mut self, failure: Failure) -> Fault {
         match failure {
             Failure::Fault(fault) => fault,

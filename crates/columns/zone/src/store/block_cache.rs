@@ -2,8 +2,8 @@
 //!
 //! Invariants: S2, S3, S5: a block is written to a part of the block file that nothing names, and
 //! only memory knows that part until the next manifest. The memory limit holds at the beginning of
-//! each operation: one operation may exceed it by what it needs itself. Must not: let anybody read a
-//! block before it is authentic.
+//! each operation: one operation may exceed it by what it needs itself. Must not: let anybody read
+//! a block before it is authentic.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use strongroom_keyring::Error;
 
 use super::block_address::BlockAddress;
 use super::faults::{Failure, crypto_error, no_memory};
-use super::files::{Files, about};
+use super::files::{Files, io_error};
 use super::frame::Frame;
-use super::free_space::{FreeSpace, rounded};
+use super::free_space::{FreeSpace, round_up};
 use super::image::{self, ImageError};
 use super::memory::{Buffer, Memory};
 use super::partition_table::PartitionTable;
@@ -125,7 +125,7 @@ impl BlockCache {
             .read_block(disk.place, self.scratch.as_mut_slice());
         read.map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => damaged(),
-            _ => about("reading a block", error),
+            _ => io_error("reading a block", error),
         })?;
         let sealed = self.scratch.as_mut_slice();
         partition
@@ -160,8 +160,8 @@ impl BlockCache {
         Ok(())
     }
 
-    /// Evicts blocks until the limit is kept, or nothing more can go. While the disk is full, blocks
-    /// that are on it already go.
+    /// Evicts blocks until the limit is kept, or nothing more can go. While the disk is full,
+    /// blocks that are on it already go.
     pub(super) fn evict(&mut self, partitions: &mut PartitionTable) -> Result<(), Error> {
         // Two rounds of the clock: the first clears what was touched, the second evicts.
         let mut looks = 2 * self.clock.len();
@@ -250,7 +250,7 @@ impl BlockCache {
         let place = self.free_space.allocate(len as u64);
         if let Err(error) = self.files.write_block(place, self.scratch.as_slice()) {
             self.free_space.free(place, len as u64);
-            return Err(about("writing a block", error));
+            return Err(io_error("writing a block", error));
         }
         self.block_version = version;
         let entry = BlockEntry {
@@ -287,7 +287,7 @@ impl BlockCache {
         let Some((disk, in_manifest)) = old else {
             return;
         };
-        let len = rounded(NONCE as u64 + u64::from(disk.length));
+        let len = round_up(NONCE as u64 + u64::from(disk.length));
         if in_manifest {
             self.free_after_manifest.push((disk.place, len));
         } else {

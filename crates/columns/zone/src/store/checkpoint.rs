@@ -1,9 +1,9 @@
 //! Checkpoints: all blocks on disk, then a manifest that names them, then the freshness anchor.
 //!
-//! Invariants: S3 (a crash at any point leaves the last checkpoint or the new one), S4, L5 (a position
-//! is acknowledged when manifest and anchor are durable), F4 (the manifest reserves extents ahead).
-//! Must not: free a part of the block file that the last manifest names before the next one is
-//! durable.
+//! Invariants: S3 (a crash at any point leaves the last checkpoint or the new one), S4, L5 (a
+//! position is acknowledged when manifest and anchor are durable), F4 (the manifest reserves
+//! extents ahead). Must not: free a part of the block file that the last manifest names before the
+//! next one is durable.
 
 use strongroom_format::code;
 use strongroom_format::columns::manifest::{
@@ -13,7 +13,7 @@ use strongroom_keyring::Error;
 
 use super::Store;
 use super::faults::{crypto_error, no_memory};
-use super::files::about;
+use super::files::io_error;
 use super::memory::{Buffer, NoMemory};
 use super::partition::{Block, Partition};
 use super::partition_table::reserve_after;
@@ -25,8 +25,8 @@ impl Store {
     /// which the host may cut its log.
     ///
     /// # Errors
-    /// SR-8015, SR-8023, SR-8014: nothing is acknowledged, the last checkpoint stays. After a failed
-    /// sync every checkpoint fails until the store is opened anew.
+    /// SR-8015, SR-8023, SR-8014: nothing is acknowledged, the last checkpoint stays. After a
+    /// failed sync every checkpoint fails until the store is opened anew.
     pub fn checkpoint(&mut self, position: u64) -> Result<u64, Error> {
         if self.durability.poisoned {
             return Err(Error::new(
@@ -40,10 +40,10 @@ impl Store {
         self.write_dirty()?;
         if let Err(error) = self.cache.files.sync_blocks() {
             self.durability.poisoned = true;
-            return Err(about("making blocks durable", error));
+            return Err(io_error("making blocks durable", error));
         }
-        // A manifest may be in place that was never acknowledged. Its counter must be two behind the
-        // next one: see docs/spec/columns.md.
+        // A manifest may be in place that was never acknowledged. Its counter must be two behind
+        // the next one: see docs/spec/columns.md.
         let rounds = if self.durability.manifest_unanchored {
             2
         } else {
@@ -62,7 +62,7 @@ impl Store {
         // failure of the checkpoint.
         let end = self.cache.free_space.end();
         if let Err(error) = self.cache.files.cut_blocks(end) {
-            self.last_error = Some(about("cutting the block file", error));
+            self.last_error = Some(io_error("cutting the block file", error));
         }
         Ok(position)
     }
@@ -74,8 +74,8 @@ impl Store {
         Ok(())
     }
 
-    /// Drops blocks of earlier incarnations that have no value left. Not while a log is replayed: the
-    /// log may yet bring values.
+    /// Drops blocks of earlier incarnations that have no value left. Not while a log is replayed:
+    /// the log may yet bring values.
     fn drop_empty_blocks(&mut self) {
         if self.replay.phase != Phase::Serving {
             return;
@@ -110,7 +110,7 @@ impl Store {
         self.cache
             .files
             .replace_manifest(&file)
-            .map_err(|error| about("writing the manifest", error))?;
+            .map_err(|error| io_error("writing the manifest", error))?;
         self.anchor.advance(counter)?;
         self.durability.counter = counter;
         for partition in self.partitions.iter_mut() {

@@ -1,11 +1,11 @@
-//! Which column key a column is bound to, under which its values may be sealed for a client; and the
-//! keys of bound columns.
+//! Which column key a column is bound to, under which its values may be sealed for a client; and
+//! the keys of bound columns.
 //!
-//! Invariants: S6: a column is bound once, when its first value is stored, and stays bound; the binding
-//! is in the manifest and in the log before the column's first value, and in every record of its values
-//! until a manifest has it too. A host that could bind a column anew could have its values sealed under
-//! a key of its own. S7: the key is in a durable manifest before the binding is in the log. Must not:
-//! use a key, or have one outside locked memory.
+//! Invariants: S6: a column is bound once, when its first value is stored, and stays bound; the
+//! binding is in the manifest and in the log before the column's first value, and in every record
+//! of its values until a manifest has it too. A host that could bind a column anew could have its
+//! values sealed under a key of its own. S7: the key is in a durable manifest before the binding is
+//! in the log. Must not: use a key, or have one outside locked memory.
 
 use std::collections::btree_map;
 
@@ -24,17 +24,18 @@ use super::memory::{Buffer, NoMemory};
 use super::partition::{ColumnKey, Partition};
 use super::replay::Phase;
 
-/// What a column is bound to when it gets its first value.
+/// The key and lineage that a column is bound to when it gets its first value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// Id of the column key.
     pub key: [u8; 16],
-    /// Whose values they are: a column's, drawn at random or that of the column that they were copied from.
+    /// The lineage of the column's values: drawn at random, or that of the column that they were
+    /// copied from.
     pub lineage: Lineage,
 }
 
 impl Store {
-    /// What a column is bound to.
+    /// The binding of a column.
     #[must_use]
     pub fn binding(&self, partition: u16, column: u16) -> Option<Binding> {
         let partition = self.partitions.get(partition)?;
@@ -44,20 +45,21 @@ impl Store {
         })
     }
 
-    /// Number of the state of all bindings: what a column with values is bound to does not change while this does not. A binding
-    /// stays for as long as the partition, so only a new partition under an old number can have another.
+    /// Version of all bindings: while it is the same, no binding of a column with values has
+    /// changed. A binding lives as long as the partition, so only a new partition under an old
+    /// number can have another.
     #[must_use]
     pub const fn bindings(&self) -> u64 {
         self.partitions.made()
     }
 
-    /// Binds a column to a key. The records of the column's first values say so. A key that the store does not have is made durable first, by
-    /// a checkpoint (S7).
+    /// Binds a column to a key. The records of the column's first values say so. A key that the
+    /// store does not have is made durable first, by a checkpoint (S7).
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is bound to something else;
-    /// [`Fault::NoColumnKey`] when it has values without a binding, which nobody may choose for them; those of [`Store::checkpoint`].
-    /// The column is not bound then.
+    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is
+    /// bound to something else; [`Fault::NoColumnKey`] when it has values without a binding, which
+    /// nobody may choose for them; those of [`Store::checkpoint`]. The column is not bound then.
     pub fn bind(
         &mut self,
         number: u16,
@@ -104,7 +106,8 @@ impl Store {
         }
     }
 
-    /// Keeps the key of a bound column, durably. Does nothing for a key that is kept already, or that no column is bound to.
+    /// Keeps the key of a bound column, durably. Does nothing for a key that is kept already, or
+    /// that no column is bound to.
     ///
     /// # Errors
     /// [`Fault::OutOfMemory`]; those of [`Store::checkpoint`]. The key is not kept then.
@@ -133,7 +136,8 @@ impl Store {
         bound.any(|(_, partition)| partition.column_keys.values().any(|key| key.id == id))
     }
 
-    /// Forgets keys that no column is bound to. Not while a log is replayed: it may yet bring the column.
+    /// Forgets keys that no column is bound to. Not while a log is replayed: it may yet bring the
+    /// column.
     pub(super) fn forget_keys(&mut self) {
         if self.replay.phase != Phase::Serving {
             return;
@@ -154,7 +158,8 @@ impl Store {
         Ok(())
     }
 
-    /// Reads `count` kept keys from a manifest; gives what follows. `None` unless they are canonical.
+    /// Reads `count` keys from a manifest; returns the bytes after them. `None` unless they are
+    /// canonical.
     pub(super) fn load_keys<'a>(
         &mut self,
         count: u32,
@@ -175,8 +180,9 @@ impl Store {
         Some(Ok(rest))
     }
 
-    /// Says in the ring's next record what a column is bound to, unless a manifest has it: that another record is in the log is the
-    /// host's word only, and a host that leaves it out could bind the column to its own key.
+    /// Adds a column's binding to the ring's next record, unless it is known to be in the log and
+    /// in a manifest: a host that leaves the only record with it out of the log could bind the
+    /// column to its own key.
     pub(super) fn log_binding(
         &mut self,
         ring: u32,
@@ -206,7 +212,7 @@ impl Store {
         )
     }
 
-    /// A record with these bindings is in the host's log, the host says.
+    /// The host has confirmed that a record with these bindings is in its log.
     pub(super) fn confirm_bindings(&mut self, bound: &[(u16, u16)]) {
         for (number, column) in bound {
             let partition = self.partitions.get_mut(*number);
@@ -217,7 +223,7 @@ impl Store {
         }
     }
 
-    /// Takes a binding from the log. One of an earlier partition of that number is passed over.
+    /// Replays a binding. One of an earlier partition of that number is ignored.
     pub(super) fn apply_bound(&mut self, binding: &ColumnBinding) -> Result<(), Error> {
         let Some(partition) = self.partitions.get_mut(binding.partition) else {
             return Ok(());
@@ -246,7 +252,7 @@ impl Store {
 }
 
 impl Partition {
-    /// Reads `count` columns with their keys from a manifest; gives what follows.
+    /// Reads `count` columns with their keys from a manifest; returns the bytes after them.
     pub(super) fn load_column_keys<'a>(
         &mut self,
         count: u16,

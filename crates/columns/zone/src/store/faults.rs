@@ -1,4 +1,4 @@
-//! What a ring is told of an error, and the errors that several parts of the store report alike.
+//! The fault that a ring gets for an error, and errors that several parts of the store report.
 //!
 //! Must not: know the store.
 
@@ -13,7 +13,7 @@ use super::memory::NoMemory;
 pub(super) enum Failure {
     /// The fault says all there is to say.
     Fault(Fault),
-    /// The zone's own log needs the error; the ring is told [`fault_of`] its code.
+    /// The zone's own log needs the error; the ring gets the [`fault_of`] its code.
     Error(Error),
 }
 
@@ -29,7 +29,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The fault that a ring is told for an error code.
+/// The fault that a ring gets for an error code.
 #[must_use]
 pub fn fault_of(code: &Code) -> Fault {
     match code.number {

@@ -1,7 +1,8 @@
 //! A block in memory: 1024 words, and generation and state of each slot.
 //!
-//! Invariants: a slot that is free or retired has a zero word; a slot in state `BYTES` has a reference into its partition's slabs in
-//! the word. Must not: know where the block is on disk, nor what it is there.
+//! Invariants: a slot that is free or retired has a zero word; a slot in state `BYTES` has a
+//! reference into its partition's slabs in the word. Must not: know the block's place or form on
+//! disk.
 
 use strongroom_columns_values::Value;
 use strongroom_format::columns::block::{INLINE_MAX, state};
@@ -91,7 +92,8 @@ impl Frame {
         Ok(())
     }
 
-    /// Frees slot `at`: the next value has the next generation, or there is none. Gives whether the slot can be used again.
+    /// Frees slot `at`: its next value gets the next generation. Returns whether there is one:
+    /// otherwise the slot is retired.
     pub(super) fn free(&mut self, at: usize, slabs: &mut Slabs) -> bool {
         let slot = self.slot(at);
         if slot.state == state::BYTES {
@@ -108,7 +110,7 @@ impl Frame {
         next.is_some()
     }
 
-    /// Frees slot `at` for a value of just this generation, which a log brings.
+    /// Frees slot `at` for a value of the same generation, which a log has.
     pub(super) fn clear(&mut self, at: usize, slabs: &mut Slabs) {
         let generation = self.slot(at).generation;
         if self.slot(at).state == state::BYTES {
@@ -124,7 +126,7 @@ impl Frame {
         );
     }
 
-    /// Frees what the slots keep in `slabs`; the frame is dropped with that.
+    /// Frees the items of the slots in `slabs`, and drops the frame.
     pub(super) fn release(self, slabs: &mut Slabs) {
         for at in 0..SLOTS {
             if self.slot(at).state == state::BYTES {
@@ -139,7 +141,7 @@ impl Frame {
         u16::try_from(live).unwrap_or(u16::MAX)
     }
 
-    /// Sets slot `at`, modulo 1024, whatever was in it.
+    /// Overwrites slot `at`, modulo 1024.
     pub(super) fn set(&mut self, at: usize, slot: Slot, word: [u8; 8]) {
         let at = at % SLOTS;
         self.0[8 * at..8 * at + 8].copy_from_slice(&word);

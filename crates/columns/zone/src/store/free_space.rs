@@ -15,14 +15,14 @@ pub(super) struct FreeSpace {
 }
 
 /// Bytes that `len` bytes take in the file.
-pub(super) fn rounded(len: u64) -> u64 {
+pub(super) fn round_up(len: u64) -> u64 {
     len.next_multiple_of(BLOCK_UNIT)
 }
 
 impl FreeSpace {
     /// Allocates `len` bytes; returns their offset.
     pub(super) fn allocate(&mut self, len: u64) -> u64 {
-        let len = rounded(len);
+        let len = round_up(len);
         // First fit keeps the file short; the list is short because neighbours are joined.
         let found = self
             .free
@@ -43,7 +43,7 @@ impl FreeSpace {
 
     /// Frees `len` bytes at `at`.
     pub(super) fn free(&mut self, at: u64, len: u64) {
-        let (mut at, mut len) = (at, rounded(len));
+        let (mut at, mut len) = (at, round_up(len));
         if let Some((before, size)) = self.free.range(..at).next_back().map(|(a, b)| (*a, *b))
             && before + size == at
         {
@@ -63,7 +63,7 @@ impl FreeSpace {
 
     /// Marks a part as in use while a store is being opened. False when it is in use already.
     pub(super) fn claim(&mut self, at: u64, len: u64) -> bool {
-        let len = rounded(len);
+        let len = round_up(len);
         let Some(to) = at.checked_add(len) else {
             return false;
         };
@@ -118,7 +118,7 @@ mod tests {
                 let at = space.allocate(len);
                 for (other, size) in &held {
                     assert!(
-                        at + rounded(len) <= *other || other + rounded(*size) <= at,
+                        at + round_up(len) <= *other || other + round_up(*size) <= at,
                         "overlap"
                     );
                 }

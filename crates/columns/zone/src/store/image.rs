@@ -1,6 +1,7 @@
 //! The image of a block: what is sealed of it (docs/spec/columns.md, "Blocks").
 //!
-//! Invariants: an image's length depends on states and lengths only, never on words; an image is read whole or not at all. Must not: seal, or do I/O.
+//! Invariants: an image's length depends on states and lengths only, never on words; an image is
+//! read whole or not at all. Must not: seal, or do I/O.
 
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::block::{
@@ -17,7 +18,7 @@ const LENGTH: usize = 4;
 /// The longest word.
 const WORD: usize = 8;
 
-/// Why an image is not one.
+/// Why an image cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ImageError {
     NoMemory,
@@ -73,7 +74,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Bytes of the block's words: the kind's, or 8 where one does not fit.
+/// Bytes of the block's words: the width of the kind, or 8 where a word does not fit.
 fn width_of(frame: &Frame, kind: Kind) -> usize {
     let width = word_width(kind);
     let fits = |at: usize| {
@@ -102,7 +103,7 @@ fn append(
     out.extend(each.get(..if one { 1 } else { SLOTS }).unwrap_or(&each))
 }
 
-/// The sign extension of some bytes, little-endian; of no bytes zero.
+/// The sign extension of some bytes, little-endian; zero for no bytes.
 fn widened(bytes: &[u8]) -> [u8; WORD] {
     let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let mut word = [if negative { 0xff } else { 0 }; WORD];
@@ -112,7 +113,8 @@ fn widened(bytes: &[u8]) -> [u8; WORD] {
     word
 }
 
-/// Reads an image, which was authentic: what is malformed nevertheless is a defect, and refused.
+/// Reads an image, which was authentic: one that is malformed nevertheless is a defect, and
+/// refused.
 pub(super) fn read(
     image: &[u8],
     slabs: &mut Slabs,

@@ -1,8 +1,8 @@
 //! Making and opening a store.
 //!
-//! Invariants: S4 (a store that is not the newest is refused), F4 (a new incarnation begins after what
-//! the last manifest reserved), and the two checkpoints that raise the counter beyond every manifest
-//! that a crash may have left. Must not: trust a manifest before it is opened.
+//! Invariants: S4 (a store that is not the newest is refused), F4 (a new incarnation begins after
+//! what the last manifest reserved), and the two checkpoints that raise the counter beyond every
+//! manifest that a crash may have left. Must not: trust a manifest before it is opened.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,8 +20,8 @@ use super::anchor::Anchor;
 use super::block_cache::BlockCache;
 use super::durability::Durability;
 use super::faults::{crypto_error, no_memory};
-use super::files::{Directory, Files, HEADER_NAME, about, trouble};
-use super::free_space::rounded;
+use super::files::{Directory, Files, HEADER_NAME, io_error, path_error};
+use super::free_space::round_up;
 use super::memory::{Buffer, Memory, Region};
 use super::partition::{Extent, Partition};
 use super::partition_table::{Dropped, PartitionTable};
@@ -50,11 +50,12 @@ pub fn create(directory: &Path, opener: &Opener) -> Result<(), Error> {
     let path = directory.join(HEADER_NAME);
     durable::create_new(&path, &object.initial_bytes(), 0o600).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Error::new(&code::EXISTS, path.display().to_string()),
-        _ => trouble(&path, error),
+        _ => path_error(&path, error),
     })
 }
 
-/// Opens the store in `directory`. It is recovering: the host's log is to be replayed from [`Store::position`].
+/// Opens the store in `directory`. It is recovering: the host's log is to be replayed from
+/// [`Store::position`].
 ///
 /// # Errors
 /// Those of a header; SR-8025 when another process has it open; SR-8010, SR-8024, SR-8023, SR-8027.
@@ -65,7 +66,7 @@ pub fn open(
     options: Options,
 ) -> Result<Store, Error> {
     let path = directory.join(HEADER_NAME);
-    let header = std::fs::read(&path).map_err(|error| trouble(&path, error))?;
+    let header = std::fs::read(&path).map_err(|error| path_error(&path, error))?;
     let object = Object::open(&header, ObjectKind::Zone, opener)?;
     let keys = Keys::derive(&object)?;
     let files = Directory::open(directory)?;
@@ -95,7 +96,7 @@ impl Store {
         }
         let manifest = files
             .read_manifest()
-            .map_err(|error| about("reading the manifest", error))?;
+            .map_err(|error| io_error("reading the manifest", error))?;
         let redo = RedoLog::new(&keys)?;
         let mut store = Self {
             keys,
@@ -143,14 +144,15 @@ impl Store {
         self.load_body(body.as_slice())
             .ok_or_else(|| damaged("its body"))??;
         if !fresh {
-            // What the lost history of a restored store has given out must not name other values (F1).
+            // What the lost history of a restored store has given out must not name other values
+            // (F1).
             self.partitions.skip_extents();
         }
         Ok(())
     }
 
-    /// Loads the body of a manifest. `None` when it is not canonical, which the body of a manifest that
-    /// was sealed always is.
+    /// Loads the body of a manifest. `None` when it is not canonical, which the body of a manifest
+    /// that was sealed always is.
     fn load_body(&mut self, body: &[u8]) -> Option<Result<(), Error>> {
         let (body, mut rest) = ManifestBody::parse(body)?;
         self.durability.position = body.position;
@@ -223,7 +225,7 @@ impl Store {
                 block.gone = of.gone >> at & 1 == 1;
                 if of.present >> at & 1 == 1 {
                     let (disk, tail) = BlockEntry::parse(rest)?;
-                    let len = rounded(NONCE as u64 + u64::from(disk.length));
+                    let len = round_up(NONCE as u64 + u64::from(disk.length));
                     (self.cache.free_space.claim(disk.place, len)
                         && disk.version <= self.cache.block_version)
                         .then_some(())?;

@@ -2,8 +2,8 @@
 //!
 //! Invariants: a number is found in the explicit map, never computed; a number that was dropped is
 //! given out again only with extents that were never used under it, and only when the record of the
-//! drop is in the host's log; a change of a partition has a stamp, so that an older change found in a
-//! log does nothing. Must not: know more of a relation than its three numbers.
+//! drop is in the host's log; a change of a partition has a stamp, so that an older change found in
+//! a log does nothing. Must not: know more of a relation than its three numbers.
 
 use std::collections::BTreeMap;
 

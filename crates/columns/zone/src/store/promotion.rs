@@ -1,8 +1,8 @@
 //! Promotion: values become permanent, with a redo record that has all of them; and what rings and
 //! the host say of redo records.
 //!
-//! Invariants: L1 (a promotion's record has all of its values), L6 (what a record frees is given out
-//! again only when the record is in the host's log). Must not: seal a record.
+//! Invariants: L1 (a promotion's record has all of its values), L6 (what a record frees is given
+//! out again only when the record is in the host's log). Must not: seal a record.
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
@@ -12,7 +12,7 @@ use strongroom_format::columns::{Fid, Kind};
 use super::block_address::BlockAddress;
 use super::memory::Buffer;
 use super::redo_log::{FollowUp, Record};
-use super::{Held, Store};
+use super::{Store, StoredValue};
 
 /// A value that is to become permanent.
 #[derive(Clone, Copy)]
@@ -59,7 +59,7 @@ impl Store {
 
     /// The host has inserted the record of this number into its log. Records of the ring before it
     /// that were not inserted are given up.
-    pub fn inserted(&mut self, ring: u32, number: u64) {
+    pub fn confirm_inserted(&mut self, ring: u32, number: u64) {
         let Some(FollowUp {
             freed,
             opened,
@@ -169,7 +169,7 @@ impl Store {
     }
 
     /// As [`Store::get`], but evicts nothing: the blocks that a batch has read stay in memory.
-    fn get_without_evicting(&mut self, fid: Fid) -> Result<Held<'_>, Fault> {
+    fn get_without_evicting(&mut self, fid: Fid) -> Result<StoredValue<'_>, Fault> {
         if self.peek(fid)?.is_none() {
             self.bring_in(BlockAddress::of(fid))?;
         }
@@ -195,8 +195,8 @@ impl Store {
         self.put_logged(Some(ring), partition, item.column, item.kind, value)
     }
 
-    /// Adds a new value to the ring's next record, with the opening of its partition and the binding
-    /// of its column where they are not yet known to be in the log.
+    /// Adds a new value to the ring's next record, with the opening of its partition and the
+    /// binding of its column where they are not yet known to be in the log.
     pub(super) fn log_put(
         &mut self,
         ring: u32,

@@ -1,11 +1,11 @@
 //! Reclamation: delete, and mark and sweep with a quarantine.
 //!
-//! The host marks the values that it can still reach. A sweep puts the others into quarantine, where
-//! they can still be resolved. When a second sweep has not found a value marked either, and the host
-//! says that nobody can hold it, the value is freed. All of it goes by partition. Invariants: F1 (a
-//! freed slot has the next generation), S1, G1 (what is given out or stored again while marks are
-//! collected is marked), G2 (only the ring that began marking may sweep by its marks). Must not: free
-//! what was not in quarantine, but for [`Store::delete`].
+//! The host marks the values that it can still reach. A sweep puts the others into quarantine,
+//! where they can still be resolved. When a second sweep has not found a value marked either, and
+//! the host says that nobody can hold it, the value is freed. All of it goes by partition.
+//! Invariants: F1 (a freed slot has the next generation), S1, G1 (what is given out or stored again
+//! while marks are collected is marked), G2 (only the ring that began marking may sweep by its
+//! marks). Must not: free what was not in quarantine, but for [`Store::delete`].
 
 use strongroom_columns_ring::Fault;
 use strongroom_format::code;
@@ -24,7 +24,7 @@ const SWEEP_BLOCKS_MAX: usize = 64;
 
 /// What one call of a sweep has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepResult {
     /// Values that this call put into quarantine.
     pub found: u64,
     /// Whether the sweep has reached its end.
@@ -82,8 +82,8 @@ impl Store {
         self.reclamation.release(fid);
     }
 
-    /// Marks values. Passes over FIDs of partitions where marking has not begun, and those that lead
-    /// nowhere.
+    /// Marks values. Passes over FIDs of partitions where marking has not begun, and those that
+    /// lead nowhere.
     pub fn mark(&mut self, fids: &[Fid]) {
         for fid in fids.iter().filter(|fid| !fid.is_ephemeral()) {
             let Some(partition) = self.partitions.get_mut(fid.partition()) else {
@@ -96,26 +96,31 @@ impl Store {
         }
     }
 
-    /// Puts values of a partition that were not marked into quarantine, about `limit` of them; to be
-    /// called until it is done. Values that an earlier sweep had put there and that are marked now
-    /// leave it.
+    /// Puts values of a partition that were not marked into quarantine, about `limit` of them; to
+    /// be called until it is done. Values that an earlier sweep had put there and that are marked
+    /// now leave it.
     ///
     /// # Errors
     /// [`Fault::BadRequest`] when the ring has not begun marking there, or another has since; as
     /// [`Store::get`], for reading: the sweep goes on with the next call.
-    pub fn sweep(&mut self, ring: Option<u32>, partition: u16, limit: u64) -> Result<Swept, Fault> {
+    pub fn sweep(
+        &mut self,
+        ring: Option<u32>,
+        partition: u16,
+        limit: u64,
+    ) -> Result<SweepResult, Fault> {
         self.check_writable()?;
         let mut found = 0;
         for _ in 0..SWEEP_BLOCKS_MAX {
             match self.sweep_next_block(ring, partition)? {
                 Some(more) => found += more,
-                None => return Ok(Swept { found, done: true }),
+                None => return Ok(SweepResult { found, done: true }),
             }
             if found >= limit {
                 break;
             }
         }
-        Ok(Swept { found, done: false })
+        Ok(SweepResult { found, done: false })
     }
 
     /// Frees values of a partition that are in quarantine since sweep `since` or before, and that a

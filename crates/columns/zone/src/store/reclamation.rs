@@ -52,8 +52,8 @@ impl Reclamation {
         self.quarantine.contains_key(&fid.bits())
     }
 
-    /// Up to `limit` values of a partition that are in quarantine since sweep `since` or before, and
-    /// that a sweep before `swept` put there.
+    /// Up to `limit` values of a partition that are in quarantine since sweep `since` or before,
+    /// and that a sweep before `swept` put there.
     pub(super) fn due(&self, partition: u16, since: u64, swept: u64, limit: usize) -> Vec<Fid> {
         let held = self.quarantine.range(fids_of(partition));
         let due = held.filter(|(_, sweep)| **sweep <= since && **sweep < swept);

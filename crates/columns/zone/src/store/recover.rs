@@ -1,8 +1,8 @@
-//! Redo records on their way in: what the host's log brings back.
+//! Redo records on their way in: replays the records of the host's log.
 //!
-//! Invariants: L2 (a record that the chain names and that was not seen is an error), L4 (an entry that
-//! is older than what the store has changes nothing, so replay may begin anywhere before the end of
-//! the last checkpoint, and be repeated). Must not: give out a FID.
+//! Invariants: L2 (a record that the chain names and that was not seen is an error), L4 (an entry
+//! that is older than what the store has changes nothing, so replay may begin anywhere before the
+//! end of the last checkpoint, and be repeated). Must not: give out a FID.
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
@@ -45,7 +45,8 @@ impl Store {
         self.durability.host_timeline
     }
 
-    /// The host's log is on this timeline: the next position that a checkpoint reaches is of it. 0 says nothing.
+    /// The host's log is on this timeline: the next position that a checkpoint reaches is of it. 0
+    /// says nothing.
     pub fn set_host_timeline(&mut self, timeline: u32) {
         if timeline != 0 {
             self.durability.host_timeline = timeline;
@@ -64,12 +65,12 @@ impl Store {
         self.replay.phase == Phase::Following
     }
 
-    /// Recover: carries out a redo record that was found in the host's log at `position`. Records come in the log's order; one that the
-    /// store has already changes nothing.
+    /// Recover: carries out a redo record that was found in the host's log at `position`. Records
+    /// are given in the log's order; one that the store has already changes nothing.
     ///
     /// # Errors
-    /// [`Fault::BadRecord`], [`Fault::LogGap`]; those of reading and writing blocks. The store stays as it is, or has part of the
-    /// record: it may be given again.
+    /// [`Fault::BadRecord`], [`Fault::LogGap`]; those of reading and writing blocks. The store
+    /// stays as it is, or has part of the record: it may be given again.
     pub fn recover(&mut self, record: &[u8], position: u64) -> Result<(), Fault> {
         if self.replay.phase == Phase::Serving {
             // A record that was sealed once and never inserted must not be carried out later.
@@ -80,7 +81,8 @@ impl Store {
             .map_err(|error| self.report(error))
     }
 
-    /// The log of the host, a replica, was replayed up to `position` and goes on: values may be read, and records be given on.
+    /// The log of the host, a replica, was replayed up to `position` and goes on: values may be
+    /// read while more records are replayed.
     ///
     /// # Errors
     /// Those of [`Store::checkpoint`]; the store is recovering still.
@@ -93,12 +95,12 @@ impl Store {
         done.map(drop)
     }
 
-    /// The host's log was replayed up to `position`, its end: values may be used. The host vouches that no record of an earlier
-    /// incarnation gets into its log any more. Ends with a checkpoint.
+    /// The host's log was replayed up to `position`, its end: values may be used. The host vouches
+    /// that no record of an earlier incarnation gets into its log any more. Ends with a checkpoint.
     ///
     /// # Errors
     /// Those of [`Store::checkpoint`]; the store is recovering still.
-    pub fn recovered(&mut self, position: u64) -> Result<(), Error> {
+    pub fn finish_recovery(&mut self, position: u64) -> Result<(), Error> {
         let floor = reserve_after(self.replay.floor);
         self.partitions.floor = self.partitions.floor.max(floor);
         for partition in self.partitions.iter_mut() {
@@ -385,7 +387,7 @@ impl Store {
         Ok(slot.is_some_and(|slot| slot.is_live() && slot.generation == fid.generation()))
     }
 
-    /// The error behind a fault that was just reported.
+    /// The error of a fault that was just reported.
     fn last_error_or_no_memory(&mut self) -> Error {
         self.take_last_error()
             .unwrap_or_else(|| Error::new(&code::ZONE_MEMORY, ""))

@@ -1,10 +1,10 @@
 //! Redo records on their way out: the entries of each ring are collected and sealed, and the host
 //! puts the records into its log.
 //!
-//! Invariants: L2 (a record names the record that the ring's host inserted before it), L3 (its nonce
-//! is random and of its content, its key serves few records). Whatever frees a slot or a number for
-//! another value waits until its record is in the host's log. Must not: keep an entry in clear outside
-//! locked memory.
+//! Invariants: L2 (a record names the record that the ring's host inserted before it), L3 (its
+//! nonce is random and of its content, its key serves few records). Whatever frees a slot or a
+//! number for another value waits until its record is in the host's log. Must not: keep an entry in
+//! clear outside locked memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

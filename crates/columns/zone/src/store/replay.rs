@@ -1,5 +1,5 @@
-//! The state of replay: how far the store is with the host's log, and where the chains of its records
-//! end.
+//! The state of replay: how far the store is with the host's log, and where the chains of its
+//! records end.
 //!
 //! Must not: change a value.
 
@@ -108,8 +108,8 @@ impl Replay {
         })
     }
 
-    /// Forgets the chains of earlier incarnations once a checkpoint has reached the end of recovery:
-    /// the log has no record of theirs after it.
+    /// Forgets the chains of earlier incarnations once a checkpoint has reached the end of
+    /// recovery: the log has no record of theirs after it.
     pub(super) fn forget_old_chains(&mut self) {
         if self.phase == Phase::Serving {
             self.chains.clear();

@@ -1,7 +1,8 @@
-//! The keys of a store, and what is sealed under which.
+//! The keys of a store: which key seals blocks, redo records and manifests.
 //!
-//! Invariants: S2 (a block is bound to partition, extent, block and version), L3 (a redo record's key is its incarnation's and
-//! run's, its nonce random). Must not: do I/O; keep an opened image outside locked memory.
+//! Invariants: S2 (a block is bound to partition, extent, block and version), L3 (a redo record's
+//! key is its incarnation's and run's, its nonce random). Must not: do I/O; keep an opened image
+//! outside locked memory.
 
 use strongroom_crypto::{
     CryptoError, GcmKey, MacKey, OpenError, SecretKey, hkdf, random16, random32,
@@ -49,7 +50,7 @@ impl Keys {
         GcmKey::new(&hkdf(&self.redo, &incarnation, &run.to_le_bytes())?)
     }
 
-    /// What an incarnation's nonces are drawn by.
+    /// The generator of nonces of an incarnation's records.
     pub(super) fn redo_nonces(&self, incarnation: [u8; 16]) -> Result<Nonces, CryptoError> {
         Nonces::under(&self.redo, &incarnation, REDO_NONCE_LABEL)
     }
@@ -62,7 +63,7 @@ impl Keys {
         self.epoch
     }
 
-    /// Seals a manifest's body in place; gives the head.
+    /// Seals a manifest's body in place; returns the head.
     pub(super) fn seal_manifest(
         &self,
         counter: u64,
@@ -104,16 +105,17 @@ impl Nonces {
 
     /// The nonce for this content.
     pub(super) fn draw(&self, body: &[u8]) -> Result<[u8; 12], CryptoError> {
-        self.hedged(&random16()?, body)
+        self.draw_with(&random16()?, body)
     }
 
-    fn hedged(&self, random: &[u8; 16], body: &[u8]) -> Result<[u8; 12], CryptoError> {
+    fn draw_with(&self, random: &[u8; 16], body: &[u8]) -> Result<[u8; 12], CryptoError> {
         let mac = self.0.mac(&[random, body]);
         mac.first_chunk().copied().ok_or(CryptoError::Length)
     }
 }
 
-/// The key of one partition's blocks. Dropping it, and the manifest that has its salt, makes its blocks unreadable.
+/// The key of one partition's blocks. Dropping it, and the manifest that has its salt, makes its
+/// blocks unreadable.
 pub(super) struct PartitionKey {
     salt: [u8; 32],
     key: GcmKey,
@@ -141,7 +143,8 @@ impl PartitionKey {
         self.salt
     }
 
-    /// Seals `nonce | image` in place: draws the nonce, gives the tag. `first` is the FID of the first slot, generation 0.
+    /// Seals `nonce | image` in place: draws the nonce, returns the tag. `first` is the FID of the
+    /// first slot, generation 0.
     pub(super) fn seal(
         &self,
         first: u64,
@@ -179,7 +182,7 @@ mod tests {
     fn records_have_other_nonces_even_where_random_numbers_come_again() {
         let nonces = Nonces(MacKey::new(&SecretKey::take(&mut [1; 32]).unwrap()).unwrap());
         let again = [7; 16];
-        let of = |body: &[u8]| nonces.hedged(&again, body).unwrap();
+        let of = |body: &[u8]| nonces.draw_with(&again, body).unwrap();
         assert_ne!(of(b"one"), of(b"another"));
         assert_eq!(of(b"one"), of(b"one"), "the same record");
         let drawn = |body: &[u8]| nonces.draw(body).unwrap();

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
-use strongroom_columns_zone::store::{Binding, Held, Keys, Options, Promotion, Source, Store};
+use strongroom_columns_zone::store::{
+    Binding, Keys, Options, Promotion, Source, Store, StoredValue,
+};
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind, Lineage};
@@ -30,7 +32,7 @@ impl Known {
     }
 }
 
-pub(crate) fn known(held: Held<'_>) -> Known {
+pub(crate) fn known(held: StoredValue<'_>) -> Known {
     match held.value {
         Value::Word(word) => Known::Word(word),
         Value::Bytes(bytes) => Known::Bytes(bytes.to_vec()),
@@ -128,7 +130,7 @@ impl Host {
     pub(crate) fn new(seed: u64, limit: u64) -> (Self, Store) {
         let (safe, disk) = (Safe::new(), Disk::default());
         let mut store = safe.open(&disk, limit).unwrap();
-        store.recovered(0).unwrap();
+        store.finish_recovery(0).unwrap();
         keep_key(&mut store);
         let rings = vec![store.attach(), store.attach(), store.attach()];
         let host = Self {
@@ -171,7 +173,7 @@ impl Host {
         let position = self.end;
         self.end += 24 + bytes.len() as u64;
         self.log.push((position, bytes.clone()));
-        store.inserted(ring, number);
+        store.confirm_inserted(ring, number);
         for (fid, value) in &meaning.put {
             assert!(
                 !self.dead.contains(&fid.bits()),
@@ -439,7 +441,7 @@ impl Host {
         if self.dice.roll(3) == 0 {
             replay(&mut store, &self.log);
         }
-        store.recovered(self.end).unwrap();
+        store.finish_recovery(self.end).unwrap();
         self.acknowledged(self.end);
         self.rings = vec![store.attach(), store.attach(), store.attach()];
         // A partition that no inserted record speaks of is gone, and so is its relation.
@@ -501,7 +503,7 @@ impl Host {
         let disk = Disk::of(state);
         let mut store = self.safe.open(&disk, self.limit).unwrap();
         replay(&mut store, &expected.log);
-        store.recovered(expected.end).unwrap();
+        store.finish_recovery(expected.end).unwrap();
         check(&mut store, &expected.live, &expected.dead);
         store
     }

@@ -50,7 +50,7 @@ fn puts_until_it_is_killed() {
         }
         let record = store.flush_log(ring).unwrap().unwrap();
         log.append(&record.bytes).unwrap();
-        store.inserted(ring, record.number);
+        store.confirm_inserted(ring, record.number);
         log.sync().unwrap();
         for (fid, n) in said {
             println!("put {} {n}", fid.bits());
@@ -122,7 +122,7 @@ fn logged(safe: &Safe) -> (Disk, Vec<(usize, u64, u64)>) {
                 .unwrap();
             let record = store.flush_log(ring).unwrap().unwrap();
             log.append(&record.bytes).unwrap();
-            store.inserted(ring, record.number);
+            store.confirm_inserted(ring, record.number);
             put.push((fid.bits(), n));
         }
         log.sync().unwrap();
