@@ -461,7 +461,7 @@ impl Host {
 
     fn is_done(&mut self, target: u32) -> Result<bool, Broken> {
         let done = self.ring.done();
-        // The zone never does what is not there: a number like that is no zone's.
+        // The zone never executes more than was published: such a number was not written by a zone.
         if self.next.wrapping_sub(done) > ENTRIES {
             self.lost = true;
             return Err(Broken::Lost);

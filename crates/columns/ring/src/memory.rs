@@ -1,7 +1,7 @@
 //! Memory that the zone shares with one backend: a sealed memory file, mapped by both.
 //!
 //! Invariants: the file is sealed against shrinking and growing before it is given away, so no
-//! access can end in SIGBUS; what is mapped consists of atomic integers only, for which every byte
+//! access can end in SIGBUS; the mapped type consists of atomic integers only, for which every byte
 //! is a valid value and every concurrent write is defined. So a [`Mapping`] can be read and written
 //! safely whatever the other side does; the contents are not to be trusted (R3). Must not:
 //! interpret what is in the memory.

@@ -275,8 +275,8 @@ pub mod flag {
     pub const NEW: u16 = 1 << 9;
     /// [`super::Op::CompareMany`]: pairs.
     pub const PAIRS: u16 = 1 << 11;
-    /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: nobody has
-    /// asked for it yet. It says nothing of a fault of what was posted.
+    /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: the answers
+    /// are asked ahead of need. The operation does not report a fault of posted operations.
     pub const AHEAD: u16 = 1 << 12;
     /// [`super::Op::Replayed`]: the host is a replica, whose log goes on.
     pub const FOLLOWS: u16 = 1 << 11;

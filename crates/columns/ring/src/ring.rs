@@ -34,7 +34,7 @@ pub const ANSWER_HALF: usize = AREA_SIZE / 2;
 /// wrap-around.
 pub(crate) const FIRST: u32 = u32::MAX - 9_999;
 
-/// One operation: see [`crate::op`] for what the fields mean to each.
+/// One operation: [`crate::op`] describes the fields for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptor {
     /// Number of the operation.

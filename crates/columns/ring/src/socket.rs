@@ -82,7 +82,7 @@ pub struct Peer {
 ///
 /// # Errors
 ///
-/// `AddrInUse` when something else is there or somebody listens; otherwise the kernel's.
+/// `AddrInUse` when another file or a listening socket is there; otherwise the kernel's.
 pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let socket = new_socket()?;
@@ -125,7 +125,7 @@ pub(crate) fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
 ///
 /// # Errors
 ///
-/// Of the kernel: nobody listens, no permission.
+/// Of the kernel: no listener, no permission.
 pub(crate) fn connect(path: &Path) -> io::Result<Option<OwnedFd>> {
     let socket = new_socket()?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
@@ -157,7 +157,7 @@ pub(crate) fn send_welcome(
         return Err(io::ErrorKind::OutOfMemory.into());
     }
     let bytes = welcome.to_bytes();
-    // A new socket has room for this; if not, the backend is told nothing and the connection is
+    // A new socket has space for this; if not, the backend gets nothing and the connection is
     // closed.
     rustix::net::sendmsg(
         socket,
@@ -231,7 +231,7 @@ fn wait(socket: impl AsFd, flags: PollFlags, limit: Duration) -> bool {
 }
 
 pub(crate) mod peer {
-    //! What the kernel says of a connection's other end.
+    //! The kernel's information about a connection's other end.
     #![expect(
         unsafe_code,
         reason = "socket options that rustix does not offer, or not for a peer of pid 0"
@@ -244,7 +244,7 @@ pub(crate) mod peer {
     /// `SO_PEERPIDFD` of asm-generic/socket.h, Linux 6.5; absent from libc's constants.
     const PEER_PIDFD: libc::c_int = 77;
 
-    /// Its credentials. `None` when the kernel does not tell.
+    /// Its credentials. `None` when the kernel does not know them.
     pub(crate) fn credentials(socket: BorrowedFd<'_>) -> Option<Peer> {
         let mut found = libc::ucred {
             pid: 0,

@@ -111,7 +111,7 @@ struct ServedRing {
     quiet_rounds: u32,
 }
 
-/// What the watching thread reports.
+/// An event that the watching thread reports.
 enum Event {
     Connected(OwnedFd),
     Gone(u64),
@@ -464,7 +464,7 @@ impl Watcher {
         }
     }
 
-    /// Whether somebody still wants connections.
+    /// Whether the engine's thread still takes connections.
     fn accept(&self) -> bool {
         match socket::accept(&self.listener) {
             Ok(Some(socket)) => self.events.send(Event::Connected(socket)).is_ok(),

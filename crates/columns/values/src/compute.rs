@@ -1,8 +1,7 @@
 //! The functions of `strongroom_columns_ring::function::FUNCTIONS`, each by its code.
 //!
 //! A code is resolved once, to a function pointer; calling it takes its arguments by position and
-//! checks that each is what the function takes. Must not: compute anything itself that is more than
-//! one line.
+//! checks that each is what the function takes. Must not: compute more than one line itself.
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::function::{Field, Function};

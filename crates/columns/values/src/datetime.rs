@@ -159,7 +159,7 @@ impl Civil {
         self.timestamp(self.offset_in(zone))
     }
 
-    /// `DetermineTimeZoneOffset`, as seconds ahead of UTC; 0 for what is no date.
+    /// `DetermineTimeZoneOffset`, as seconds ahead of UTC; 0 for an invalid date.
     pub(crate) fn offset_in(&self, zone: &TimeZone) -> i32 {
         if !is_julian(self.year, self.month) {
             return 0;

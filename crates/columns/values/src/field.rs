@@ -257,7 +257,7 @@ fn of_julian(civil: &Civil) -> FieldValue {
     )
 }
 
-/// Seconds, milliseconds and microseconds, all with what is behind the point.
+/// Seconds, milliseconds and microseconds, all with their fractions.
 fn of_seconds(field: Field, second: i32, micro: i32) -> Option<FieldValue> {
     let micros = i128::from(second) * i128::from(SECOND) + i128::from(micro);
     let (second, micro) = (f64::from(second), f64::from(micro));

@@ -151,7 +151,7 @@ pub(crate) fn parse(text: &str) -> Result<f64, Unreadable> {
 /// longer.
 const HEXADECIMAL_MAX: usize = 1000;
 
-/// C's hexadecimal number, behind its `0x`. `None` when there is no digit: then the number is the 0
+/// C's hexadecimal number, after its `0x`. `None` when there is no digit: then the number is the 0
 /// before the x.
 fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
@@ -187,7 +187,7 @@ fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     })
 }
 
-/// The exponent behind a `p`, when there is one, and what follows.
+/// The exponent after a `p`, if there is one, and the rest of the text.
 fn binary_exponent(text: &str) -> (i64, &str) {
     let Some(rest) = text.strip_prefix(['p', 'P']) else {
         return (0, text);

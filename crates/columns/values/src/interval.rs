@@ -89,8 +89,7 @@ impl Interval {
         Self::default().minus(self)
     }
 
-    /// With the sign of each part turned, the least number staying what it is, as in
-    /// `timestamp_mi_interval`.
+    /// Each part negated, with wrap-around for the least number, as in `timestamp_mi_interval`.
     pub(crate) const fn wrapping_negated(self) -> Self {
         Self {
             months: self.months.wrapping_neg(),
@@ -167,7 +166,7 @@ fn microseconds_only(seconds: f64) -> f64 {
     (seconds * 1_000_000.0).round_ties_even() / 1_000_000.0
 }
 
-/// A cast of C to `int`, of what is in range.
+/// A cast of C to `int`, of a number in range.
 #[expect(clippy::cast_possible_truncation, reason = "what is wanted")]
 const fn cut(number: f64) -> i32 {
     number as i32

@@ -131,7 +131,7 @@ pub(crate) fn print_timestamp(timestamp: i64, zone: Option<&TimeZone>, buf: &mut
         (_, None) => Civil::of(timestamp).map(|civil| (civil, 0)),
         (_, Some(zone)) => Civil::of_zoned(timestamp, zone),
     };
-    // Every way to make a timestamp refuses what is before the first one.
+    // All functions that make timestamps refuse those before the first one.
     let (civil, offset) = parts.unwrap_or_default();
     print_calendar(civil.year, civil.month, civil.day, buf);
     write(buf, format_args!(" {:02}:{:02}:", civil.hour, civil.minute));
@@ -262,7 +262,7 @@ fn parse_bool(text: &str) -> Result<bool, Unreadable> {
     Err(Unreadable::Syntax)
 }
 
-/// `byteain`: hexadecimal behind `\x`, otherwise bytes with octal escapes.
+/// `byteain`: hexadecimal after `\x`, otherwise bytes with octal escapes.
 fn parse_bytes(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     let bytes = text.as_bytes();
     let buf = out.begin(bytes.len());

@@ -52,7 +52,7 @@ fn inner_range(start: i32, len: Option<i32>) -> Result<(usize, Option<usize>), F
     if len < 0 {
         return Err(Fault::NegativeSubstring);
     }
-    // An end beyond what an integer holds is the end of the string.
+    // An end beyond the range of an integer is the end of the string.
     let Some(end) = start.checked_add(len) else {
         return Ok((skip, None));
     };

@@ -1,4 +1,4 @@
-//! The engine: carries out what the rings ask for, one operation after the other.
+//! The engine: executes the operations of the rings, one after the other.
 //!
 //! Invariants: R2 (the next call reports the first fault of the posted operations, once), R6
 //! (answers are results, identifiers, sealed bytes, truths, tokens and faults), A1 and A2 (every

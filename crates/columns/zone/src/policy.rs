@@ -7,7 +7,7 @@
 //! | nothing | have stored values, and values from envelopes, sealed under the key they belong to |
 //! | a ticket | what its rights say, with values whose column keys it names |
 //!
-//! Invariants A1 to A3 of docs/internals/columns.md. A value is policy_input by its [`Scope`]: the
+//! Invariants A1 to A3 of docs/internals/columns.md. A value is judged by its [`Scope`]: the
 //! column keys that it was made from. Must not: look at a value.
 
 use strongroom_columns_ring::Fault;
@@ -21,7 +21,7 @@ use crate::store::Binding;
 /// The column of a stored value: partition and column number.
 pub(crate) type ColumnAddress = (u16, u16);
 
-/// What the values of one comparison have in common.
+/// The columns that the values of one comparison have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Common {
     /// No value was added yet.
@@ -248,7 +248,7 @@ mod tests {
         Scope::column(bound(key))
     }
 
-    /// What the data owner's client sealed.
+    /// The scope of a constant that the data owner's client sealed.
     fn constant(key: KeyId) -> Scope {
         Scope::envelope(Binding {
             key,

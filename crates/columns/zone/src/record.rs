@@ -24,7 +24,7 @@ use strongroom_keyring::{Error, NewObject, Object, Opener, Purpose};
 const NAME_MAX: usize = 64;
 /// Records in one directory; a server that asks for more is refused.
 const RECORDS_MAX: usize = 100;
-/// What the names of records end in.
+/// The suffix of the names of records.
 const SUFFIX: &str = ".record";
 
 /// Makes records, if the zone is configured for it.

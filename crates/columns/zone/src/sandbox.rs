@@ -95,8 +95,8 @@ fn restrict_files(sandbox: &Sandbox) -> Result<bool, landlock::RulesetError> {
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// What the engine, the store, the watching thread and the allocator call. Anything else is refused
-/// with `EPERM`.
+/// The system calls of the engine, the store, the watching thread and the allocator. Anything else
+/// is refused with `EPERM`.
 const CALLS: &[libc::c_long] = &[
     // memory
     libc::SYS_brk,

@@ -125,7 +125,7 @@ pub struct Store {
     durability: Durability,
     redo: RedoLog,
     replay: Replay,
-    /// The error behind the last fault.
+    /// The error of the last fault.
     last_error: Option<Error>,
 }
 
@@ -231,7 +231,7 @@ impl Store {
         self.put_logged(ring, partition, column, kind, value)
     }
 
-    /// The error behind the last fault, for the zone's own log. Returned once.
+    /// The error of the last fault, for the zone's own log. Returned once.
     pub fn take_last_error(&mut self) -> Option<Error> {
         self.last_error.take()
     }
@@ -386,7 +386,7 @@ impl Store {
                 Err(Refusal::Kind) => return Err(Fault::KindMismatch),
                 Err(Refusal::Full) => return Err(self.report(Error::new(&code::EXTENTS_FULL, ""))),
                 Err(Refusal::Random(error)) => return Err(self.report(error.into())),
-                // F4: what is not reserved might be given out again after a crash.
+                // F4: extents that are not reserved might be given out again after a crash.
                 Err(Refusal::Reserve) => {
                     let position = self.durability.position;
                     self.checkpoint(position)
@@ -424,6 +424,6 @@ impl Store {
     }
 }
 
-/// A zone's threads share the store behind a lock.
+/// A zone's threads share the store under a lock.
 const fn shareable<T: Send>() {}
 const _: () = shareable::<Store>();

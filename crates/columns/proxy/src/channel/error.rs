@@ -1,4 +1,4 @@
-//! Why the zone's end of a channel was not accepted.
+//! Errors of the channel to the zone.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum ChannelError {
     Untrusted,
     /// The TPM's registers hold other values than those that are allowed.
     Registers,
-    /// The provider proves nothing, and nobody said that it is accepted.
+    /// The provider proves nothing, and the client is not configured to accept it.
     ProvesNothing,
     /// The program is not one that is allowed.
     Measurement,

@@ -25,7 +25,7 @@ use crate::keys::ColumnKeys;
 use crate::sql::catalog::Catalog;
 use crate::sql::{self, Copy, CopyFormat, CopyOptions};
 
-/// More would not fit a socket that nobody reads.
+/// More would not fit into a socket that is not read.
 const SCRIPT_MAX: usize = 16_384;
 /// Kinds of the columns of `p`, after the plain column `id`.
 const KINDS: [Kind; 5] = [
@@ -36,7 +36,7 @@ const KINDS: [Kind; 5] = [
     Kind::Bytea,
 ];
 
-/// Keys; what is sealed here passes for the zone's results.
+/// Keys whose envelopes count as the zone's results.
 fn keys() -> Option<Arc<ColumnKeys>> {
     envelope::SEALS_AS.set(Lineage::RESULT);
     let key = SecretKey::take(&mut [7; 32]).ok()?;
@@ -81,7 +81,7 @@ fn peer(script: &[u8]) -> Option<(Stream, UnixStream)> {
     Some((Stream::Plain(Socket::Unix(ours)), theirs))
 }
 
-/// What a client begins with.
+/// The first bytes of a client.
 pub fn beginning(bytes: &[u8]) {
     let script = bytes.get(..bytes.len().min(SCRIPT_MAX)).unwrap_or_default();
     let (Some(keys), Some((client, _theirs))) = (keys(), peer(script)) else {
@@ -179,7 +179,7 @@ pub fn copied(bytes: &[u8]) {
     }
 }
 
-/// Binary data has to begin with its header for anything behind it to be looked at.
+/// Binary data has to begin with its header for the rest to be read.
 fn normalised(form: u8, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if form % 3 == 2 && form & 0x40 == 0 {

@@ -36,7 +36,7 @@ pub(crate) struct Description {
 /// The description of a statement: empty until it comes, `None` when the statement was not made.
 pub(crate) type DescriptionSlot = Arc<OnceLock<Option<Description>>>;
 
-/// RowsSlot of a query of the proxy's own, or the server's error.
+/// Rows of a query of the proxy's own: empty until they come, `None` after an error.
 pub(crate) type RowsSlot = Arc<OnceLock<Option<Vec<Vec<Option<String>>>>>>;
 
 /// The source of the columns of an execution's result.

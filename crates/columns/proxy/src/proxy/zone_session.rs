@@ -16,7 +16,7 @@ use crate::channel::{AttestationPolicy, AttestationRequest, OpenSession};
 use crate::keys::ColumnKeys;
 use crate::sql::refusal::Refusal;
 
-/// What a connection's ticket allows.
+/// The terms of a connection's ticket.
 #[derive(Clone, Debug)]
 pub struct TicketTerms {
     /// Which zones get the keys.

@@ -15,7 +15,7 @@ pub(crate) struct Carried {
     pub(crate) direct: bool,
 }
 
-/// What is known of an expression's value.
+/// The flow of an expression's value: its kind, and the sites that flow into it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flow {
     /// Whether it is, or is made from, a confidential value, or from a name that is not known.
@@ -57,7 +57,7 @@ impl Flow {
         }
     }
 
-    /// The same, seen from behind an operator, a function or a subquery.
+    /// The same flow after an operator, a function or a subquery: no site is direct any more.
     pub(crate) fn behind(mut self) -> Self {
         for carried in &mut self.carried {
             carried.direct = false;
@@ -82,7 +82,7 @@ impl Flow {
 pub(crate) struct Columns {
     /// The columns that are known by name, in order.
     pub(crate) named: Vec<(String, Flow)>,
-    /// What every other name stands for, when not all columns are known.
+    /// The flow of every other name, when not all columns are known.
     pub(crate) open: Option<Flow>,
     /// How many of the named columns stand at the place that they have here. `None`: all do; an
     /// unknown number of columns (`f.*` of a function) before others moves those.

@@ -184,8 +184,7 @@ pub(crate) fn kind_of_type(name: &str) -> Option<Kind> {
     })
 }
 
-/// Whether it is one of PostgreSQL's own types that no confidential type stands for
-/// (`pg_type.dat`).
+/// Whether it is one of PostgreSQL's own types without a confidential counterpart (`pg_type.dat`).
 pub(crate) fn is_system_type(name: &str) -> bool {
     const TYPES: &[&str] = &[
         "bit",

@@ -41,7 +41,7 @@ pub(crate) enum Form {
 #[derive(Clone)]
 pub(crate) struct Literal {
     pub(crate) token: Token,
-    /// The value as text: what the type's input function takes.
+    /// The value as text, as the type's input function accepts it.
     pub(crate) text: Zeroizing<String>,
     /// Bytes into the statement.
     pub(crate) location: i32,

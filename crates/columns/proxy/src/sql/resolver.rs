@@ -52,7 +52,7 @@ pub(crate) struct Site {
 pub(crate) struct Source {
     pub(crate) alias: String,
     pub(crate) columns: Columns,
-    /// Its columns stand in `*` as part of a join that merges some.
+    /// `*` has its columns as part of a join that merges some.
     pub(crate) in_join: bool,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Exact {
     squares: Option<Wide>,
 }
 
-/// A sum: what is in 128 bits, and what did not fit there.
+/// A sum: the part in 128 bits, and the part that did not fit.
 #[derive(Default)]
 struct Wide {
     narrow: i128,
@@ -208,7 +208,7 @@ impl Exact {
         }
     }
 
-    /// Forgets what is in 128 bits.
+    /// Zeroises the parts in 128 bits.
     pub(super) fn zeroize(&mut self) {
         self.sum.narrow.zeroize();
         if let Some(squares) = &mut self.squares {

@@ -1,7 +1,7 @@
 //! NUMERIC's arithmetic: results, scales, rounding and errors of PostgreSQL's numeric.c.
 //!
 //! Each function has a path for two words that allocates nothing, and one for everything else. Must
-//! not: keep what it computed.
+//! not: keep a result.
 
 use core::cmp::Ordering;
 

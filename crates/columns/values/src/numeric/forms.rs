@@ -24,7 +24,7 @@ const SIGN_NEGATIVE: u16 = 0x4000;
 const SIGN_NAN: u16 = 0xC000;
 const SIGN_INFINITY: u16 = 0xD000;
 const SIGN_MINUS_INFINITY: u16 = 0xF000;
-/// What the server sends as an infinity's scale: bits of its header word, without a meaning.
+/// The scale that the server sends for an infinity: bits of its header word, without a meaning.
 const INFINITY_SCALE: u32 = 32;
 /// Decimal digits in one digit of the binary form.
 const GROUP: i64 = 4;
@@ -265,8 +265,7 @@ fn from_groups(sign: Sign, groups: &[u16], weight: i64, scale: u32) -> Num {
     // The groups' last decimal digit is at this place, 0 for units.
     let last = (weight + 1 - i64::try_from(groups.len()).unwrap_or(i64::MAX)) * GROUP;
     let shift = last + i64::from(scale);
-    // What is wholly behind the scale need not be put together; and then no power below is above
-    // 10^(4 * 65536).
+    // Groups beyond the scale are left out, which also keeps all powers below 10^(4 * 65536).
     if (weight + 1) * GROUP + i64::from(scale) <= 0 {
         return Num::Fin(BigInt::ZERO, scale);
     }
@@ -371,7 +370,7 @@ fn to_groups(unscaled: &BigUint, scale: u32) -> (Vec<u16>, i64) {
     }
     let mut digits = unscaled.to_radix_be(10);
     let behind = i64::from(scale);
-    // Zeros behind, so that the last group ends where a group ends.
+    // Trailing zeros, so that the last group is complete.
     let open = usize::try_from((-behind).rem_euclid(GROUP)).unwrap_or(0);
     digits.resize(digits.len() + open, 0);
     let open = digits.len().next_multiple_of(4) - digits.len();

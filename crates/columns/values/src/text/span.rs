@@ -111,7 +111,7 @@ fn unit(word: &str) -> Option<Unit> {
         .map(|(_, unit)| *unit)
 }
 
-/// What is summed up (`pg_itm_in`).
+/// The sum of the fields (`pg_itm_in`).
 #[derive(Default)]
 struct Sum {
     years: i32,
@@ -168,7 +168,7 @@ fn read(text: &str, last: Unit) -> Result<Interval, Unreadable> {
     })
 }
 
-/// `ParseDateTime`, for what an interval is made of.
+/// `ParseDateTime`, for the fields of an interval.
 fn tokens(text: &str) -> Result<Vec<Token<'_>>, Unreadable> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start_matches(|c| is_space(c) || c == '@');
@@ -328,7 +328,7 @@ fn number(field: &str, unit: Unit, sum: &mut Sum) -> Result<(u32, Unit), Unreada
 /// `DecodeTimeForInterval`: it sets the time, whatever was there.
 fn time(field: &str, sum: &mut Sum) -> Result<(), Unreadable> {
     let unsigned = field.strip_prefix(['+', '-']).unwrap_or(field);
-    // What is no time is tried as a number when it has a sign, and is none.
+    // A text that is not a time is tried as a number when it has a sign, and fails.
     let refused = if unsigned.len() < field.len() {
         Unreadable::Syntax
     } else {

@@ -1,7 +1,7 @@
 //! The memory of an arena: slots of 16 bytes in chunks, and bytes one after the other in regions.
 //!
-//! Invariant: what was used is overwritten when it is cleared, and only that. Must not: interpret a
-//! slot.
+//! Invariant: memory that was used, and only that, is overwritten when it is cleared. Must not:
+//! interpret a slot.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const CHUNKS_KEPT: usize = 16;
 /// Length of a heap's ordinary regions; a longer value has a region of its own.
 const REGION: usize = 262_144;
 
-/// What a slot holds.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Form {

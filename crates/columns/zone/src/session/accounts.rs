@@ -160,7 +160,7 @@ mod tests {
         let beside = accounts.begin_session(&limited, 60).unwrap();
         beside.count_truths(1);
         assert_eq!(again.truths(), 6);
-        // Of this id, by somebody with another key.
+        // A ticket of this id under another key.
         assert_eq!(
             accounts
                 .begin_session(&ticket(1, 2, 9, 100), 60)

@@ -12,8 +12,8 @@ use strongroom_keyring::{Error, durable};
 use super::files::{io_error, path_error};
 use crate::tpm::Counter;
 
-/// A TPM's counter rises by one at a time, as the counter of checkpoints does: a larger step than
-/// this is none of a checkpoint.
+/// A TPM's counter rises by one at a time, as the counter of checkpoints does: a larger difference
+/// than this does not come from checkpoints.
 const STEPS_MAX: u64 = 16;
 
 /// A counter that only rises.

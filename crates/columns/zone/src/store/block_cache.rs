@@ -163,7 +163,7 @@ impl BlockCache {
     /// Evicts blocks until the limit is kept, or nothing more can go. While the disk is full,
     /// blocks that are on it already go.
     pub(super) fn evict(&mut self, partitions: &mut PartitionTable) -> Result<(), Error> {
-        // Two rounds of the clock: the first clears what was touched, the second evicts.
+        // Two rounds of the clock: the first clears the flags of touched blocks, the second evicts.
         let mut looks = 2 * self.clock.len();
         let mut full = None;
         while self.resident() > self.limit && looks > 0 {

@@ -1,4 +1,4 @@
-//! What the store knows of its last checkpoint.
+//! The state of the last checkpoint.
 //!
 //! Must not: write one.
 
@@ -15,7 +15,7 @@ pub(super) struct Durability {
     pub(super) host_timeline: u32,
     /// A manifest may be in place that the anchor was not advanced for.
     pub(super) manifest_unanchored: bool,
-    /// A sync has failed: nothing is known of what is on disk.
+    /// A sync has failed: the contents of the disk are unknown.
     pub(super) poisoned: bool,
 }
 

@@ -60,7 +60,7 @@ pub trait Files: Send {
 pub struct Directory {
     blocks: File,
     manifest: PathBuf,
-    /// StoredValue until the store is closed.
+    /// Held until the store is closed.
     #[expect(dead_code, reason = "held for the lock that it is")]
     lock: Locked,
 }

@@ -1,4 +1,4 @@
-//! The image of a block: what is sealed of it (docs/spec/columns.md, "Blocks").
+//! The image of a block: the form in which it is sealed (docs/spec/columns.md, "Blocks").
 //!
 //! Invariants: an image's length depends on states and lengths only, never on words; an image is
 //! read whole or not at all. Must not: seal, or do I/O.

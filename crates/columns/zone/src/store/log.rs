@@ -33,7 +33,7 @@ pub trait LogStorage: Send {
     /// # Errors
     /// The system's.
     fn cut(&mut self, len: u64) -> io::Result<()>;
-    /// Makes what was written durable.
+    /// Makes all writes durable.
     ///
     /// # Errors
     /// The system's. It must not be tried again.
@@ -230,7 +230,7 @@ impl LogFile {
         let len = usize::try_from(self.end - self.base - from).unwrap_or(usize::MAX);
         let rest = rest.and_then(|rest| rest.get(..len)).unwrap_or_default();
         if let Err(error) = self.storage.replace(rest) {
-            // Either file may be there: what the offsets are is not known.
+            // Either file may be there: the offsets are unknown.
             self.poisoned = true;
             return Err(cutting(error));
         }

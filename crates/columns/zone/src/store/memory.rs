@@ -5,7 +5,7 @@
 //! contents are overwritten with zeros before they are given to another owner or back to the
 //! system; (3) a lock that the system refuses is remembered ([`Memory::is_locked`]), never ignored.
 //! Locks are taken on first touch (`MLOCK_ONFAULT`), so an untouched reserve costs nothing. Must
-//! not: know what is kept in it.
+//! not: interpret its contents.
 #![expect(
     unsafe_code,
     reason = "mmap, mlock2 and typed views of what they return have no safe interface"
@@ -416,7 +416,7 @@ mod tests {
         assert!(buffer.as_slice().iter().all(|byte| *byte == 0));
     }
 
-    /// Reads what the kernel says of the mapping: `lo` locked, `dd` not dumped.
+    /// Reads the kernel's flags of the mapping: `lo` locked, `dd` not dumped.
     #[test]
     fn the_kernel_says_that_it_is_locked_and_not_dumped() {
         let memory = Memory::new(false);

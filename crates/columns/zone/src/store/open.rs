@@ -144,8 +144,8 @@ impl Store {
         self.load_body(body.as_slice())
             .ok_or_else(|| damaged("its body"))??;
         if !fresh {
-            // What the lost history of a restored store has given out must not name other values
-            // (F1).
+            // Identifiers that the lost history of a restored store has given out must not name
+            // other values (F1).
             self.partitions.skip_extents();
         }
         Ok(())

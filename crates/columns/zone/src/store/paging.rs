@@ -1,5 +1,5 @@
-//! What a store asks of its block cache: blocks in memory when an operation needs them, and no more
-//! memory than the limit allows.
+//! The store's use of its block cache: it brings blocks into memory when an operation needs them,
+//! and keeps the memory limit.
 
 use strongroom_columns_ring::Fault;
 use strongroom_format::columns::Fid;

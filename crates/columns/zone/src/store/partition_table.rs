@@ -169,12 +169,12 @@ impl PartitionTable {
         again.map(|(number, dropped)| (*number, dropped.next_extent))
     }
 
-    /// Whether a change is newer than what the table has of its partition.
+    /// Whether a change is newer than the last change of its partition in the table.
     pub(super) fn is_newer(&self, change: &PartitionChange) -> bool {
         let partition = self.get(change.partition);
         let dropped = self.dropped.get(&change.partition);
         let known = partition.map(|partition| partition.stamp);
-        let known = known.or(dropped.map(|dropped| dropped.stamp));
+        let known = known.or_else(|| dropped.map(|dropped| dropped.stamp));
         known.is_none_or(|stamp| change.stamp > stamp)
     }
 

@@ -126,7 +126,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a partition, its blocks and what is quarantined of it.
+    /// Removes a partition, its blocks and its values in quarantine.
     pub(super) fn remove_partition(&mut self, change: PartitionChange) {
         let number = change.partition;
         let partition = self.partitions.get(number);

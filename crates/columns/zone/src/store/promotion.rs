@@ -1,8 +1,8 @@
 //! Promotion: values become permanent, with a redo record that has all of them; and what rings and
 //! the host say of redo records.
 //!
-//! Invariants: L1 (a promotion's record has all of its values), L6 (what a record frees is given
-//! out again only when the record is in the host's log). Must not: seal a record.
+//! Invariants: L1 (a promotion's record has all of its values), L6 (slots that a record frees are
+//! given out again only when the record is in the host's log). Must not: seal a record.
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
@@ -40,7 +40,8 @@ impl Store {
         self.redo.attach(&self.cache.pools.memory)
     }
 
-    /// The ring has ended. What it had not flushed is forgotten: no host refers to its values.
+    /// The ring has ended. Its entries that were not flushed are forgotten: no host refers to their
+    /// values.
     pub fn detach(&mut self, ring: u32) {
         self.redo.detach(ring);
         self.forget_marks(ring);
@@ -210,7 +211,8 @@ impl Store {
         let partition = partition.ok_or(Fault::PartitionUnknown)?;
         // Another ring's record may get into the log before that of the ring that opened the
         // partition.
-        if !(partition.announced && partition.durable) && !self.redo.has_opening(ring, number)? {
+        let known = partition.announced && partition.durable;
+        if !known && !self.redo.has_opening(ring, number)? {
             let change = PartitionChange {
                 partition: number,
                 relation: partition.relation,

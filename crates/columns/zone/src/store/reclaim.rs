@@ -3,9 +3,10 @@
 //! The host marks the values that it can still reach. A sweep puts the others into quarantine,
 //! where they can still be resolved. When a second sweep has not found a value marked either, and
 //! the host says that nobody can hold it, the value is freed. All of it goes by partition.
-//! Invariants: F1 (a freed slot has the next generation), S1, G1 (what is given out or stored again
-//! while marks are collected is marked), G2 (only the ring that began marking may sweep by its
-//! marks). Must not: free what was not in quarantine, but for [`Store::delete`].
+//! Invariants: F1 (a freed slot has the next generation), S1, G1 (values that are given out or
+//! stored again while marks are collected are marked), G2 (only the ring that began marking may
+//! sweep by its marks). Must not: free a value that was not in quarantine, but for
+//! [`Store::delete`].
 
 use strongroom_columns_ring::Fault;
 use strongroom_format::code;
@@ -22,7 +23,7 @@ use super::pools::SLOTS;
 /// The most blocks that one call of a sweep looks at: some milliseconds when all are on disk.
 const SWEEP_BLOCKS_MAX: usize = 64;
 
-/// What one call of a sweep has done.
+/// The result of one call of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepResult {
     /// Values that this call put into quarantine.

@@ -26,7 +26,7 @@ use super::seal::{Keys, Nonces};
 pub struct Record {
     /// The number by which the host confirms that it has inserted the record.
     pub number: u64,
-    /// What the host puts into its log.
+    /// The bytes that the host puts into its log.
     pub bytes: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ struct Issued {
     follow_up: FollowUp,
 }
 
-/// What may be done once a record is in the log.
+/// The actions that are allowed once a record is in the log.
 #[derive(Default)]
 pub(super) struct FollowUp {
     /// Slots to give out again: column and FID bits with the next generation.
@@ -192,7 +192,7 @@ impl RedoLog {
         }
     }
 
-    /// What the ring's next record has now, for [`RedoLog::roll_back`].
+    /// The extent of the ring's next record, for [`RedoLog::roll_back`].
     pub(super) fn savepoint(&self, ring: u32) -> Result<Savepoint, Fault> {
         let ring = self.rings.get(&ring).ok_or(Fault::BadRequest)?;
         Ok(Savepoint {
@@ -261,8 +261,9 @@ impl RedoLog {
         Ok(Some(Record { number, bytes }))
     }
 
-    /// The host has inserted the record of this number: what may be done now. `None` when the ring
-    /// has no such record. Records of the ring before it that were not inserted are given up.
+    /// The host has inserted the record of this number: returns the actions that are allowed now.
+    /// `None` when the ring has no such record. Records of the ring before it that were not
+    /// inserted are given up.
     pub(super) fn confirm(&mut self, ring: u32, number: u64) -> Option<FollowUp> {
         let state = self.rings.get_mut(&ring)?;
         let mut done = None;

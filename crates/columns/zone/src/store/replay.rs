@@ -19,7 +19,7 @@ use super::seal::Keys;
 /// The most keys of incarnations that are kept in memory.
 const KEYS_MAX: usize = 16;
 
-/// What the store may be used for while the host's log is replayed, and after.
+/// The phase of replay, which decides what the store may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The log is being replayed: no value may be used.

@@ -92,9 +92,9 @@ impl Keys {
     }
 }
 
-/// Nonces of redo records, blocks and manifests: from random bytes and from what is sealed. A
-/// machine that is resumed from a snapshot may have its random numbers again, but what is sealed
-/// under one nonce is one content then.
+/// Nonces of redo records, blocks and manifests, computed from random bytes and from the content
+/// that is sealed. A machine that is resumed from a snapshot may repeat its random numbers, but one
+/// nonce still seals one content only.
 pub(super) struct Nonces(MacKey);
 
 impl Nonces {
