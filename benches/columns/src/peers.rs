@@ -11,24 +11,16 @@ use strongroom_benches::Failure;
 use strongroom_columns_testing::owner::Owner;
 use strongroom_columns_testing::{Server, psql_command, tpch};
 
-use crate::Taken;
+use crate::measured::{QueryTimes, Sizes};
 
 /// Settings of both servers, beside those of the test servers (which do not sync).
 const SETTINGS: &str = "shared_buffers = '512MB'\nmax_wal_size = '8GB'\ncheckpoint_timeout = '1h'";
-/// What is asked after a kill.
+/// The query that is run after a kill.
 const FIRST: &str = "select count(*), sum(s_acctbal) from supplier";
-/// How long a backend may take to end.
-const LEAVING: Duration = Duration::from_secs(20);
-/// How long a recovery may take.
-const PATIENCE: Duration = Duration::from_secs(600);
-
-/// Bytes in tables and indexes, and in the zone's files.
-#[derive(Clone, Copy)]
-pub(crate) struct Sizes {
-    pub(crate) plain: u64,
-    pub(crate) ours: u64,
-    pub(crate) zone: u64,
-}
+/// The longest time that a backend may take to end.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest time that a recovery may take.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Both peers, loaded.
 pub(crate) struct Peers {
@@ -39,10 +31,10 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Starts and loads both; says how long loading took.
+    /// Starts and loads both; returns the times of loading.
     ///
     /// # Errors
-    /// What psql said.
+    /// The error of psql.
     pub(crate) fn start(scale: f64, memory: u32) -> Result<(Self, [Duration; 2]), Failure> {
         let mut owner = Owner::new();
         owner.start_zone_with(memory, &[]);
@@ -73,15 +65,15 @@ impl Peers {
         Ok((peers, load))
     }
 
-    /// A query on the plain server: what it took, and its rows in order.
+    /// Runs a query on the plain server; returns its times, and its rows in order.
     ///
     /// # Errors
-    /// What psql said.
-    pub(crate) fn plain(&self, query: &str) -> Result<(Taken, Vec<String>), Failure> {
+    /// The error of psql.
+    pub(crate) fn plain(&self, query: &str) -> Result<(QueryTimes, Vec<String>), Failure> {
         let before = children(&self.plain)?;
         let (wall, rows) = timed(self.plain.socket(), query)?;
         let server = children(&self.plain)?.saturating_sub(before);
-        let taken = Taken {
+        let taken = QueryTimes {
             wall,
             server,
             zone: Duration::ZERO,
@@ -92,11 +84,11 @@ impl Peers {
     /// A query through the proxy.
     ///
     /// # Errors
-    /// What psql said.
-    pub(crate) fn ours(&self, query: &str) -> Result<(Taken, Vec<String>), Failure> {
+    /// The error of psql.
+    pub(crate) fn ours(&self, query: &str) -> Result<(QueryTimes, Vec<String>), Failure> {
         let (before, zone_before) = (children(&self.server)?, self.zone()?);
         let (wall, rows) = timed(&self.owner.path("proxy"), query)?;
-        let taken = Taken {
+        let taken = QueryTimes {
             wall,
             server: children(&self.server)?.saturating_sub(before),
             zone: self.zone()?.saturating_sub(zone_before),
@@ -124,7 +116,8 @@ impl Peers {
         })
     }
 
-    /// Kills everything after some changes, starts it again, and says how long the first answer took: plain, ours.
+    /// Kills everything after some changes, starts it again, and says how long the first answer
+    /// took: plain, ours.
     ///
     /// # Errors
     /// No right answer in time.
@@ -157,7 +150,7 @@ fn until(host: &Path, expected: &str) -> Result<(), Failure> {
         if answer.as_ref().is_ok_and(|rows| rows == expected) {
             return Ok(());
         }
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > RECOVERY_TIMEOUT {
             return Err(format!("no recovery: {answer:?}").into());
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -206,7 +199,7 @@ fn children(server: &Server) -> Result<Duration, Failure> {
     // psql is gone before its backend is.
     let begin = Instant::now();
     while has_clients(pid) {
-        if begin.elapsed() > LEAVING {
+        if begin.elapsed() > EXIT_TIMEOUT {
             return Err("a backend does not end".into());
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -7,14 +7,15 @@ use std::fmt::Write as _;
 use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 
-use crate::{Line, Measured, Options};
+use crate::measured::{Figures, QueryRuns};
+use crate::options::Options;
 
 /// The table.
 ///
 /// # Errors
 /// Never; `fmt` wants it.
 pub(crate) fn markdown(
-    measured: &Measured,
+    figures: &Figures,
     machine: &Machine,
     options: &Options,
 ) -> Result<String, Failure> {
@@ -31,7 +32,7 @@ pub(crate) fn markdown(
         "| query | plain | confidential | ratio | spread | processor: plain | server | zone |"
     )?;
     writeln!(out, "|---:|---:|---:|---:|---:|---:|---:|---:|")?;
-    for line in &measured.lines {
+    for line in &figures.lines {
         writeln!(
             out,
             "| {} | {} | {} | {:.2} | {:.0} / {:.0} % | {} | {} | {} |",
@@ -46,7 +47,7 @@ pub(crate) fn markdown(
             time(line.ours.zone.median()),
         )?;
     }
-    let ratios: Vec<f64> = measured.lines.iter().map(ratio).collect();
+    let ratios: Vec<f64> = figures.lines.iter().map(ratio).collect();
     writeln!(out)?;
     writeln!(
         out,
@@ -56,7 +57,7 @@ pub(crate) fn markdown(
     writeln!(out)?;
     writeln!(out, "| | plain | confidential | ratio |")?;
     writeln!(out, "|---|---:|---:|---:|")?;
-    let sizes = measured.sizes;
+    let sizes = figures.sizes;
     let whole = sizes.ours + sizes.zone;
     writeln!(
         out,
@@ -67,8 +68,8 @@ pub(crate) fn markdown(
         float(whole) / float(sizes.plain)
     )?;
     for (name, [plain, ours]) in [
-        ("loading", measured.load),
-        ("first answer after a kill of all", measured.recovery),
+        ("loading", figures.load),
+        ("first answer after a kill of all", figures.recovery),
     ] {
         let (plain, ours) = (plain.as_secs_f64(), ours.as_secs_f64());
         writeln!(
@@ -82,7 +83,7 @@ pub(crate) fn markdown(
     Ok(out)
 }
 
-fn ratio(line: &Line) -> f64 {
+fn ratio(line: &QueryRuns) -> f64 {
     line.ours.wall.median() / line.plain.wall.median()
 }
 

@@ -1,8 +1,8 @@
-//! Transactional loads for PostgreSQL, plain or with confidential columns: TPC-C ([`tpcc`]) and loops of sysbench's kind
-//! ([`simple`]), over a client of its own ([`wire`]).
+//! Transactional loads for PostgreSQL, plain or with confidential columns: TPC-C ([`tpcc`]) and
+//! loops of sysbench's kind ([`simple`]), over a client of their own ([`wire`]).
 //!
-//! The same statements go to a server and to a proxy: only the schema says which columns are confidential. Must not: start a server; be
-//! quicker by leaving out what an application would do.
+//! The same statements go to a server and to a proxy: only the schema says which columns are
+//! confidential. Must not: start a server; be quicker by leaving out what an application would do.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ pub mod simple;
 pub mod tpcc;
 pub mod wire;
 
-/// Which schema.
+/// The schema of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schema {
     /// PostgreSQL's own types.
@@ -30,7 +30,7 @@ impl Schema {
         }
     }
 
-    /// What stands behind the columns of a table's definition.
+    /// The end of a table's definition, after its columns.
     #[must_use]
     pub fn method(self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! Several connections at once, for a time. Must not: count a transaction that was not acknowledged.
+//! Several connections at once, for a time. Must not: count a transaction that was not
+//! acknowledged.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use crate::wire::{Client, Failure};
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count {
     /// Transactions that were acknowledged, and counted for the throughput.
     pub counted: u64,
     /// All others that ended without an error.
     pub others: u64,
-    /// Transactions that another one was in the way of: deadlocks, serialisation, keys that two inserted. They are not tried again.
+    /// Transactions that failed by a conflict with another one: deadlocks, serialisation, keys that
+    /// two inserted. They are not tried again.
     pub conflicts: u64,
 }
 
@@ -26,14 +28,16 @@ impl Count {
     }
 }
 
-/// Whether another transaction was in the way: serialisation, deadlock, a key that two inserted.
+/// Whether a transaction failed by a conflict with another one: serialisation, deadlock, a key that
+/// two inserted.
 #[must_use]
 pub fn is_conflict(failure: &Failure) -> bool {
     matches!(failure.state(), Some("40001" | "40P01" | "23505"))
 }
 
-/// Runs `work` over `connections` connections to `directory` for `time`. `work` gets the connection and its number and says whether
-/// what it did is counted. How long it took all of them is given too.
+/// Runs `work` over `connections` connections to `directory` for `time`. `work` gets the connection
+/// and its number, and returns whether its transaction is counted. Returns the time of the whole
+/// run too.
 ///
 /// # Errors
 /// The first one that is not a conflict.

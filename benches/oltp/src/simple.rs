@@ -1,19 +1,22 @@
-//! Loops of the kind of sysbench's `oltp_point_select`, `oltp_read_write` and `oltp_write_only`: the same table, the same statements in
-//! the same numbers. The columns `k`, `c` and `pad` are confidential; the index on `k` is one on a confidential column.
+//! Loops of the kind of sysbench's `oltp_point_select`, `oltp_read_write` and `oltp_write_only`:
+//! the same table, the same statements in the same numbers. The columns `k`, `c` and `pad` are
+//! confidential; the index on `k` is one on a confidential column.
 
 use fastrand::Rng;
 
 use crate::Schema;
 use crate::wire::{Client, Failure};
 
-/// Which loop.
+/// The kind of loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One row by its key.
     PointSelect,
-    /// Ten of those, four ranges of a hundred rows, and what [`Self::WriteOnly`] does, in one transaction.
+    /// Ten of those, four ranges of a hundred rows, and what [`Self::WriteOnly`] does, in one
+    /// transaction.
     ReadWrite,
-    /// An update of an indexed column, one of another, a deletion, and an insertion, in one transaction.
+    /// An update of an indexed column, one of another, a deletion, and an insertion, in one
+    /// transaction.
     WriteOnly,
 }
 
@@ -87,7 +90,7 @@ pub fn transact(
             .and_then(|_| write(client, random, rows)),
     };
     if result.is_err() && client.in_transaction() {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _rolled_back = client.query("ROLLBACK");
     }
     result

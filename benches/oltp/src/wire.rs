@@ -1,8 +1,9 @@
-//! A small client of PostgreSQL's protocol, version 3: simple queries, prepared statements, COPY in; values in text form; trust
-//! authentication over a unix socket.
+//! A small client of PostgreSQL's protocol, version 3: simple queries, prepared statements, COPY
+//! in; values in text form; trust authentication over a unix socket.
 //!
-//! Small, so that a test sees each message and each error as it came, and so that the load costs little beside the server.
-//! Source: PostgreSQL's documentation, "Frontend/Backend Protocol". Must not: hide an error, or try again by itself.
+//! It is small, so that a test sees each message and each error unchanged, and so that the load
+//! costs little compared with the server. Source: PostgreSQL's documentation, "Frontend/Backend
+//! Protocol". Must not: hide an error, or try again by itself.
 #![expect(
     clippy::big_endian_bytes,
     reason = "the protocol's integers are big-endian"
@@ -15,24 +16,24 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A server that says nothing for this long hangs.
+/// A server that sends nothing for this long has hung.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 /// Protocol version 3.0.
 const PROTOCOL: u32 = 0x0003_0000;
-/// Longest message that is believed.
+/// The longest message that is accepted.
 const MESSAGE_MAX: usize = 0x3fff_ffff;
 
-/// Why something did not work.
+/// Why an operation failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The server, or the proxy, said so.
+    /// An error of the server or of the proxy.
     Server {
         /// SQLSTATE.
         state: String,
         /// The message.
         message: String,
     },
-    /// The connection is gone, or was never there.
+    /// The connection failed.
     Lost(io::Error),
 }
 
@@ -67,7 +68,7 @@ impl From<io::Error> for Failure {
 /// One field of a row: its text, or NULL.
 pub type Field = Option<String>;
 
-/// What one statement gave.
+/// The result of one statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Rows, in order.
@@ -112,7 +113,7 @@ impl Client {
     /// Connects to the socket in `directory` as `postgres`, to the database `postgres`.
     ///
     /// # Errors
-    /// What the server says, or that there is none.
+    /// The server's error, or that there is no server.
     pub fn connect(directory: &Path) -> Result<Self, Failure> {
         let stream = UnixStream::connect(directory.join(".s.PGSQL.5432"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -159,7 +160,7 @@ impl Client {
         self.until_ready()
     }
 
-    /// Runs SQL and gives the rows of its last statement.
+    /// Runs SQL; returns the rows of its last statement.
     ///
     /// # Errors
     /// As of [`Self::query`].
@@ -172,7 +173,7 @@ impl Client {
             .unwrap_or_default())
     }
 
-    /// Executes a statement with parameters; it is prepared when it is met first.
+    /// Executes a statement with parameters; it is prepared at its first use.
     ///
     /// # Errors
     /// As of [`Self::query`].
@@ -209,7 +210,7 @@ impl Client {
         Ok(self.until_ready()?.into_iter().last().unwrap_or_default())
     }
 
-    /// Prepares a statement and gives its name.
+    /// Prepares a statement; returns its name.
     ///
     /// # Errors
     /// As of [`Self::query`].
@@ -299,7 +300,7 @@ impl Client {
         loop {
             let message = match self.read() {
                 Ok(message) => message,
-                // What was said before the end is the reason of the end.
+                // An error before the end is the reason for the end.
                 Err(lost) => return Err(failure.unwrap_or(lost)),
             };
             match message.tag {

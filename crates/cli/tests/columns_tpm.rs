@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::Place;
-use strongroom_columns_proxy::channel::{Accepted, PcrPolicy, Question, Refused, TrustedKey};
+use strongroom_columns_proxy::channel::{
+    AttestationPolicy, AttestationRequest, ChannelError, PcrPolicy, TrustedKey,
+};
 use strongroom_columns_ring::{Descriptor, Host, Interrupted, Op};
 use strongroom_testing_support::swtpm::{COUNTER, Swtpm};
 
@@ -71,7 +73,7 @@ fn connected(place: &Place) -> Host {
     Host::connect(&place.path("zone"), Duration::from_secs(60), go_on).unwrap()
 }
 
-fn attest(host: &mut Host, question: &Question) -> Vec<u8> {
+fn attest(host: &mut Host, question: &AttestationRequest) -> Vec<u8> {
     host.area(go_on)
         .unwrap()
         .write(0, question.nonce())
@@ -87,23 +89,23 @@ fn attest(host: &mut Host, question: &Question) -> Vec<u8> {
 }
 
 /// Starts it, has it attest twice, and stops it.
-fn serves(place: &Place, tpm: &Swtpm, accepted: &Accepted) {
+fn serves(place: &Place, tpm: &Swtpm, accepted: &AttestationPolicy) {
     let running = Running(zone(place, tpm).spawn().unwrap());
     let mut host = connected(place);
     for _ in 0..2 {
-        let question = Question::new().unwrap();
+        let question = AttestationRequest::new().unwrap();
         let answer = attest(&mut host, &question);
         question.check(&answer, accepted).unwrap();
     }
-    let other = Accepted {
+    let other = AttestationPolicy {
         pcrs: vec![PcrPolicy::new(&[(0, [0; 32]), (11, [1; 32])]).unwrap()],
         ..accepted.clone()
     };
-    let question = Question::new().unwrap();
+    let question = AttestationRequest::new().unwrap();
     let answer = attest(&mut host, &question);
     assert_eq!(
         question.check(&answer, &other).unwrap_err(),
-        Refused::Registers
+        ChannelError::Registers
     );
     drop(host);
     running.stop();
@@ -117,10 +119,10 @@ fn a_zone_attests_and_counts_with_a_tpm_behind_its_sandbox() {
     let public = tpm.attestation_key("ecc", "ecdsa", HANDLE);
     tpm.extend(11, 0xab);
     tpm.counter(INDEX, COUNTER);
-    let accepted = Accepted {
+    let accepted = AttestationPolicy {
         tpm_keys: vec![TrustedKey::new(public).unwrap()],
         pcrs: vec![PcrPolicy::new(&[(0, tpm.pcr(0)), (11, tpm.pcr(11))]).unwrap()],
-        ..Accepted::default()
+        ..AttestationPolicy::default()
     };
     serves(&place, &tpm, &accepted);
     let manifest = place.path("state").join("strongroom.manifest");

@@ -1,5 +1,6 @@
-//! The consistency conditions of clause 3.3.2. Each is two queries that must give the same rows: what is compared is compared here,
-//! because a plain count and a confidential sum do not meet in SQL. Condition 11 is of the first state only and left out.
+//! The consistency conditions of clause 3.3.2. Each is two queries that must return the same rows:
+//! they are compared here, because SQL cannot compare a plain count with a confidential sum.
+//! Condition 11 holds of the initial state only and is left out.
 
 use crate::wire::{Client, Failure, Field};
 
@@ -75,7 +76,7 @@ const CONDITIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What does not hold: the clause, and the first rows that differ. Empty when all is well.
+/// The conditions that do not hold: for each the clause, and the first rows that differ.
 ///
 /// # Errors
 /// The server's.

@@ -1,4 +1,5 @@
-//! The population (clause 4.3.3.1), by COPY. From one seed both schemas get the same rows. Must not: depend on a clock.
+//! The population (clause 4.3.3.1), by COPY. From one seed both schemas get the same rows. Must
+//! not: depend on a clock.
 
 use fastrand::Rng;
 

@@ -1,9 +1,11 @@
-//! TPC-C, after the TPC's specification, revision 5.11: the tables (clause 1.3), their population (4.3.3), the five transactions
-//! (clause 2) in their mix (5.2.3), and the consistency conditions (3.3.2). Clauses are cited where they are carried out.
+//! TPC-C, after the TPC's specification, revision 5.11: the tables (clause 1.3), their population
+//! (4.3.3), the five transactions (clause 2) in their mix (5.2.3), and the consistency conditions
+//! (3.3.2). Clauses are cited where they are carried out.
 //!
-//! Differences from a TPC-C result: there are no terminals and so no keying and think times (5.2.5), the scale can be a part of a
-//! warehouse, and a figure of this driver is not a tpmC. Columns that are no keys are confidential; keys, and `d_next_o_id`, of
-//! which keys are made, are plain.
+//! Differences from a TPC-C result: there are no terminals and so no keying and think times
+//! (5.2.5), the scale can be a part of a warehouse, and a figure of this driver is not a tpmC.
+//! Columns that are no keys are confidential; keys, and `d_next_o_id`, of which keys are made, are
+//! plain.
 
 pub mod consistency;
 pub mod load;
@@ -48,8 +50,8 @@ impl Scale {
     }
 }
 
-/// The run constants `C` of clause 2.1.6, which population and run share as 2.1.6.1 permits: their difference is 67, inside the
-/// interval that it demands.
+/// The run constants `C` of clause 2.1.6, which population and run share as 2.1.6.1 permits: their
+/// difference is 67, inside the interval that it demands.
 #[derive(Clone, Copy, Debug)]
 pub struct Constants {
     last: u32,
@@ -88,7 +90,8 @@ fn item(random: &mut fastrand::Rng, constants: Constants, scale: Scale) -> u32 {
     nurand(random, 8191, constants.item, 1, scale.items)
 }
 
-/// A customer's last name (4.3.2.3; 2.1.6: A is 255). A part of a district has the first names only.
+/// A customer's last name (4.3.2.3; 2.1.6: A is 255). A part of a district has the first names
+/// only.
 fn last_name(random: &mut fastrand::Rng, constants: Constants, scale: Scale) -> String {
     let names = scale.customers.min(1000);
     names::last(nurand(random, 255, constants.last, 0, names - 1))

@@ -1,4 +1,5 @@
-//! Random strings of clause 4.3.2. Must not: be drawn from anything but the generator that is passed.
+//! Random strings of clause 4.3.2. Must not: be drawn from anything but the generator that is
+//! passed.
 
 use fastrand::Rng;
 

@@ -1,4 +1,5 @@
-//! The nine tables (clause 1.3). Must not: make a key confidential, or leave a value in clear that is none.
+//! The nine tables (clause 1.3). Must not: make a key confidential, or leave a value in clear that
+//! is none.
 
 use crate::Schema;
 use crate::wire::{Client, Failure};

@@ -1,5 +1,5 @@
-//! The five transactions (clauses 2.4 to 2.8), each one transaction of the database. Must not: try again by itself; keep a value from one
-//! transaction for the next.
+//! The five transactions (clauses 2.4 to 2.8), each one transaction of the database. Must not: try
+//! again by itself; keep a value from one transaction for the next.
 
 use fastrand::Rng;
 
@@ -31,7 +31,8 @@ impl Kind {
         Self::StockLevel,
     ];
 
-    /// Drawn with the shares of clause 5.2.3, as a deck of clause 5.2.4.2 gives them on the average.
+    /// Drawn with the shares of clause 5.2.3, as a deck of clause 5.2.4.2 gives them on the
+    /// average.
     pub fn draw(random: &mut Rng) -> Self {
         match random.u32(0..100) {
             0..45 => Self::NewOrder,
@@ -50,7 +51,8 @@ pub enum Outcome {
     Done,
     /// A New-Order: this order of warehouse and district is there.
     Ordered(u32, u32, u32),
-    /// A New-Order with an item that is not there: rolled back, as clause 2.4.1.4 wants it of one in a hundred.
+    /// A New-Order with an item that is not there: rolled back, as clause 2.4.1.4 wants it of one
+    /// in a hundred.
     RolledBack,
 }
 
@@ -78,7 +80,8 @@ macro_rules! run {
 }
 
 impl User<'_> {
-    /// Runs one transaction. When it fails the transaction is rolled back, if there is still a connection.
+    /// Runs one transaction. When it fails the transaction is rolled back, if there is still a
+    /// connection.
     ///
     /// # Errors
     /// The server's.
@@ -119,8 +122,8 @@ impl User<'_> {
         }
     }
 
-    /// Items, supplying warehouses and quantities of an order (2.4.1.3 to 2.4.1.5), in the order of the items, so that two orders never
-    /// wait for each other's stock in a circle.
+    /// Items, supplying warehouses and quantities of an order (2.4.1.3 to 2.4.1.5), in the order of
+    /// the items, so that two orders never wait for each other's stock in a circle.
     fn lines(&mut self) -> Vec<(u32, u32, u32)> {
         let count = self.random.u32(5..=15);
         let rolled_back = self.random.u32(1..=100) == 1;
@@ -238,8 +241,8 @@ impl User<'_> {
         Ok(true)
     }
 
-    /// The customer of a Payment or an Order-Status: by last name in 60 of 100 (2.5.1.2, 2.6.1.2), by number otherwise. The row
-    /// is that of `columns`, which begin with `c_id`.
+    /// The customer of a Payment or an Order-Status: by last name in 60 of 100 (2.5.1.2, 2.6.1.2),
+    /// by number otherwise. The row is that of `columns`, which begin with `c_id`.
     fn customer(&mut self, w: u32, d: u32, columns: &str) -> Result<Answer, Failure> {
         if self.random.u32(1..=100) <= 60 {
             let name = last_name(self.random, Constants::RUN, self.scale);

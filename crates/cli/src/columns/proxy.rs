@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use strongroom_columns_proxy::channel::{Accepted, PcrPolicy, TrustedKey};
+use strongroom_columns_proxy::channel::{AttestationPolicy, PcrPolicy, TrustedKey};
 use strongroom_columns_proxy::keys::ColumnKeys;
-use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy, Terms, Tls};
+use strongroom_columns_proxy::proxy::{
+    Address, Config, PlaintextConstants, Proxy, TicketTerms, Tls,
+};
 use strongroom_columns_proxy::sql::catalog::PinnedColumn;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
@@ -143,8 +145,8 @@ impl ProxyArgs {
             server: address(&self.server),
             tls,
             keys,
-            terms: Some(Terms {
-                accepted: Accepted {
+            terms: Some(TicketTerms {
+                accepted: AttestationPolicy {
                     process: self.accept_process_attestation,
                     measurements: self.measurements,
                     tpm_keys: read_trusted_keys(&self.tpm_keys)?,

@@ -96,7 +96,7 @@ impl ZoneArgs {
         let store = self.store(context, anchor)?;
         let zone = Zone::new(store, ColumnKeys::default(), attester, users);
         let mut zone = self.recording(zone, context)?;
-        zone.tell_trouble(|error| warn(error.code(), error.detail()));
+        zone.on_store_error(|error| warn(error.code(), error.detail()));
         let about = |error: std::io::Error| Failure::io(&self.socket, &error);
         // Who may connect is decided by user id.
         let serving = Serving::bind(zone, &self.socket, 0o666).map_err(about)?;

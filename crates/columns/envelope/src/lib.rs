@@ -1,16 +1,21 @@
-//! Envelopes: one value, sealed under a column key, for the data owner's client and for the zone alike.
+//! Envelopes: one value sealed under a column key, for the data owner's client and for the zone.
 //!
 //! Specified in docs/spec/columns.md, "Envelopes". Invariants:
-//! - A column key seals nothing itself: each envelope names the salt of the key that it is sealed under.
-//! - Salts and nonces are random. A salt of this process serves for [`ENVELOPE_SALT_USES`] envelopes, whichever threads seal them.
-//! - The column key's id, the kind and the lineage are associated data: a value moved under another key, declared of another type or
-//!   passed off as another column's does not open. What is not canonical (padding, reserved bytes, a length that is not the kind's) does not open either.
-//! - A key is remembered only once it has opened something: what does not open costs a derivation and leaves nothing.
+//! - A column key seals nothing itself: each envelope is sealed under a key that is derived from it
+//!   with a salt, and names the salt.
+//! - Salts and nonces are random. A salt of this process serves for [`ENVELOPE_SALT_USES`]
+//!   envelopes, whichever threads seal them.
+//! - The column key's id, the kind and the lineage are associated data: a value that is moved under
+//!   another key, declared as another type or presented as another column's does not open. An
+//!   envelope that is not canonical (padding, reserved bytes, a length that is not the kind's) does
+//!   not open either.
+//! - A derived key is kept only once it has opened an envelope: one that does not open costs a
+//!   derivation and no memory.
 //!
 //! Must not: know what a value means, keep a value, or know where an envelope comes from.
 #![forbid(unsafe_code)]
 
-mod recent;
+mod recent_keys;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,23 +29,23 @@ use strongroom_format::columns::envelope::{
 use strongroom_format::columns::{EnvelopeHeader, Kind, Lineage};
 use zeroize::Zeroize as _;
 
-use recent::Recent;
+use recent_keys::RecentKeys;
 
 const TAG: usize = 16;
 
 /// Names a column key.
 pub type KeyId = [u8; 16];
 
-/// Why an envelope does not open. Says nothing of the value.
+/// Why an envelope does not open. It says nothing about the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnvelopeError {
-    /// Not the form of an envelope.
+    /// It is malformed.
     Malformed,
-    /// Sealed under a key that is not at hand.
+    /// It is sealed under an unknown key.
     UnknownKey,
-    /// Of another kind than was expected.
+    /// It is of another kind than expected.
     OtherKind,
-    /// Damaged or forged.
+    /// It is damaged or forged.
     NotAuthentic,
     /// No locked memory for the envelope's key.
     System,
@@ -62,35 +67,35 @@ impl fmt::Display for EnvelopeError {
 
 impl std::error::Error for EnvelopeError {}
 
-/// The key that this process seals under for now.
+/// The derived key that this process currently seals with.
 struct Sealing {
     salt: [u8; 16],
     key: GcmKey,
     used: AtomicU32,
 }
 
-/// A column key as it seals and opens envelopes.
+/// A column key, which seals and opens envelopes.
 pub struct ColumnKey {
     id: KeyId,
     key: SecretKey,
     /// `None` until the first envelope.
     sealing: RwLock<Option<Sealing>>,
-    opening: RwLock<Recent>,
+    opening: RwLock<RecentKeys>,
 }
 
 impl ColumnKey {
-    /// Of a key and its id.
+    /// The column key of a key and its id.
     #[must_use]
     pub const fn new(id: KeyId, key: SecretKey) -> Self {
         Self {
             id,
             key,
             sealing: RwLock::new(None),
-            opening: RwLock::new(Recent::new()),
+            opening: RwLock::new(RecentKeys::new()),
         }
     }
 
-    /// Its id, which stands in its envelopes.
+    /// The key's id, which is part of its envelopes.
     #[must_use]
     pub const fn id(&self) -> &KeyId {
         &self.id
@@ -102,10 +107,12 @@ impl ColumnKey {
         &self.key
     }
 
-    /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is wiped and empty then.
+    /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is
+    /// wiped and empty then.
     ///
     /// # Errors
-    /// The host's generator of random numbers fails, there is no locked memory, or the value has 64 GiB.
+    /// The host's random number generator fails, there is no locked memory, or the value has 64
+    /// GiB.
     pub fn seal(
         &self,
         kind: Kind,
@@ -150,12 +157,12 @@ impl ColumnKey {
                 return Ok((header.to_bytes(), tag));
             }
             drop(sealing);
-            self.renew()?;
+            self.renew_salt()?;
         }
     }
 
-    /// Draws another salt, unless another thread just has.
-    fn renew(&self) -> Result<(), CryptoError> {
+    /// Draws a new salt, unless another thread just has.
+    fn renew_salt(&self) -> Result<(), CryptoError> {
         let mut sealing = self.sealing.write().unwrap_or_else(PoisonError::into_inner);
         let used_up = sealing
             .as_ref()
@@ -164,14 +171,14 @@ impl ColumnKey {
             let salt = random16()?;
             *sealing = Some(Sealing {
                 salt,
-                key: self.derived(&salt)?,
+                key: self.derive_key(&salt)?,
                 used: AtomicU32::new(0),
             });
         }
         Ok(())
     }
 
-    fn derived(&self, salt: &[u8; 16]) -> Result<GcmKey, CryptoError> {
+    fn derive_key(&self, salt: &[u8; 16]) -> Result<GcmKey, CryptoError> {
         GcmKey::new(&hkdf(&self.key, salt, ENVELOPE_LABEL.as_bytes())?)
     }
 
@@ -199,7 +206,7 @@ impl ColumnKey {
         envelope: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<(), EnvelopeError> {
-        let header = head(kind, envelope)?;
+        let header = parse_header(kind, envelope)?;
         if header.key_id != self.id {
             return Err(EnvelopeError::UnknownKey);
         }
@@ -217,7 +224,7 @@ impl ColumnKey {
             open(key)?;
         } else {
             drop(recent);
-            let key = self.derived(&header.salt);
+            let key = self.derive_key(&header.salt);
             let key = key.map_err(|_| EnvelopeError::System)?;
             open(&key)?;
             let mut recent = self.opening.write().unwrap_or_else(PoisonError::into_inner);
@@ -227,7 +234,8 @@ impl ColumnKey {
         if kind.fixed_len().is_some_and(|fixed| fixed != len) {
             return Err(EnvelopeError::Malformed);
         }
-        // Vec::truncate leaves what it cuts off in place; only the padding is there, but the rule has no exceptions.
+        // Vec::truncate leaves the bytes beyond the end in memory. They are only padding here, but
+        // every buffer of a value is wiped.
         if let Some(rest) = value.get_mut(len..) {
             rest.zeroize();
         }
@@ -236,7 +244,7 @@ impl ColumnKey {
     }
 }
 
-/// The id of a column key. It commits to the key: whoever names the id of another key has to have that key.
+/// The id of a column key. It commits to the key: no other key has this id.
 ///
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].
@@ -245,11 +253,11 @@ pub fn id_of(key: &SecretKey) -> Result<KeyId, CryptoError> {
     id.as_slice().try_into().map_err(|_| CryptoError::TooLong)
 }
 
-/// The head of an envelope of a kind: its `key_id` says which key opens it.
+/// Parses the header of an envelope of a kind; its `key_id` names the key that opens it.
 ///
 /// # Errors
 /// [`EnvelopeError::Malformed`], [`EnvelopeError::OtherKind`].
-pub fn head(kind: Kind, envelope: &[u8]) -> Result<EnvelopeHeader, EnvelopeError> {
+pub fn parse_header(kind: Kind, envelope: &[u8]) -> Result<EnvelopeHeader, EnvelopeError> {
     let header = EnvelopeHeader::parse(envelope).ok_or(EnvelopeError::Malformed)?;
     if header.kind == kind {
         Ok(header)

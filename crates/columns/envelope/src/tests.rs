@@ -1,4 +1,5 @@
-//! What opens and what does not; the vectors of a second implementation; salts and what is remembered of them.
+//! What opens and what does not; the vectors of a second implementation; salts and what is
+//! remembered of them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
-use crate::recent::KEPT;
+use crate::recent_keys::RECENT_MAX;
 
 fn key() -> ColumnKey {
     ColumnKey::new([1; 16], SecretKey::generate().unwrap())
@@ -170,7 +171,7 @@ fn what_is_remembered_is_bounded_and_only_of_envelopes_that_opened() {
     let reader = ColumnKey::new([1; 16], root.try_clone().unwrap());
     let remembered = || reader.opening.read().unwrap().len();
     let writer = || ColumnKey::new([1; 16], root.try_clone().unwrap());
-    let envelopes: Vec<_> = (0..KEPT + 8)
+    let envelopes: Vec<_> = (0..RECENT_MAX + 8)
         .map(|_| sealed(&writer(), Kind::Bool, &[1]))
         .collect();
     let mut forged = envelopes[0].clone();
@@ -183,7 +184,7 @@ fn what_is_remembered_is_bounded_and_only_of_envelopes_that_opened() {
     for envelope in envelopes.iter().chain(&envelopes) {
         assert_eq!(opened(&reader, Kind::Bool, envelope), Ok(vec![1]));
     }
-    assert_eq!(remembered(), KEPT);
+    assert_eq!(remembered(), RECENT_MAX);
     // The one that is used stays.
     for envelope in &envelopes {
         opened(&reader, Kind::Bool, &envelopes[3]).unwrap();

@@ -1,17 +1,15 @@
-//! The client's end of the channel to the zone: checks an attestation, opens a session with column keys and a ticket, exchanges
-//! sealed messages. Specified in docs/spec/columns-channel.md.
+//! The client's end of the channel to the zone: checks an attestation, opens a session with column
+//! keys and a ticket, exchanges sealed messages. Specified in docs/spec/columns-channel.md.
 //!
-//! Invariants: nothing is sealed for a zone whose attestation was not accepted; a message of the zone is accepted once, in order.
-//! Must not: know how messages travel.
+//! Invariants: nothing is sealed for a zone whose attestation was not accepted; a message of the
+//! zone is accepted once, in order. Must not: know how messages travel.
 
+mod error;
 mod tpm;
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
-use strongroom_crypto::{
-    CryptoError, GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, random32, sha256,
-};
+use strongroom_crypto::{GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, random32, sha256};
 use strongroom_format::columns::channel::{
     Attestation, AttestationProvider, BINDING_LABEL, CLIENT_LABEL, Hello, MESSAGE_HELLO,
     MESSAGE_SEALED, Request, Sealed, TICKET_LABEL, Ticket, ZONE_LABEL, bound,
@@ -19,107 +17,55 @@ use strongroom_format::columns::channel::{
 use strongroom_format::columns::tpm::ANSWER_SECONDS;
 use zeroize::Zeroize as _;
 
+pub use error::ChannelError;
 pub use tpm::{PcrPolicy, TrustedKey};
 
 const TAG: usize = 16;
 
-/// What attestations are accepted.
+/// The attestations that the client accepts.
 #[derive(Clone, Debug, Default)]
-pub struct Accepted {
-    /// Also a zone that says itself what it is, which proves nothing.
+pub struct AttestationPolicy {
+    /// Whether a zone that only states its own program's digest is accepted, which proves nothing.
     pub process: bool,
-    /// Digests of the zone's program that are allowed. Empty: any. A quote does not hold one: when there are any, none is accepted.
+    /// Digests of the zone's program that are allowed; empty for any. A TPM quote has no such
+    /// digest, so with digests no quote is accepted.
     pub measurements: Vec<[u8; 32]>,
-    /// Attestation keys of TPMs whose quotes are believed.
+    /// Attestation keys of TPMs whose quotes are trusted.
     pub tpm_keys: Vec<TrustedKey>,
-    /// What registers of those TPMs have to hold: one of these.
+    /// The values that registers of those TPMs have to have: one of these sets.
     pub pcrs: Vec<PcrPolicy>,
 }
 
-/// Why a channel was not opened, or a message not taken.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// Not an attestation of a version that is known.
-    Malformed,
-    /// It answers another nonce: an old one, replayed.
-    Replayed,
-    /// It comes too long after the question.
-    Late,
-    /// The evidence does not belong to the public key.
-    Unbound,
-    /// The quote is not signed by a key that is trusted.
-    Untrusted,
-    /// The TPM's registers hold other values than those that are allowed.
-    Registers,
-    /// The provider proves nothing, and nobody said that it is accepted.
-    ProvesNothing,
-    /// The program is not one that is allowed.
-    Measurement,
-    /// A message does not open, or is out of order.
-    Message,
-    /// No random numbers or no locked memory.
-    System,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Malformed => "the zone's attestation is not of a form that is known",
-            Self::Replayed => "the zone's attestation answers another question than this client's",
-            Self::Late => "the zone's attestation came too late",
-            Self::Unbound => "the zone's evidence does not belong to its key",
-            Self::Untrusted => "the zone's TPM quote is not signed by a key that is trusted",
-            Self::Registers => {
-                "the registers of the zone's TPM hold other values than those that are allowed"
-            }
-            Self::ProvesNothing => {
-                "the zone attests itself, which proves nothing, and that was not accepted"
-            }
-            Self::Measurement => "the zone runs a program that is not allowed",
-            Self::Message => "a message from the zone does not open, or is out of order",
-            Self::System => "no random numbers or no locked memory",
-        })
-    }
-}
-
-impl std::error::Error for Refused {}
-
-impl From<CryptoError> for Refused {
-    fn from(_: CryptoError) -> Self {
-        Self::System
-    }
-}
-
-/// A question to the zone: its answer has to carry this nonce.
+/// A request for an attestation: the answer has to contain its nonce.
 #[derive(Debug)]
-pub struct Question {
+pub struct AttestationRequest {
     nonce: [u8; 32],
     asked: Instant,
-    patience: Duration,
+    time_limit: Duration,
 }
 
-impl Question {
-    /// A new one.
+impl AttestationRequest {
+    /// A request with a random nonce.
     ///
     /// # Errors
-    /// [`Refused::System`].
-    pub fn new() -> Result<Self, Refused> {
+    /// [`ChannelError::System`].
+    pub fn new() -> Result<Self, ChannelError> {
         Self::within(Duration::from_secs(ANSWER_SECONDS))
     }
 
-    /// A new one that has to be answered within this time.
+    /// A request that has to be answered within this time.
     ///
     /// # Errors
-    /// [`Refused::System`].
-    pub fn within(patience: Duration) -> Result<Self, Refused> {
+    /// [`ChannelError::System`].
+    pub fn within(time_limit: Duration) -> Result<Self, ChannelError> {
         Ok(Self {
             nonce: random32()?,
             asked: Instant::now(),
-            patience,
+            time_limit,
         })
     }
 
-    /// For the zone.
+    /// The nonce, to be sent to the zone.
     #[must_use]
     pub const fn nonce(&self) -> &[u8; 32] {
         &self.nonce
@@ -128,20 +74,24 @@ impl Question {
     /// Checks the zone's answer.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn check(self, answer: &[u8], accepted: &Accepted) -> Result<Attested, Refused> {
-        let attestation = Attestation::parse(answer).ok_or(Refused::Malformed)?;
+    /// Why the attestation is not accepted.
+    pub fn check(
+        self,
+        answer: &[u8],
+        accepted: &AttestationPolicy,
+    ) -> Result<Attested, ChannelError> {
+        let attestation = Attestation::parse(answer).ok_or(ChannelError::Malformed)?;
         if attestation.nonce != self.nonce {
-            return Err(Refused::Replayed);
+            return Err(ChannelError::Replayed);
         }
-        if self.asked.elapsed() > self.patience {
-            return Err(Refused::Late);
+        if self.asked.elapsed() > self.time_limit {
+            return Err(ChannelError::Late);
         }
         let binding = sha256(&[BINDING_LABEL.as_bytes(), &attestation.head()]);
         match attestation.provider {
             AttestationProvider::Process => check_process(&attestation, &binding, accepted)?,
             AttestationProvider::Tpm if !accepted.measurements.is_empty() => {
-                return Err(Refused::Measurement);
+                return Err(ChannelError::Measurement);
             }
             AttestationProvider::Tpm => {
                 let evidence = &attestation.evidence;
@@ -158,23 +108,23 @@ impl Question {
 fn check_process(
     attestation: &Attestation,
     binding: &[u8; 32],
-    accepted: &Accepted,
-) -> Result<(), Refused> {
+    accepted: &AttestationPolicy,
+) -> Result<(), ChannelError> {
     if !accepted.process {
-        return Err(Refused::ProvesNothing);
+        return Err(ChannelError::ProvesNothing);
     }
     let (measurement, bound) = attestation
         .evidence
         .split_first_chunk::<32>()
-        .ok_or(Refused::Malformed)?;
+        .ok_or(ChannelError::Malformed)?;
     if bound != binding {
-        return Err(Refused::Unbound);
+        return Err(ChannelError::Unbound);
     }
     let allowed = accepted.measurements.is_empty() || accepted.measurements.contains(measurement);
     if allowed {
         Ok(())
     } else {
-        Err(Refused::Measurement)
+        Err(ChannelError::Measurement)
     }
 }
 
@@ -186,14 +136,20 @@ pub struct Attested {
 }
 
 /// A column key with its id.
-pub type Named<'a> = ([u8; 16], &'a SecretKey);
+pub type ColumnKeyRef<'a> = ([u8; 16], &'a SecretKey);
 
 impl Attested {
-    /// The message that opens a session, with these keys under a ticket for them, and what is needed to read the answer.
+    /// The message that opens a session, with these keys under a ticket for them, and the state
+    /// that reads the answer.
     ///
     /// # Errors
-    /// [`Refused::System`]; [`Refused::Malformed`] for a ticket that names no key, too many, or one that is not given.
-    pub fn open(self, keys: &[Named<'_>], ticket: &Ticket) -> Result<(Vec<u8>, Opening), Refused> {
+    /// [`ChannelError::System`]; [`ChannelError::Malformed`] for a ticket that names no key, too
+    /// many, or one that is not given.
+    pub fn open(
+        self,
+        keys: &[ColumnKeyRef<'_>],
+        ticket: &Ticket,
+    ) -> Result<(Vec<u8>, PendingSession), ChannelError> {
         let (private, client_key) = KeyAgreement::generate()?;
         let hello = Hello {
             client_key,
@@ -215,14 +171,14 @@ impl Attested {
         };
         let sealed = seal(&send, Some(&hello), head, &mut request)?;
         let message = [&[MESSAGE_HELLO], &hello[..], &sealed].concat();
-        Ok((message, Opening { send, receive }))
+        Ok((message, PendingSession { send, receive }))
     }
 }
 
-fn opening_request(keys: &[Named<'_>], ticket: &Ticket) -> Result<Vec<u8>, Refused> {
-    let count = u16::try_from(keys.len()).map_err(|_| Refused::Malformed)?;
-    let authenticated = authenticated(keys, ticket)?;
-    // Of its final length from the start: a vector that grows leaves copies of keys behind.
+fn opening_request(keys: &[ColumnKeyRef<'_>], ticket: &Ticket) -> Result<Vec<u8>, ChannelError> {
+    let count = u16::try_from(keys.len()).map_err(|_| ChannelError::Malformed)?;
+    let authenticated = authenticate_ticket(keys, ticket)?;
+    // Allocated with its final length: a vector that grows leaves copies of keys behind.
     let len = [3, keys.len().saturating_mul(48), authenticated.len()]
         .into_iter()
         .sum();
@@ -238,14 +194,17 @@ fn opening_request(keys: &[Named<'_>], ticket: &Ticket) -> Result<Vec<u8>, Refus
 }
 
 /// A ticket with the MACs of its keys.
-fn authenticated(keys: &[Named<'_>], ticket: &Ticket) -> Result<Vec<u8>, Refused> {
-    let covered = ticket.to_bytes().ok_or(Refused::Malformed)?;
+fn authenticate_ticket(
+    keys: &[ColumnKeyRef<'_>],
+    ticket: &Ticket,
+) -> Result<Vec<u8>, ChannelError> {
+    let covered = ticket.to_bytes().ok_or(ChannelError::Malformed)?;
     let mut macs = Vec::new();
     for id in &ticket.keys {
         let (_, key) = keys
             .iter()
             .find(|(named, _)| named == id)
-            .ok_or(Refused::Malformed)?;
+            .ok_or(ChannelError::Malformed)?;
         let mac = MacKey::new(&hkdf(key, id, TICKET_LABEL.as_bytes())?)?;
         macs.extend_from_slice(&mac.mac(&[&covered]));
     }
@@ -258,9 +217,9 @@ fn seal(
     hello: Option<&[u8]>,
     head: Sealed,
     body: &mut Vec<u8>,
-) -> Result<Vec<u8>, Refused> {
+) -> Result<Vec<u8>, ChannelError> {
     let head_bytes = head.to_bytes();
-    let associated = bound(hello, &head_bytes).ok_or(Refused::System)?;
+    let associated = bound(hello, &head_bytes).ok_or(ChannelError::System)?;
     let tag = key.seal(&head.nonce(), &associated, body);
     if tag.is_err() {
         body.zeroize();
@@ -268,19 +227,19 @@ fn seal(
     Ok([&head_bytes[..], body, &tag?].concat())
 }
 
-/// A session that was asked for.
-pub struct Opening {
+/// A session that was requested.
+pub struct PendingSession {
     send: GcmKey,
     receive: GcmKey,
 }
 
-impl Opening {
-    /// The zone's answer opens the session.
+impl PendingSession {
+    /// Completes the session with the zone's answer.
     ///
     /// # Errors
-    /// [`Refused::Message`].
-    pub fn answered(self, message: &[u8]) -> Result<OpenSession, Refused> {
-        let (head, _) = Sealed::parse(message).ok_or(Refused::Message)?;
+    /// [`ChannelError::Message`].
+    pub fn complete(self, message: &[u8]) -> Result<OpenSession, ChannelError> {
+        let (head, _) = Sealed::parse(message).ok_or(ChannelError::Message)?;
         let mut session = OpenSession {
             id: head.session,
             send: self.send,
@@ -292,7 +251,7 @@ impl Opening {
         if body == session.id {
             Ok(session)
         } else {
-            Err(Refused::Message)
+            Err(ChannelError::Message)
         }
     }
 }
@@ -310,47 +269,54 @@ impl OpenSession {
     /// A message for the zone.
     ///
     /// # Errors
-    /// [`Refused::System`].
-    pub fn send(&mut self, request: Request) -> Result<Vec<u8>, Refused> {
+    /// [`ChannelError::System`].
+    pub fn send(&mut self, request: Request) -> Result<Vec<u8>, ChannelError> {
         self.send_with(vec![request.number()])
     }
 
-    /// A message for the zone: the session is to go on under this ticket, of the same id and keys as the one before.
+    /// A message for the zone that renews the ticket: the new one has the same id and keys.
     ///
     /// # Errors
-    /// [`Refused::System`]; [`Refused::Malformed`] for a ticket that names a key that is not given.
-    pub fn renew(&mut self, keys: &[Named<'_>], ticket: &Ticket) -> Result<Vec<u8>, Refused> {
-        let authenticated = authenticated(keys, ticket)?;
+    /// [`ChannelError::System`]; [`ChannelError::Malformed`] for a ticket that names a key that is
+    /// not given.
+    pub fn renew(
+        &mut self,
+        keys: &[ColumnKeyRef<'_>],
+        ticket: &Ticket,
+    ) -> Result<Vec<u8>, ChannelError> {
+        let authenticated = authenticate_ticket(keys, ticket)?;
         self.send_with([&[Request::Renew.number()], &authenticated[..]].concat())
     }
 
-    fn send_with(&mut self, mut request: Vec<u8>) -> Result<Vec<u8>, Refused> {
+    fn send_with(&mut self, mut request: Vec<u8>) -> Result<Vec<u8>, ChannelError> {
         let head = Sealed {
             session: self.id,
             sequence: self.sent,
         };
-        self.sent = self.sent.checked_add(1).ok_or(Refused::System)?;
+        self.sent = self.sent.checked_add(1).ok_or(ChannelError::System)?;
         let sealed = seal(&self.send, None, head, &mut request)?;
         Ok([&[MESSAGE_SEALED], &sealed[..]].concat())
     }
 
-    /// What the zone answered.
+    /// Opens the zone's answer.
     ///
     /// # Errors
-    /// [`Refused::Message`].
-    pub fn receive(&mut self, message: &[u8]) -> Result<Vec<u8>, Refused> {
-        let (head, sealed) = Sealed::parse(message).ok_or(Refused::Message)?;
+    /// [`ChannelError::Message`].
+    pub fn receive(&mut self, message: &[u8]) -> Result<Vec<u8>, ChannelError> {
+        let (head, sealed) = Sealed::parse(message).ok_or(ChannelError::Message)?;
         if head.session != self.id || head.sequence != self.received {
-            return Err(Refused::Message);
+            return Err(ChannelError::Message);
         }
-        let associated = bound(None, message).ok_or(Refused::Message)?;
-        let (body, tag) = sealed.split_last_chunk::<TAG>().ok_or(Refused::Message)?;
+        let associated = bound(None, message).ok_or(ChannelError::Message)?;
+        let (body, tag) = sealed
+            .split_last_chunk::<TAG>()
+            .ok_or(ChannelError::Message)?;
         let mut opened = body.to_vec();
         let done = self
             .receive
             .open(&head.nonce(), &associated, &mut opened, tag);
-        done.map_err(|_| Refused::Message)?;
-        self.received = self.received.checked_add(1).ok_or(Refused::System)?;
+        done.map_err(|_| ChannelError::Message)?;
+        self.received = self.received.checked_add(1).ok_or(ChannelError::System)?;
         Ok(opened)
     }
 }

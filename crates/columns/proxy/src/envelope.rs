@@ -1,6 +1,7 @@
 //! Envelopes under the owner's column keys, and their text form.
 //!
-//! How they are sealed is `strongroom-columns-envelope`'s. Must not: know what a value means. Specified in docs/spec/columns.md.
+//! `strongroom-columns-envelope` seals and opens them. Must not: know what a value means.
+//! Specified in docs/spec/columns.md.
 
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
@@ -14,7 +15,7 @@ use crate::keys::ColumnKeys;
 
 pub use strongroom_columns_envelope::EnvelopeError;
 
-/// Without padding, and a text that another text would decode like is refused.
+/// Base64 without padding; a text that is not canonical is refused.
 const ENGINE: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -23,12 +24,12 @@ const ENGINE: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(false),
 );
 
-/// Seals one value, given in PostgreSQL's binary form, under the key that new values get.
+/// Seals one value, given in PostgreSQL's binary form, under the key for new values.
 ///
 /// # Errors
 /// The host's generator of random numbers fails, or the value has 64 GiB.
 pub fn seal(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Result<Vec<u8>, CryptoError> {
-    // Room for the padding too: a vector that grows leaves a copy behind.
+    // Reserves the padding too: a vector that grows leaves a copy of the value behind.
     let mut body = Zeroizing::new(Vec::with_capacity(value.len().saturating_add(ENVELOPE_PAD)));
     body.extend_from_slice(value);
     let mut out = Vec::new();
@@ -36,7 +37,8 @@ pub fn seal(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Cryp
     Ok(out)
 }
 
-/// What this process seals is a client's. Tests and fuzz targets that send values to and fro without a zone seal as one would.
+/// The lineage that this process seals with: a client's. Tests and fuzz targets without a zone set
+/// the lineage of a zone's results.
 #[cfg(not(any(test, fuzzing)))]
 const fn lineage() -> Lineage {
     Lineage::CLIENT
@@ -49,22 +51,23 @@ fn lineage() -> Lineage {
 
 #[cfg(any(test, fuzzing))]
 std::thread_local! {
-    /// What this thread seals as.
+    /// The lineage that this thread seals with.
     pub(crate) static SEALS_AS: std::cell::Cell<Lineage> = const { std::cell::Cell::new(Lineage::CLIENT) };
 }
 
 /// Opens a result of this kind into PostgreSQL's binary form of the value.
 ///
 /// # Errors
-/// [`EnvelopeError`]; [`EnvelopeError::NotAuthentic`] for what a client sealed.
+/// [`EnvelopeError`]; [`EnvelopeError::NotAuthentic`] for an envelope that a client sealed.
 pub fn open(
     keys: &ColumnKeys,
     kind: Kind,
     envelope: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, EnvelopeError> {
-    let header = strongroom_columns_envelope::head(kind, envelope)?;
+    let header = strongroom_columns_envelope::parse_header(kind, envelope)?;
     let key = keys.find(&header.key_id).ok_or(EnvelopeError::UnknownKey)?;
-    // The zone seals nothing as a client's: this is a constant or a parameter that somebody sends back as a result.
+    // The zone never seals with a client's lineage: this is a constant or a parameter that the
+    // server sends back as a result.
     if header.lineage == Lineage::CLIENT {
         return Err(EnvelopeError::NotAuthentic);
     }

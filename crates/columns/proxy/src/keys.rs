@@ -1,8 +1,8 @@
-//! Column keys: what envelopes are sealed under, derived from keys of the keyring.
+//! Column keys, which seal envelopes, derived from keys of the keyring.
 //!
-//! A keyring key is never used itself: the column key's id and the column key are derived from it with labels of their own
-//! (docs/spec/columns.md), so the id can stand in every envelope and says nothing of the key.
-//! Must not: print or copy a key.
+//! A keyring key is never used itself: the column key's id and the column key are derived from it
+//! with labels of their own (docs/spec/columns.md), so the id can be in every envelope and reveals
+//! nothing about the key. Must not: print or copy a key.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,18 @@ use strongroom_crypto::{CryptoError, SecretKey, hkdf};
 use strongroom_format::columns::channel::COLUMN_LABEL;
 use strongroom_keyring::{Error, Keyring};
 
-/// Every column key at hand: all of them open, one of them seals.
+/// The data owner's column keys: all of them open envelopes, one of them seals.
 pub struct ColumnKeys {
     all: BTreeMap<[u8; 16], ColumnKey>,
     sealing: ColumnKey,
 }
 
 impl ColumnKeys {
-    /// The column keys of every version of the keyring's key `name`; its newest active version seals.
+    /// The column keys of every version of the keyring's key `name`; its newest active version
+    /// seals.
     ///
     /// # Errors
-    /// What the keyring says: SR-2003, SR-2012; SR-5001 when the host refuses memory.
+    /// Those of the keyring: SR-2003, SR-2012; SR-5001 when the host refuses memory.
     pub fn from_keyring(keyring: &Keyring, name: &str) -> Result<Self, Error> {
         let active = keyring.key(name, None)?;
         let mut keys = Vec::new();
@@ -52,7 +53,7 @@ impl ColumnKeys {
         self.all.get(id)
     }
 
-    /// Every key with its id, as it is released to the zone.
+    /// All keys with their ids, to be released to the zone.
     pub(crate) fn released(&self) -> Vec<([u8; 16], &SecretKey)> {
         self.all.iter().map(|(id, key)| (*id, key.key())).collect()
     }
@@ -68,7 +69,8 @@ impl ColumnKeys {
     }
 }
 
-/// The column key that belongs to a key of the keyring, with its id: what the data owner releases to the zone.
+/// The column key that is derived from a key of the keyring, with its id: the data owner releases
+/// both to the zone.
 ///
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].

@@ -1,4 +1,5 @@
-//! The data owner's side of confidential columns: envelopes, the channel to the zone, the PostgreSQL proxy.
+//! The data owner's side of confidential columns: envelopes, the channel to the zone, the
+//! PostgreSQL proxy.
 #![forbid(unsafe_code)]
 
 pub mod channel;

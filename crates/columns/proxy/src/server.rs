@@ -1,91 +1,33 @@
-//! A connection to PostgreSQL, or to the proxy before it, for the commands that are clients themselves.
+//! A client connection to PostgreSQL, or to the proxy, for commands that run statements themselves.
 //!
-//! Protocol 3 in text format (PostgreSQL's documentation, "Frontend/Backend Protocol"); authentication is in `server/login.rs`. A
-//! pipeline is at most what the caller gives at once: its answers have to fit into the sockets' buffers. Must not: repeat a parameter or a row in
-//! an error.
+//! Protocol 3 in text format (PostgreSQL's documentation, "Frontend/Backend Protocol");
+//! authentication is in `server/login.rs`. One call is one pipeline, whose answers have to fit into
+//! the sockets' buffers. Must not: put a parameter or a row into an error.
 
+mod error;
 mod login;
 
-use std::fmt;
 use std::io::{self, BufReader, Write as _};
 
-use strongroom_crypto::SecretBytes;
-
-use crate::proxy::Address;
 use crate::proxy::stream::Stream;
 use crate::proxy::wire::{self, Builder, Fields, Message};
 
-/// Whom to connect to, and as whom.
-pub struct Login {
-    /// The server's, or the proxy's.
-    pub address: Address,
-    /// User of the database.
-    pub user: String,
-    /// Database.
-    pub database: String,
-    /// Password, when one is asked for.
-    pub password: Option<SecretBytes>,
-}
+pub use error::Error;
+pub use login::Login;
 
-/// Why something was not done.
-#[derive(Debug)]
-pub enum Error {
-    /// The connection has failed.
-    Io(io::Error),
-    /// The server says no.
-    Server {
-        /// SQLSTATE.
-        state: String,
-        /// Its message.
-        message: String,
-    },
-    /// An answer that the protocol does not have here.
-    Protocol(&'static str),
-    /// The server wants to know more than was given, or has not proved that it knows the password.
-    Login(&'static str),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "the connection to the server: {error}"),
-            Self::Server { state, message } => write!(f, "{message} (SQLSTATE {state})"),
-            Self::Protocol(what) => write!(f, "the server's answer: {what}"),
-            Self::Login(what) => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl Error {
-    /// The server's SQLSTATE, if it is the server's.
-    #[must_use]
-    pub fn state(&self) -> Option<&str> {
-        match self {
-            Self::Server { state, .. } => Some(state),
-            _ => None,
-        }
-    }
-}
+use error::server_error;
 
 /// A row: text, or NULL.
 pub type Row = Vec<Option<String>>;
 
-/// What a statement gave.
+/// The result of statements.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// OIDs of the columns' types.
     pub types: Vec<u32>,
     /// Its rows.
     pub rows: Vec<Row>,
-    /// Rows that statements without a result have written, all together.
+    /// Sum of the rows that statements without a result have written.
     pub written: u64,
 }
 
@@ -98,26 +40,26 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// What the server, the system or the protocol has against it.
+    /// Errors of the server, the system or the protocol.
     pub fn open(login: &Login) -> Result<Self, Error> {
-        let mut connection = Self {
-            stream: BufReader::new(login.address.connect(None)?),
-        };
-        login::log_in(&mut connection, login)?;
-        // Parameters, the key for cancelling, and then the server is ready.
-        connection.answers().map(drop)?;
+        let mut stream = BufReader::new(login.address.connect(None)?);
+        login::log_in(&mut stream, login)?;
+        let mut connection = Self { stream };
+        // The server sends its parameters and the key for cancelling before it is ready.
+        connection.read_answers().map(drop)?;
         Ok(connection)
     }
 
-    /// Runs statements as they are.
+    /// Runs statements without parameters, by the simple protocol.
     ///
     /// # Errors
-    /// The first error; what came before it has been done, or is undone with its transaction.
+    /// The first error; earlier statements were executed, or are rolled back with their
+    /// transaction.
     pub fn run(&mut self, sql: &str) -> Result<Answer, Error> {
         let mut out = Vec::new();
         Builder::new(&mut out, b'Q').string(sql.as_bytes()).end();
         self.stream.get_mut().write_all(&out)?;
-        self.answers()
+        self.read_answers()
     }
 
     /// Runs one statement with parameters whose types the server finds.
@@ -126,11 +68,11 @@ impl Connection {
     /// As [`Self::run`].
     pub fn ask(&mut self, sql: &str, parameters: &[Option<&str>]) -> Result<Answer, Error> {
         let mut out = Vec::new();
-        parse(&mut out, "", sql);
-        execute(&mut out, "", parameters.iter().copied());
+        append_parse(&mut out, "", sql);
+        append_execute(&mut out, "", parameters.iter().copied());
         Builder::new(&mut out, b'S').end();
         self.stream.get_mut().write_all(&out)?;
-        self.answers()
+        self.read_answers()
     }
 
     /// Makes a prepared statement.
@@ -139,10 +81,10 @@ impl Connection {
     /// As [`Self::run`].
     pub fn prepare(&mut self, name: &str, sql: &str) -> Result<(), Error> {
         let mut out = Vec::new();
-        parse(&mut out, name, sql);
+        append_parse(&mut out, name, sql);
         Builder::new(&mut out, b'S').end();
         self.stream.get_mut().write_all(&out)?;
-        self.answers().map(drop)
+        self.read_answers().map(drop)
     }
 
     /// Executes a prepared statement once for each row of parameters, without waiting in between.
@@ -152,34 +94,30 @@ impl Connection {
     pub fn execute_each(&mut self, name: &str, rows: &[Row]) -> Result<Answer, Error> {
         let mut out = Vec::new();
         for row in rows {
-            execute(&mut out, name, row.iter().map(Option::as_deref));
+            append_execute(&mut out, name, row.iter().map(Option::as_deref));
         }
         Builder::new(&mut out, b'S').end();
         self.stream.get_mut().write_all(&out)?;
-        self.answers()
+        self.read_answers()
     }
 
-    /// A message, which has to come.
-    fn message(&mut self) -> Result<Message, Error> {
-        let message = wire::read(&mut self.stream)?;
-        message.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof).into())
-    }
-
-    /// Everything up to `ReadyForQuery`.
-    fn answers(&mut self) -> Result<Answer, Error> {
+    /// Reads all answers up to `ReadyForQuery`.
+    fn read_answers(&mut self) -> Result<Answer, Error> {
         let mut answer = Answer::default();
         let mut failed = None;
         loop {
-            let message = self.message()?;
+            let message = read_message(&mut self.stream)?;
             match message.tag {
                 b'Z' => return failed.map_or(Ok(answer), Err),
                 b'E' => {
-                    failed.get_or_insert_with(|| refused(&message.body));
+                    failed.get_or_insert_with(|| server_error(&message.body));
                 }
-                b'T' => answer.types = types(&message.body).ok_or_else(malformed)?,
-                b'D' => answer.rows.push(row(&message.body).ok_or_else(malformed)?),
-                b'C' => answer.written = answer.written.saturating_add(written(&message.body)),
-                // COPY is nothing that these commands begin.
+                b'T' => answer.types = parse_types(&message.body).ok_or_else(malformed)?,
+                b'D' => answer
+                    .rows
+                    .push(parse_row(&message.body).ok_or_else(malformed)?),
+                b'C' => answer.written = answer.written.saturating_add(written_rows(&message.body)),
+                // These commands never begin a COPY.
                 b'G' | b'H' | b'W' => return Err(Error::Protocol("data where none was asked for")),
                 _ => {}
             }
@@ -187,11 +125,17 @@ impl Connection {
     }
 }
 
+/// Reads a message; the end of the stream is an error.
+fn read_message(stream: &mut BufReader<Stream>) -> Result<Message, Error> {
+    let message = wire::read(stream)?;
+    message.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof).into())
+}
+
 fn malformed() -> Error {
     Error::Protocol("a malformed message, or text that is not UTF-8")
 }
 
-fn parse(out: &mut Vec<u8>, name: &str, sql: &str) {
+fn append_parse(out: &mut Vec<u8>, name: &str, sql: &str) {
     Builder::new(out, b'P')
         .string(name.as_bytes())
         .string(sql.as_bytes())
@@ -199,8 +143,8 @@ fn parse(out: &mut Vec<u8>, name: &str, sql: &str) {
         .end();
 }
 
-/// Binds the unnamed portal, in text, and executes it.
-fn execute<'a>(
+/// Appends messages that bind the unnamed portal, in text format, and execute it.
+fn append_execute<'a>(
     out: &mut Vec<u8>,
     name: &str,
     parameters: impl ExactSizeIterator<Item = Option<&'a str>>,
@@ -216,26 +160,8 @@ fn execute<'a>(
     Builder::new(out, b'E').string(b"").int32(0).end();
 }
 
-/// An `ErrorResponse`.
-fn refused(body: &[u8]) -> Error {
-    let field = |tag: u8| {
-        let mut fields = Fields(body);
-        while let Some(found) = fields.byte().filter(|found| *found != 0) {
-            let text = fields.string()?;
-            if found == tag {
-                return Some(String::from_utf8_lossy(text).into_owned());
-            }
-        }
-        None
-    };
-    Error::Server {
-        state: field(b'C').unwrap_or_default(),
-        message: field(b'M').unwrap_or_default(),
-    }
-}
-
 /// The types of a `RowDescription`.
-fn types(body: &[u8]) -> Option<Vec<u32>> {
+fn parse_types(body: &[u8]) -> Option<Vec<u32>> {
     let mut fields = Fields(body);
     let count = fields.count()?;
     let mut types = Vec::new();
@@ -248,7 +174,7 @@ fn types(body: &[u8]) -> Option<Vec<u32>> {
     Some(types)
 }
 
-fn row(body: &[u8]) -> Option<Row> {
+fn parse_row(body: &[u8]) -> Option<Row> {
     let mut fields = Fields(body);
     let count = fields.count()?;
     let mut row = Vec::new();
@@ -262,7 +188,7 @@ fn row(body: &[u8]) -> Option<Row> {
 }
 
 /// The number at the end of a `CommandComplete` of a statement that writes rows.
-fn written(body: &[u8]) -> u64 {
+fn written_rows(body: &[u8]) -> u64 {
     let text = core::str::from_utf8(body).unwrap_or_default();
     let text = text.trim_end_matches('\0');
     let writes = ["INSERT", "UPDATE", "DELETE", "MERGE"];
@@ -303,16 +229,16 @@ mod tests {
 
     #[test]
     fn answers_are_read_as_they_are() {
-        assert_eq!(written(b"UPDATE 17\0"), 17);
-        assert_eq!(written(b"INSERT 0 3\0"), 3);
-        assert_eq!(written(b"SELECT 5\0"), 0);
+        assert_eq!(written_rows(b"UPDATE 17\0"), 17);
+        assert_eq!(written_rows(b"INSERT 0 3\0"), 3);
+        assert_eq!(written_rows(b"SELECT 5\0"), 0);
         assert_eq!(
-            row(b"\0\x02\0\0\0\x01x\xff\xff\xff\xff"),
+            parse_row(b"\0\x02\0\0\0\x01x\xff\xff\xff\xff"),
             Some(vec![Some("x".to_owned()), None])
         );
-        assert_eq!(row(b"\0\x01\0\0\0\x01\xff"), None, "not UTF-8");
-        assert_eq!(row(b"\0\x01\0\0\0\x09x"), None);
-        let error = refused(b"SERROR\0C42P01\0Mno such table\0\0");
+        assert_eq!(parse_row(b"\0\x01\0\0\0\x01\xff"), None, "not UTF-8");
+        assert_eq!(parse_row(b"\0\x01\0\0\0\x09x"), None);
+        let error = server_error(b"SERROR\0C42P01\0Mno such table\0\0");
         assert_eq!(error.state(), Some("42P01"));
         assert_eq!(error.to_string(), "no such table (SQLSTATE 42P01)");
     }

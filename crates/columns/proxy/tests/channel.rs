@@ -8,7 +8,9 @@
 
 use std::sync::LazyLock;
 
-use strongroom_columns_proxy::channel::{Accepted, OpenSession, Question, Refused};
+use strongroom_columns_proxy::channel::{
+    AttestationPolicy, AttestationRequest, ChannelError, OpenSession,
+};
 use strongroom_columns_ring::Fault;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
@@ -53,10 +55,10 @@ impl Zone {
     }
 }
 
-fn accepted() -> Accepted {
-    Accepted {
+fn accepted() -> AttestationPolicy {
+    AttestationPolicy {
         process: true,
-        ..Accepted::default()
+        ..AttestationPolicy::default()
     }
 }
 
@@ -77,16 +79,16 @@ fn open(
     keys: &[([u8; 16], &SecretKey)],
     ticket: &Ticket,
 ) -> Result<(OpenSession, [u8; 16]), Fault> {
-    let question = Question::new().unwrap();
-    let answer = zone.attest(question.nonce());
-    let (message, opening) = question
+    let request = AttestationRequest::new().unwrap();
+    let answer = zone.attest(request.nonce());
+    let (message, opening) = request
         .check(&answer, &accepted())
         .unwrap()
         .open(keys, ticket)
         .unwrap();
     let reply = zone.channel.message(&mut zone.keys, None, &message)?;
     Ok((
-        opening.answered(&reply.message).unwrap(),
+        opening.complete(&reply.message).unwrap(),
         reply.session.unwrap(),
     ))
 }
@@ -122,7 +124,7 @@ fn a_session_has_its_ticket_and_its_keys() {
             .unwrap_err(),
         Fault::BadMessage
     );
-    assert_eq!(client.receive(&reply.message), Err(Refused::Message));
+    assert_eq!(client.receive(&reply.message), Err(ChannelError::Message));
 
     let message = client.send(Request::Close).unwrap();
     let reply = zone
@@ -181,18 +183,18 @@ fn a_ticket_is_renewed_under_its_name_and_keys_only() {
 fn a_message_that_was_changed_opens_nothing() {
     let key = key(1);
     let mut zone = Zone::new();
-    let question = Question::new().unwrap();
-    let answer = zone.attest(question.nonce());
-    let (message, _) = question
+    let request = AttestationRequest::new().unwrap();
+    let answer = zone.attest(request.nonce());
+    let (message, _) = request
         .check(&answer, &accepted())
         .unwrap()
         .open(&[(KEY, &key)], &ticket(&[KEY]))
         .unwrap();
     for at in 0..message.len() {
         let mut zone = Zone::new();
-        let question = Question::new().unwrap();
-        let answer = zone.attest(question.nonce());
-        let attested = question.check(&answer, &accepted()).unwrap();
+        let request = AttestationRequest::new().unwrap();
+        let answer = zone.attest(request.nonce());
+        let attested = request.check(&answer, &accepted()).unwrap();
         let (mut bad, _) = attested.open(&[(KEY, &key)], &ticket(&[KEY])).unwrap();
         bad[at] ^= 0x40;
         assert!(
@@ -214,9 +216,9 @@ fn a_message_that_was_changed_opens_nothing() {
 fn an_opening_serves_once() {
     let mut zone = Zone::new();
     let key = key(1);
-    let question = Question::new().unwrap();
-    let answer = zone.attest(question.nonce());
-    let (message, _) = question
+    let request = AttestationRequest::new().unwrap();
+    let answer = zone.attest(request.nonce());
+    let (message, _) = request
         .check(&answer, &accepted())
         .unwrap()
         .open(&[(KEY, &key)], &ticket(&[KEY]))
@@ -233,42 +235,42 @@ fn an_opening_serves_once() {
 #[test]
 fn an_attestation_that_does_not_fit_is_refused() {
     let mut zone = Zone::new();
-    let refusal = |change: &dyn Fn(&mut Vec<u8>), accepted: &Accepted, zone: &mut Zone| {
-        let question = Question::new().unwrap();
-        let mut answer = zone.attest(question.nonce());
+    let refusal = |change: &dyn Fn(&mut Vec<u8>), accepted: &AttestationPolicy, zone: &mut Zone| {
+        let request = AttestationRequest::new().unwrap();
+        let mut answer = zone.attest(request.nonce());
         change(&mut answer);
-        question.check(&answer, accepted).err()
+        request.check(&answer, accepted).err()
     };
     let keep = |_: &mut Vec<u8>| {};
     assert_eq!(refusal(&keep, &accepted(), &mut zone), None);
     assert_eq!(
-        refusal(&keep, &Accepted::default(), &mut zone),
-        Some(Refused::ProvesNothing)
+        refusal(&keep, &AttestationPolicy::default(), &mut zone),
+        Some(ChannelError::ProvesNothing)
     );
-    let other = Accepted {
+    let other = AttestationPolicy {
         process: true,
         measurements: vec![[0; 32]],
-        ..Accepted::default()
+        ..AttestationPolicy::default()
     };
     assert_eq!(
         refusal(&keep, &other, &mut zone),
-        Some(Refused::Measurement)
+        Some(ChannelError::Measurement)
     );
     // The server puts a public key of its own into the answer.
     let own_key = |answer: &mut Vec<u8>| answer[40..72].fill(7);
     assert_eq!(
         refusal(&own_key, &accepted(), &mut zone),
-        Some(Refused::Unbound)
+        Some(ChannelError::Unbound)
     );
     let other_nonce = |answer: &mut Vec<u8>| answer[72..104].fill(7);
     assert_eq!(
         refusal(&other_nonce, &accepted(), &mut zone),
-        Some(Refused::Replayed)
+        Some(ChannelError::Replayed)
     );
     let cut = |answer: &mut Vec<u8>| answer.truncate(100);
     assert_eq!(
         refusal(&cut, &accepted(), &mut zone),
-        Some(Refused::Malformed)
+        Some(ChannelError::Malformed)
     );
 }
 
@@ -322,6 +324,6 @@ fn messages_of_one_session_are_not_another_s() {
         .channel
         .message(&mut zone.keys, Some(first_id), &message)
         .unwrap();
-    assert_eq!(second.receive(&reply.message), Err(Refused::Message));
+    assert_eq!(second.receive(&reply.message), Err(ChannelError::Message));
     assert!(first.receive(&reply.message).is_ok());
 }

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use strongroom_columns_proxy::channel::{Accepted, PcrPolicy, Question, Refused, TrustedKey};
+use strongroom_columns_proxy::channel::{
+    AttestationPolicy, AttestationRequest, ChannelError, PcrPolicy, TrustedKey,
+};
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::{Attester, TpmAttester};
 use strongroom_columns_zone::session::channel::Channel;
@@ -49,27 +51,27 @@ impl Machine {
         TpmAttester::new(Tpm::open(&self.tpm.place()).unwrap(), key, pcrs).unwrap()
     }
 
-    fn accepted(&self, keys: &[usize]) -> Accepted {
+    fn accepted(&self, keys: &[usize]) -> AttestationPolicy {
         let trusted = |at: &usize| TrustedKey::new(self.keys[*at].clone()).unwrap();
-        Accepted {
+        AttestationPolicy {
             tpm_keys: keys.iter().map(trusted).collect(),
             pcrs: vec![self.state.clone()],
-            ..Accepted::default()
+            ..AttestationPolicy::default()
         }
     }
 }
 
-fn answer(channel: &mut Channel, attester: &dyn Attester, question: &Question) -> Vec<u8> {
+fn answer(channel: &mut Channel, attester: &dyn Attester, request: &AttestationRequest) -> Vec<u8> {
     channel
-        .attest(attester, (STORE, INCARNATION), 1, *question.nonce())
+        .attest(attester, (STORE, INCARNATION), 1, *request.nonce())
         .unwrap()
 }
 
 /// Asks the zone and checks its answer.
-fn ask(attester: &dyn Attester, accepted: &Accepted) -> Result<(), Refused> {
-    let question = Question::new()?;
-    let bytes = answer(&mut Channel::default(), attester, &question);
-    question.check(&bytes, accepted).map(drop)
+fn ask(attester: &dyn Attester, accepted: &AttestationPolicy) -> Result<(), ChannelError> {
+    let request = AttestationRequest::new()?;
+    let bytes = answer(&mut Channel::default(), attester, &request);
+    request.check(&bytes, accepted).map(drop)
 }
 
 #[test]
@@ -81,11 +83,11 @@ fn a_key_is_released_to_the_right_machine_only() {
         // Another key of the same TPM is another key.
         assert_eq!(
             ask(&attester, &machine.accepted(&[2])),
-            Err(Refused::Untrusted)
+            Err(ChannelError::Untrusted)
         );
         assert_eq!(
             ask(&attester, &machine.accepted(&[])),
-            Err(Refused::Untrusted)
+            Err(ChannelError::Untrusted)
         );
     }
     let accepted = machine.accepted(&[0]);
@@ -94,36 +96,36 @@ fn a_key_is_released_to_the_right_machine_only() {
         let attester = machine.attester(ECC, pcrs);
         assert_eq!(
             ask(&attester, &accepted),
-            Err(Refused::Registers),
+            Err(ChannelError::Registers),
             "{pcrs:#x}"
         );
     }
     let attester = machine.attester(ECC, PCRS);
-    let none = Accepted {
+    let none = AttestationPolicy {
         pcrs: Vec::new(),
         ..accepted.clone()
     };
-    assert_eq!(ask(&attester, &none), Err(Refused::Registers));
-    let measured = Accepted {
+    assert_eq!(ask(&attester, &none), Err(ChannelError::Registers));
+    let measured = AttestationPolicy {
         measurements: vec![[0; 32]],
         ..accepted.clone()
     };
-    assert_eq!(ask(&attester, &measured), Err(Refused::Measurement));
+    assert_eq!(ask(&attester, &measured), Err(ChannelError::Measurement));
     // A TPM that is trusted says nothing for a zone that attests itself.
     let itself = strongroom_columns_zone::session::attest::ProcessAttester::new().unwrap();
-    assert_eq!(ask(&itself, &accepted), Err(Refused::ProvesNothing));
+    assert_eq!(ask(&itself, &accepted), Err(ChannelError::ProvesNothing));
     drop(attester);
     // The machine starts something else.
     machine.tpm.extend(11, 1);
     let attester = machine.attester(ECC, PCRS);
-    assert_eq!(ask(&attester, &accepted), Err(Refused::Registers));
+    assert_eq!(ask(&attester, &accepted), Err(ChannelError::Registers));
 }
 
 /// The whole way: the zone has the key at its end.
-fn released(attester: &dyn Attester, accepted: &Accepted) {
+fn released(attester: &dyn Attester, accepted: &AttestationPolicy) {
     let (mut channel, mut keys) = (Channel::default(), ColumnKeys::default());
-    let question = Question::new().unwrap();
-    let bytes = answer(&mut channel, attester, &question);
+    let request = AttestationRequest::new().unwrap();
+    let bytes = answer(&mut channel, attester, &request);
     let ticket = Ticket {
         rights: right::ORDINARY,
         ticket_id: [9; 16],
@@ -134,10 +136,10 @@ fn released(attester: &dyn Attester, accepted: &Accepted) {
         keys: vec![KEY],
     };
     let key = SecretKey::take(&mut [1; 32]).unwrap();
-    let attested = question.check(&bytes, accepted).unwrap();
+    let attested = request.check(&bytes, accepted).unwrap();
     let (message, opening) = attested.open(&[(KEY, &key)], &ticket).unwrap();
     let reply = channel.message(&mut keys, None, &message).unwrap();
-    opening.answered(&reply.message).unwrap();
+    opening.complete(&reply.message).unwrap();
     assert!(keys.has(&KEY));
 }
 
@@ -148,39 +150,42 @@ fn a_quote_is_of_one_question_and_one_channel() {
     let accepted = machine.accepted(&[0]);
     let mut channel = Channel::default();
 
-    let first = Question::new().unwrap();
+    let first = AttestationRequest::new().unwrap();
     let old = answer(&mut channel, &attester, &first);
-    let second = Question::new().unwrap();
+    let second = AttestationRequest::new().unwrap();
     assert_eq!(
         second.check(&old, &accepted).unwrap_err(),
-        Refused::Replayed
+        ChannelError::Replayed
     );
 
     // The old quote under the new nonce, another channel key, another store, another start of the zone.
-    let question = Question::new().unwrap();
+    let request = AttestationRequest::new().unwrap();
     let parsed = Attestation::parse(&old).unwrap();
     let renewed = Attestation {
-        nonce: *question.nonce(),
+        nonce: *request.nonce(),
         ..parsed
     };
-    let refused = question.check(&renewed.to_bytes(), &accepted);
-    assert_eq!(refused.unwrap_err(), Refused::Unbound);
+    let refused = request.check(&renewed.to_bytes(), &accepted);
+    assert_eq!(refused.unwrap_err(), ChannelError::Unbound);
     for field in 0..3 {
-        let question = Question::new().unwrap();
-        let bytes = answer(&mut channel, &attester, &question);
+        let request = AttestationRequest::new().unwrap();
+        let bytes = answer(&mut channel, &attester, &request);
         let mut forged = Attestation::parse(&bytes).unwrap();
         match field {
             0 => forged.public_key[31] ^= 1,
             1 => forged.store_id[0] ^= 1,
             _ => forged.incarnation[0] ^= 1,
         }
-        let refused = question.check(&forged.to_bytes(), &accepted);
-        assert_eq!(refused.unwrap_err(), Refused::Unbound, "field {field}");
+        let refused = request.check(&forged.to_bytes(), &accepted);
+        assert_eq!(refused.unwrap_err(), ChannelError::Unbound, "field {field}");
     }
 
-    let late = Question::within(Duration::ZERO).unwrap();
+    let late = AttestationRequest::within(Duration::ZERO).unwrap();
     let bytes = answer(&mut channel, &attester, &late);
-    assert_eq!(late.check(&bytes, &accepted).unwrap_err(), Refused::Late);
+    assert_eq!(
+        late.check(&bytes, &accepted).unwrap_err(),
+        ChannelError::Late
+    );
 }
 
 #[test]
@@ -191,11 +196,11 @@ fn evidence_that_was_changed_or_cut_is_refused() {
         let accepted = machine.accepted(&[at]);
         let mut channel = Channel::default();
         let mut check = |change: &dyn Fn(&mut Vec<u8>)| {
-            let question = Question::new().unwrap();
-            let mut bytes = answer(&mut channel, &attester, &question);
+            let request = AttestationRequest::new().unwrap();
+            let mut bytes = answer(&mut channel, &attester, &request);
             change(&mut bytes);
             let len = bytes.len();
-            (question.check(&bytes, &accepted).map(drop), len)
+            (request.check(&bytes, &accepted).map(drop), len)
         };
         let (right, mut len) = check(&|_| {});
         assert_eq!(right, Ok(()));

@@ -20,8 +20,8 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use harness::{ENC_INT4, ENC_TEXT, FAILED, FORGOTTEN, P, Wire, Zone, begin, bind, catalog, parse};
-use strongroom_columns_proxy::channel::Accepted;
-use strongroom_columns_proxy::proxy::Terms;
+use strongroom_columns_proxy::channel::AttestationPolicy;
+use strongroom_columns_proxy::proxy::TicketTerms;
 use strongroom_columns_zone::session::attest::ProcessAttester;
 
 #[test]
@@ -399,11 +399,11 @@ fn a_pinned_column_does_not_come_back_plain() {
     wire.client.never_saw(b"4711");
 }
 
-fn terms(truths: Option<u64>) -> Terms {
-    Terms {
-        accepted: Accepted {
+fn terms(truths: Option<u64>) -> TicketTerms {
+    TicketTerms {
+        accepted: AttestationPolicy {
             process: true,
-            ..Accepted::default()
+            ..AttestationPolicy::default()
         },
         lifetime: Duration::from_secs(600),
         truths,
@@ -501,7 +501,7 @@ fn a_client_that_leaves_takes_its_session_along() {
 #[test]
 fn a_ticket_is_renewed_while_its_connection_is_used() {
     let attester = ProcessAttester::new().unwrap();
-    let short = Terms {
+    let short = TicketTerms {
         lifetime: Duration::from_secs(4),
         ..terms(Some(5))
     };

@@ -1,8 +1,9 @@
 //! Sleeping and waking across processes: futexes in shared memory, and the zone's doorbell.
 //!
-//! The doorbell is one page that every backend maps: a count that is raised by whoever gives the zone something to do, and
-//! whether the zone sleeps on it. Both can be scribbled over by a hostile backend; so every sleep is bounded, and
-//! scribbling costs delay, nothing else. Must not: be relied on for anything but waking up.
+//! The doorbell is one page that every backend maps: a count that a backend raises when it has work
+//! for the zone, and whether the zone sleeps on it. A hostile backend can overwrite both; so every
+//! sleep is bounded, and overwriting costs delay, nothing else. Must not: be relied on for anything
+//! but waking up.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
@@ -11,40 +12,42 @@ use std::time::Instant;
 
 use rustix::thread::futex;
 
-use crate::memory::Plain;
+use crate::memory::AtomicOnly;
 use crate::ring::Line;
 
 /// The longest sleep of either side: then it asks for interrupts and whether its peer lives (R4).
 pub const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// How often either side looks again before it lets others have the processor: about 2 µs.
+/// Polls before a side yields the processor: about 2 µs.
 pub(crate) const SPINS: u32 = 64;
 
-/// How often it then lets them, before it sleeps, at least: some 20 to 50 µs when nobody else wants the processor.
+/// The fewest yields before it sleeps: some 20 to 50 µs when no other thread wants the processor.
 const YIELDS_MIN: u32 = 48;
 
-/// And at most: some 0.5 ms.
+/// The most yields before it sleeps: some 0.5 ms.
 const YIELDS_MAX: u32 = 1536;
 
-/// A yield that takes longer has let somebody else run: then it is better to sleep than to be in the way.
+/// A yield that takes longer has let another thread run: then sleeping is better than yielding on.
 const OTHERS: Duration = Duration::from_micros(8);
 
-/// Being woken takes a virtual machine's processor up to some 200 µs: a sleep shorter than this should not have been one.
+/// Waking takes up to some 200 µs on a virtual machine: polling would have been better than a sleep
+/// that is shorter than this.
 const SHORT: Duration = Duration::from_micros(500);
 
-/// How long a side looks again before it sleeps. It grows when sleeps turn out short, and shrinks when they do not, so that a pause between two
-/// operations of one statement costs no sleep, and an idle connection costs nothing.
-pub(crate) struct Patience {
+/// Decides how long a side polls before it sleeps. The time grows when sleeps turn out short, and
+/// shrinks when they do not, so that a pause between two operations of one statement costs no
+/// sleep, and an idle connection costs nothing.
+pub(crate) struct AdaptiveWait {
     yields: u32,
 }
 
-impl Patience {
+impl AdaptiveWait {
     pub(crate) const fn new() -> Self {
         Self { yields: YIELDS_MIN }
     }
 
-    /// Waits a moment, as the `round`th time since there was something to do. False when it is time to sleep: it took long enough, or
-    /// somebody else wants the processor.
+    /// Waits a moment; `round` counts the waits since there was work. False when it is time to
+    /// sleep: the time is over, or another thread wants the processor.
     pub(crate) fn pause(&self, round: u32) -> bool {
         if round < SPINS {
             core::hint::spin_loop();
@@ -58,7 +61,7 @@ impl Patience {
         begin.elapsed() < OTHERS
     }
 
-    /// Sleeps, and learns from it.
+    /// Sleeps, and adapts the polling time to the length of the sleep.
     pub(crate) fn sleep<R>(&mut self, sleep: impl FnOnce() -> R) -> R {
         let begin = Instant::now();
         let result = sleep();
@@ -73,20 +76,20 @@ impl Patience {
 
 /// The zone's doorbell.
 #[repr(C, align(4096))]
-pub(crate) struct Bell {
+pub(crate) struct Doorbell {
     rings: Line,
     sleeping: Line,
 }
 
-const _: () = assert!(size_of::<Bell>() == 4096);
+const _: () = assert!(size_of::<Doorbell>() == 4096);
 
-mod plain {
+mod shared {
     #![expect(unsafe_code, reason = "marks what consists of atomics only")]
     // SAFETY: `repr(C)`, made of AtomicU32, aligned to a page.
-    unsafe impl super::Plain for super::Bell {}
+    unsafe impl super::AtomicOnly for super::Doorbell {}
 }
 
-impl Bell {
+impl Doorbell {
     /// Wakes the zone, if it sleeps.
     pub(crate) fn ring(&self) {
         self.rings.0.fetch_add(1, SeqCst);
@@ -95,13 +98,13 @@ impl Bell {
         }
     }
 
-    /// Wakes the zone, whatever the page says: for those that ring seldom and must be heard.
-    pub(crate) fn ring_loudly(&self) {
+    /// Wakes the zone even if the page says that it does not sleep: for rare and important events.
+    pub(crate) fn ring_always(&self) {
         self.rings.0.fetch_add(1, SeqCst);
         wake(&self.rings.0);
     }
 
-    /// Takes the zone's mark away, as a hostile backend would.
+    /// Clears the zone's flag, as a hostile backend would.
     #[cfg(test)]
     pub(crate) fn scribble(&self) {
         self.sleeping.0.store(0, SeqCst);
@@ -115,7 +118,7 @@ impl Bell {
     /// Sleeps until it is rung more than `seen` times, or for `limit`.
     pub(crate) fn sleep(&self, seen: u32, limit: Option<Duration>) {
         self.sleeping.0.store(1, SeqCst);
-        // The kernel compares the count again: a ring between its reading and here is not slept through.
+        // The kernel compares the count again: a ring of the bell since it was read ends the sleep.
         wait(&self.rings.0, seen, limit);
         self.sleeping.0.store(0, SeqCst);
     }
@@ -124,11 +127,11 @@ impl Bell {
 /// Sleeps while `word` is `value`, until it is woken, a signal arrives or `limit` is over.
 pub(crate) fn wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
     let limit = limit.and_then(|limit| futex::Timespec::try_from(limit).ok());
-    // Every outcome - woken, changed before, interrupted, over - means: look again.
+    // Every outcome - woken, changed before, interrupted, over - means: poll again.
     let _ = futex::wait(word, futex::Flags::empty(), value, limit.as_ref());
 }
 
-/// Wakes whoever sleeps on `word`.
+/// Wakes the thread that sleeps on `word`.
 pub(crate) fn wake(word: &AtomicU32) {
     // It fails for an address that is not mapped, which a reference cannot be.
     let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_ring_before_the_sleep_is_not_slept_through() {
-        let (bell, _file) = Mapping::<Bell>::create("test").unwrap();
+        let (bell, _file) = Mapping::<Doorbell>::create("test").unwrap();
         let seen = bell.count();
         bell.ring();
         let start = Instant::now();
@@ -151,23 +154,23 @@ mod tests {
 
     #[test]
     fn patience_grows_with_short_sleeps_and_goes_with_long_ones() {
-        let mut patience = Patience::new();
-        assert_eq!(patience.yields, YIELDS_MIN);
+        let mut wait = AdaptiveWait::new();
+        assert_eq!(wait.yields, YIELDS_MIN);
         for _ in 0..20 {
-            patience.sleep(|| ());
+            wait.sleep(|| ());
         }
-        assert_eq!(patience.yields, YIELDS_MAX);
+        assert_eq!(wait.yields, YIELDS_MAX);
         for _ in 0..20 {
-            patience.sleep(|| std::thread::sleep(2 * SHORT));
+            wait.sleep(|| std::thread::sleep(2 * SHORT));
         }
-        assert_eq!(patience.yields, YIELDS_MIN);
-        assert!(patience.pause(0) && !patience.pause(SPINS + YIELDS_MIN));
+        assert_eq!(wait.yields, YIELDS_MIN);
+        assert!(wait.pause(0) && !wait.pause(SPINS + YIELDS_MIN));
     }
 
     #[test]
     fn a_sleeper_is_woken_and_a_sleep_ends() {
-        let (bell, file) = Mapping::<Bell>::create("test").unwrap();
-        let other = Mapping::<Bell>::open(&file).unwrap();
+        let (bell, file) = Mapping::<Doorbell>::create("test").unwrap();
+        let other = Mapping::<Doorbell>::open(&file).unwrap();
         let start = Instant::now();
         std::thread::scope(|scope| {
             scope.spawn(|| bell.sleep(0, Some(Duration::from_secs(20))));

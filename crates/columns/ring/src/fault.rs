@@ -1,7 +1,8 @@
-//! What the zone answers when it does not answer: a fixed list, each with its SQLSTATE and its message.
+//! The faults that the zone reports: a fixed list, each with its SQLSTATE and its message.
 //!
-//! The messages of computing are PostgreSQL's own (errcodes.txt, and the functions under src/backend/utils/adt), so that an
-//! application sees what it would see without Strongroom. Must not: carry anything that depends on a value.
+//! The messages of computing are PostgreSQL's own (errcodes.txt, and the functions under
+//! src/backend/utils/adt), so that an application sees what it would see without Strongroom. Must
+//! not: carry anything that depends on a value.
 
 macro_rules! faults {
     ($($(#[$meta:meta])* $name:ident = $number:literal, $state:literal, $message:literal;)*) => {

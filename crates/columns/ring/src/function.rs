@@ -1,7 +1,9 @@
-//! The functions that the zone computes, each with PostgreSQL's name for it (`pg_proc.proname`) and its types: the one list that
-//! the zone's operators, the extension's SQL and the tests are made from.
+//! The functions that the zone computes, each with PostgreSQL's name for it (`pg_proc.proname`) and
+//! its types: the one list that the zone's operators, the extension's SQL and the tests are made
+//! from.
 //!
-//! Comparison, equality tokens and aggregates are operations of their own (`op.rs`). Must not: compute anything.
+//! Comparison, equality tokens and aggregates are operations of their own (`op.rs`). Must not:
+//! compute anything.
 
 use strongroom_format::columns::Kind;
 
@@ -16,7 +18,7 @@ pub enum Arg {
     Name,
 }
 
-/// What a function gives.
+/// The kind of a function's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
     /// A confidential value: the operation can be posted.
@@ -38,7 +40,7 @@ pub struct Function {
     pub gives: Gives,
 }
 
-/// Fields that `date_part`, `extract` and `date_trunc` know, by PostgreSQL's names.
+/// The fields of `date_part`, `extract` and `date_trunc`, with PostgreSQL's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "PostgreSQL's names")]
@@ -284,8 +286,8 @@ functions! {
     343 "float8" (Text) -> Float8;
 }
 
-/// Further names that PostgreSQL has for functions of the list, each with the list's name. They stand for every function of
-/// that name.
+/// Further names that PostgreSQL has for functions of the list, each with the list's name. Each is
+/// a name of all functions of that name.
 pub const ALIASES: &[(&str, &str)] = &[
     ("mod", "int4mod"),
     ("mod", "int8mod"),
@@ -314,11 +316,12 @@ pub fn by_name(name: &str, args: &[Arg]) -> Option<&'static Function> {
         .find(|function| function.name == name && function.args == args)
 }
 
-/// What an aggregate accumulates; the number is in descriptors.
+/// An aggregate; its number is used in descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Aggregate {
-    /// `sum`: of int4 an int8, of int8 a numeric, otherwise of the values' kind (float8, numeric, interval).
+    /// `sum`: of int4 an int8, of int8 a numeric, otherwise of the values' kind (float8, numeric,
+    /// interval).
     Sum = 1,
     /// `avg`: of float8 a float8, of interval an interval, otherwise a numeric.
     Avg = 2,
@@ -367,7 +370,8 @@ impl Aggregate {
             .find(|aggregate| *aggregate as u16 == number)
     }
 
-    /// The result's kind for values of `kind`. `None` when PostgreSQL has no such aggregate, or this list has not.
+    /// The result's kind for values of `kind`. `None` when PostgreSQL or this list has no such
+    /// aggregate.
     #[must_use]
     pub const fn gives(self, kind: Kind) -> Option<Kind> {
         match (self, kind) {

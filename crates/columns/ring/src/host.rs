@@ -1,12 +1,13 @@
 //! The backend's end of a ring.
 //!
-//! Made for a PostgreSQL extension: nothing here panics, starts a thread or, once connected, allocates. Every wait calls
-//! the caller's `check` before each sleep and after it, at least every 100 ms, and ends with
-//! [`Broken::Interrupted`] when that says so, and with [`Broken::Lost`] when the zone is gone. `check` may also unwind:
-//! the ring stays usable.
+//! Made for a PostgreSQL extension: nothing here panics, starts a thread or, once connected,
+//! allocates. Every wait calls the caller's `check` before each sleep and after it, at least every
+//! 100 ms, and ends with [`Broken::Interrupted`] when that says so, and with [`Broken::Lost`] when
+//! the zone is gone. `check` may also unwind: the ring stays usable.
 //!
-//! Posted operations are published together: when 32 have gathered, when one is called, at [`Host::flush`], and at once for
-//! those that end something. The order is kept whatever happens (R1).
+//! Posted operations are published together: when 32 have gathered, when one is called, at
+//! [`Host::flush`], and at once for those that end something. The order is kept whatever happens
+//! (R1).
 //!
 //! Must not: know PostgreSQL, or what a value means.
 
@@ -21,7 +22,7 @@ use std::time::Instant;
 
 use strongroom_format::columns::Fid;
 
-use crate::doorbell::{self, Bell, Patience, SLEEP_MAX};
+use crate::doorbell::{self, AdaptiveWait, Doorbell, SLEEP_MAX};
 use crate::memory::Mapping;
 use crate::ring::{Answer, Area, Descriptor, ENTRIES, FIRST, Ring};
 use crate::socket;
@@ -29,7 +30,7 @@ use crate::{Fault, Op};
 
 /// Posted operations that are published together.
 const GATHER: u32 = 32;
-/// Where the numbering of ephemeral slots begins again.
+/// The slot after which the numbering of ephemeral slots begins again.
 const SLOTS_MAX: u64 = 1 << 38;
 
 /// The caller's `check` wants the wait to end: a statement was cancelled, the server shuts down.
@@ -39,14 +40,17 @@ pub struct Interrupted;
 /// Why an operation has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// The caller's `check` ended the wait. The operation may still be carried out; the ring can be used on.
+    /// The caller's `check` ended the wait. The operation may still be executed; the ring stays
+    /// usable.
     Interrupted,
-    /// The zone is gone, or has closed this ring. A new [`Host`] is needed; identifiers of this arena are void.
+    /// The zone is gone, or has closed this ring. A new [`Host`] is needed; identifiers of this
+    /// arena are void.
     Lost,
     /// The zone's answer is a fault.
     Fault(Fault),
-    /// The zone has not carried it out: something that was posted before has failed, and nobody was told yet (R2). Whoever would ask in
-    /// another way after a fault has to raise this one: it is not told again.
+    /// The zone has not executed it: an operation posted before has failed, and that was not
+    /// reported yet (R2). A caller that would try another way after a fault has to raise this one:
+    /// it is not reported again.
     Earlier(Fault),
 }
 
@@ -93,7 +97,7 @@ impl core::error::Error for Broken {}
 pub enum ConnectError {
     /// The caller's `check` ended the wait.
     Interrupted,
-    /// Nobody answered within the time allowed.
+    /// The zone did not answer within the time allowed.
     TimedOut,
     /// The zone refused, speaks another version, or the kernel did.
     Refused(io::Error),
@@ -126,7 +130,7 @@ impl From<Interrupted> for ConnectError {
 /// One backend's connection to the zone.
 pub struct Host {
     ring: Mapping<Ring>,
-    bell: Mapping<Bell>,
+    bell: Mapping<Doorbell>,
     socket: OwnedFd,
     incarnation: [u8; 16],
     arena: u16,
@@ -134,12 +138,12 @@ pub struct Host {
     next: u32,
     /// Descriptors before this are published.
     published: u32,
-    /// Descriptors before this are known to be done.
+    /// Descriptors before this are known to be executed.
     done: u32,
-    /// A wait for an answer did not come to its end: the zone may still use the data area.
+    /// A wait for an answer was interrupted: the zone may still use the data area.
     abandoned: bool,
     lost: bool,
-    patience: Patience,
+    wait: AdaptiveWait,
     statement: u8,
     slot: u64,
     literal: u64,
@@ -190,7 +194,7 @@ impl Host {
             done: FIRST,
             abandoned: false,
             lost: false,
-            patience: Patience::new(),
+            wait: AdaptiveWait::new(),
             statement: 0,
             slot: 0,
             literal: 0,
@@ -209,7 +213,7 @@ impl Host {
         self.arena
     }
 
-    /// Number of the statement under way, modulo 256.
+    /// Number of the current statement, modulo 256.
     #[must_use]
     pub const fn statement(&self) -> u8 {
         self.statement
@@ -221,13 +225,14 @@ impl Host {
         self.lost
     }
 
-    /// Asks whether the zone lives and this ring is open. A system call; [`Self::is_lost`] is what is known without one.
+    /// Asks the kernel whether the zone lives and this ring is open. [`Self::is_lost`] makes no
+    /// system call.
     pub fn is_alive(&mut self) -> bool {
         self.lost = self.lost || self.is_over();
         !self.lost
     }
 
-    /// A FID for a result of the statement under way.
+    /// A new FID for a result of the current statement.
     ///
     /// # Errors
     ///
@@ -239,8 +244,8 @@ impl Host {
         Ok(fid)
     }
 
-    /// A FID for a literal, to be offered with [`crate::op::flag::LITERAL`]. When the zone answers with another one, this one
-    /// stays unused.
+    /// A new FID for a literal, for operations with [`crate::op::flag::LITERAL`]. When the zone
+    /// answers with another FID, this one stays unused.
     ///
     /// # Errors
     ///
@@ -252,18 +257,19 @@ impl Host {
         Ok(fid)
     }
 
-    /// Ends the statement: its ephemerals are void, the next statement's are told apart from them.
+    /// Ends the statement: its ephemerals are void; those of the next statement have other
+    /// identifiers.
     ///
     /// # Errors
     ///
-    /// As [`Self::post`]. The zone has then not been told; calling again is right.
+    /// As [`Self::post`]. The zone does not know of the end then, and the call may be repeated.
     pub fn end_statement(
         &mut self,
         check: impl FnMut() -> Result<(), Interrupted>,
     ) -> Result<(), Broken> {
         let statement = self.statement.wrapping_add(1);
-        // Slots go on counting from statement to statement, so that an identifier of an earlier statement is found to be
-        // stale even after the statements' numbers have come round.
+        // Slots go on counting from statement to statement, so that an identifier of an earlier
+        // statement is found to be stale even after the statements' numbers have come round.
         let slot = if self.slot < SLOTS_MAX { self.slot } else { 0 };
         let end = Descriptor {
             n: u32::from(statement),
@@ -276,7 +282,8 @@ impl Host {
         Ok(())
     }
 
-    /// The data area, once the zone no longer uses it: at once, unless an earlier call was interrupted.
+    /// The data area, once the zone no longer uses it: at once, unless an earlier call was
+    /// interrupted.
     ///
     /// # Errors
     ///
@@ -312,14 +319,14 @@ impl Host {
         Ok(())
     }
 
-    /// Makes what was posted known to the zone.
+    /// Publishes the posted operations to the zone.
     pub fn flush(&mut self) {
         if self.published != self.next {
             self.publish();
         }
     }
 
-    /// Has an operation carried out, after all that were posted before, and waits for the answer.
+    /// Executes an operation, after all that were posted before, and waits for the answer.
     ///
     /// # Errors
     ///
@@ -335,7 +342,7 @@ impl Host {
         self.publish();
         self.wait(self.next, check)?;
         self.abandoned = false;
-        let answer = self.ring.answered(self.next.wrapping_sub(1));
+        let answer = self.ring.read_answer(self.next.wrapping_sub(1));
         match answer.failure() {
             None => Ok(answer),
             Some(fault) if answer.is_earlier() => Err(Broken::Earlier(fault)),
@@ -343,8 +350,8 @@ impl Host {
         }
     }
 
-    /// Has a called operation carried out, and does not wait: its number, for [`Self::answer`]. What it reads and writes in the data area has to
-    /// be left alone until then.
+    /// Submits a called operation without waiting; returns its number, for [`Self::answer`]. Until
+    /// then the caller must not touch the parts of the data area that the operation uses.
     ///
     /// # Errors
     ///
@@ -359,7 +366,8 @@ impl Host {
         Ok(self.next.wrapping_sub(1))
     }
 
-    /// The answer to a submitted operation, which is waited for. `None` when its place in the ring was used again: asked too late.
+    /// Waits for the answer to a submitted operation. `None` when its entry in the ring was used
+    /// again.
     ///
     /// # Errors
     ///
@@ -376,7 +384,7 @@ impl Host {
             return Ok(None);
         }
         self.wait(number.wrapping_add(1), check)?;
-        Ok(Some(self.ring.answered(number)))
+        Ok(Some(self.ring.read_answer(number)))
     }
 
     fn put(
@@ -414,7 +422,7 @@ impl Host {
         mut check: impl FnMut() -> Result<(), Interrupted>,
     ) -> Result<(), Broken> {
         let mut round = 0;
-        while !self.is_done(target)? && self.patience.pause(round) {
+        while !self.is_done(target)? && self.wait.pause(round) {
             round += 1;
         }
         if self.is_done(target)? {
@@ -440,7 +448,7 @@ impl Host {
         fence(SeqCst);
         let seen = header.done.0.load(SeqCst);
         if !reached(seen, target) && header.closed.0.load(SeqCst) == 0 {
-            self.patience
+            self.wait
                 .sleep(|| doorbell::wait(&header.done.0, seen, Some(SLEEP_MAX)));
         }
         header.waiting.0.store(0, SeqCst);
@@ -453,7 +461,7 @@ impl Host {
 
     fn is_done(&mut self, target: u32) -> Result<bool, Broken> {
         let done = self.ring.done();
-        // The zone never does what is not there: a number like that is no zone's.
+        // The zone never executes more than was published: such a number was not written by a zone.
         if self.next.wrapping_sub(done) > ENTRIES {
             self.lost = true;
             return Err(Broken::Lost);

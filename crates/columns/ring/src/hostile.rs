@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Instant;
 
-use crate::doorbell::Bell;
+use crate::doorbell::Doorbell;
 use crate::memory::Mapping;
 use crate::ring::{ENTRIES, FIRST, Ring};
 use crate::socket;
@@ -21,17 +21,17 @@ struct Counter<'a> {
 }
 
 impl Handler for Counter<'_> {
-    fn opened(&mut self, _: &Peer) -> Option<u16> {
+    fn ring_opened(&mut self, _: &Peer) -> Option<u16> {
         self.last += 1;
         self.open.fetch_add(1, SeqCst);
         Some(self.last)
     }
 
-    fn closed(&mut self, _: u16) {
+    fn ring_closed(&mut self, _: u16) {
         self.open.fetch_sub(1, SeqCst);
     }
 
-    fn carry_out(&mut self, _: u16, descriptor: &Descriptor, _: &Area) -> Answer {
+    fn execute(&mut self, _: u16, descriptor: &Descriptor, _: &Area) -> Answer {
         self.carried.fetch_add(1, SeqCst);
         match Op::from_number(descriptor.op) {
             Some(Op::Test) => Answer::of(descriptor.a ^ descriptor.b),
@@ -50,7 +50,7 @@ struct Scene<'a> {
 /// What a hostile backend holds.
 struct Raw {
     ring: Mapping<Ring>,
-    bell: Mapping<Bell>,
+    bell: Mapping<Doorbell>,
     _socket: std::os::fd::OwnedFd,
 }
 
@@ -141,7 +141,7 @@ fn a_ring_with_an_impossible_index_is_closed_and_the_others_are_not() {
             scene.open_becomes(2);
             let before = scene.carried.load(SeqCst);
             raw.ring.publish_tail(FIRST.wrapping_add(tail));
-            raw.bell.ring_loudly();
+            raw.bell.ring_always();
             scene.open_becomes(1);
             assert_eq!(
                 scene.carried.load(SeqCst),
@@ -168,7 +168,7 @@ fn what_stands_in_the_zone_s_own_words_is_not_read_back() {
         raw.ring.header.waiting.0.store(0xffff, SeqCst);
         raw.ring.header.closed.0.store(1, SeqCst);
         raw.ring.publish_tail(FIRST.wrapping_add(3));
-        raw.bell.ring_loudly();
+        raw.bell.ring_always();
         let start = Instant::now();
         while raw.ring.done() != FIRST.wrapping_add(3) {
             assert!(start.elapsed() < Duration::from_secs(5));
@@ -226,7 +226,8 @@ fn scribbling_over_the_doorbell_delays_and_no_more() {
         let mut honest = scene.honest();
         let raw = scene.raw();
         for _ in 0..20 {
-            // The zone goes to sleep; its mark is taken away, so that an honest backend does not wake it.
+            // The zone goes to sleep; its mark is taken away, so that an honest backend does not
+            // wake it.
             std::thread::sleep(Duration::from_millis(3));
             raw.bell.scribble();
             let start = Instant::now();
@@ -266,7 +267,7 @@ fn stopping_ends_every_wait() {
         let start = Instant::now();
         let sync = host.call(Descriptor::of(Op::Sync), go_on);
         assert_eq!(sync, Err(crate::Broken::Lost));
-        // Far below the patience of the connection.
+        // Far below the time limit of the connection.
         assert!(start.elapsed() < Duration::from_secs(4));
     });
     std::fs::remove_dir_all(&dir).unwrap();

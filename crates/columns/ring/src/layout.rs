@@ -1,4 +1,5 @@
-//! Records in a ring's data area. Little-endian, as the processor keeps them: both ends run on one machine.
+//! Records in a ring's data area. Little-endian, as the processor keeps them: both ends run on one
+//! machine.
 
 use strongroom_format::layout::Field;
 

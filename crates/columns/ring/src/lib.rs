@@ -1,8 +1,8 @@
-//! The ring between one PostgreSQL backend and the zone, and the words that both speak over it.
+//! The ring between one PostgreSQL backend and the zone: shared memory, operations, faults.
 //!
-//! [`Host`] is the backend's end, [`Server`] the zone's. Invariants R1 to R6 are in docs/internals/columns.md. The shared
-//! memory is written by an adversary: the zone's end copies what it reads, once. Must not: know what a value means, or
-//! anything of PostgreSQL.
+//! [`Host`] is the backend's end, [`Server`] the zone's. Invariants R1 to R6 are in
+//! docs/internals/columns.md. The shared memory is written by an adversary: the zone's end copies
+//! what it reads, once. Must not: know what a value means, or anything of PostgreSQL.
 
 mod doorbell;
 pub mod fault;

@@ -1,9 +1,10 @@
 //! Memory that the zone shares with one backend: a sealed memory file, mapped by both.
 //!
-//! Invariants: the file is sealed against shrinking and growing before it is given away, so no access can end in SIGBUS;
-//! what is mapped consists of atomic integers only, for which every byte is a valid value and every concurrent write is
-//! defined. So a [`Mapping`] can be read and written safely whatever the other side does; what is read is not to be
-//! believed (R3). Must not: interpret what is in the memory.
+//! Invariants: the file is sealed against shrinking and growing before it is given away, so no
+//! access can end in SIGBUS; the mapped type consists of atomic integers only, for which every byte
+//! is a valid value and every concurrent write is defined. So a [`Mapping`] can be read and written
+//! safely whatever the other side does; the contents are not to be trusted (R3). Must not:
+//! interpret what is in the memory.
 #![expect(
     unsafe_code,
     reason = "maps shared memory: one cast, one mmap, one munmap"
@@ -17,29 +18,29 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// What may lie in shared memory.
+/// A type that may be in shared memory.
 ///
 /// # Safety
 ///
-/// The type is `repr(C)`, consists of atomic integers only, has no padding that is read, needs no drop, and is aligned
-/// to at most a page.
-pub(crate) unsafe trait Plain {}
+/// The type is `repr(C)`, consists of atomic integers only, has no padding that is read, needs no
+/// drop, and is aligned to at most a page.
+pub(crate) unsafe trait AtomicOnly {}
 
 /// A `T` in a sealed memory file.
-pub(crate) struct Mapping<T: Plain> {
+pub(crate) struct Mapping<T: AtomicOnly> {
     at: NonNull<T>,
 }
 
-// SAFETY: a `Plain` is made of atomics; the mapping is not tied to a thread.
-unsafe impl<T: Plain> Send for Mapping<T> {}
+// SAFETY: a `AtomicOnly` is made of atomics; the mapping is not tied to a thread.
+unsafe impl<T: AtomicOnly> Send for Mapping<T> {}
 // SAFETY: as above.
-unsafe impl<T: Plain> Sync for Mapping<T> {}
+unsafe impl<T: AtomicOnly> Sync for Mapping<T> {}
 
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
-impl<T: Plain> Mapping<T> {
+impl<T: AtomicOnly> Mapping<T> {
     const LEN: usize = size_of::<T>();
 
     /// Makes a memory file of zeros, seals its size, maps it. The descriptor is for the other side.
@@ -93,17 +94,18 @@ impl<T: Plain> Mapping<T> {
     }
 }
 
-impl<T: Plain> Deref for Mapping<T> {
+impl<T: AtomicOnly> Deref for Mapping<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the mapping is `LEN` bytes, page-aligned, lives as long as `self`, and its file cannot shrink;
-        // `Plain` says that any bytes are a `T` and that others may change them.
+        // SAFETY: the mapping is `LEN` bytes, page-aligned, lives as long as `self`, and its file
+        // cannot shrink; `AtomicOnly` says that any bytes are a `T` and that others may change
+        // them.
         unsafe { self.at.as_ref() }
     }
 }
 
-impl<T: Plain> Drop for Mapping<T> {
+impl<T: AtomicOnly> Drop for Mapping<T> {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `map`, and no reference outlives `self`.
         let unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), Self::LEN) };

@@ -1,135 +1,156 @@
 //! The operations of the ring: their numbers, and what each field of the descriptor means for them.
 //!
-//! A descriptor is 32 bytes: `op`, `flags`, `n`, `a`, `b`, `r`. A *posted* operation leaves its result in the ephemeral `r`
-//! that the backend chose; a *called* one answers with a [`crate::ring::Answer`]. "In the data area" means: from the
-//! descriptor's offset `b`, `n` records of the layout that the operation names. Must not: carry anything out.
+//! A descriptor is 32 bytes: `op`, `flags`, `n`, `a`, `b`, `r`. A *posted* operation leaves its
+//! result in the ephemeral `r` that the backend chose; a *called* one answers with a
+//! [`crate::ring::Answer`]. "In the data area" means: from the descriptor's offset `b`, `n` records
+//! of the layout that the operation names. Must not: execute anything.
 
-/// What is to be done.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Op {
     // ---- the statement and the connection ----
-    /// Called. Nothing, but answers with the first fault of what was posted that nobody was told of yet.
+    /// Called. Does nothing, but reports the first fault of posted operations that was not reported
+    /// yet.
     Sync = 1,
-    /// Posted. The statement is over: its ephemerals are freed; the next one has number `n` (modulo 256), and its ephemerals
-    /// have slots from `a`.
+    /// Posted. The statement is over: its ephemerals are freed; the next one has number `n` (modulo
+    /// 256), and its ephemerals have slots from `a`.
     StatementEnd = 2,
     /// Called. The session's time zone: `n` bytes of its name in the data area.
     TimeZone = 3,
-    /// Called. Joins the parallel group of the arena `a`, whose group secret is `b`: each member reads all its arenas.
+    /// Called. Joins the parallel group of the arena `a`, whose group secret is `b`: each member
+    /// reads all its arenas.
     Join = 4,
     /// Called. Answers with a new group secret of this arena.
     Lead = 5,
 
     // ---- values in and out ----
-    /// Called. Opens one envelope, `n` bytes in the data area, of kind `flags`, into the ephemeral `r`; with flag
-    /// [`flag::LITERAL`] into a literal, found again by its bytes. Answers with the FID.
-    Intake = 16,
-    /// Called. Seals `n` FIDs in the data area (8 bytes each), kinds checked against `flags`, of any kind when that is 0; answers with the number of
-    /// bytes written over them: for each a length (4 bytes) and an envelope. 0 when several do not fit together.
+    /// Called. Opens one envelope, `n` bytes in the data area, of kind `flags`, into the ephemeral
+    /// `r`; with flag [`flag::LITERAL`] into a literal, found again by its bytes. Answers with the
+    /// FID.
+    OpenEnvelope = 16,
+    /// Called. Seals `n` FIDs in the data area (8 bytes each), kinds checked against `flags`, of
+    /// any kind when that is 0; answers with the number of bytes written over them: for each a
+    /// length (4 bytes) and an envelope. 0 when several do not fit together.
     Output = 17,
-    /// Called. Promotes `n` records of [`crate::layout::promote_layout`] in the data area into partition `a`: each FID becomes a permanent one
-    /// in place. Answers with the length of a redo record that stands behind them, 0 when none is needed.
+    /// Called. Promotes `n` records of [`crate::layout::promote_layout`] in the data area into
+    /// partition `a`: each FID becomes a permanent one in place. Answers with the length of a redo
+    /// record that follows them, 0 when none is needed.
     Promote = 18,
     /// Posted. The redo record with sequence number `a` is in the host's log.
     Inserted = 19,
-    /// Called. The value `a`, kind `flags`, in clear: its binary form in the data area from `b`; answers with its length. Needs the
-    /// ticket's right to declassify.
+    /// Called. The value `a`, kind `flags`, in clear: its binary form in the data area from `b`;
+    /// answers with its length. Needs the ticket's right to declassify.
     Declassify = 20,
-    /// Called. A value in clear, `n` bytes of binary form in the data area from `b`, kind `flags`, into the ephemeral `r`. Needs the ticket's
-    /// right to declassify. Answers with the FID.
+    /// Called. A value in clear, `n` bytes of binary form in the data area from `b`, kind `flags`,
+    /// into the ephemeral `r`. Needs the ticket's right to declassify. Answers with the FID.
     Classify = 21,
-    /// Posted. As [`Op::Intake`] into the ephemeral `r`. The envelope must stay in the data area until something called later has answered.
-    Accept = 22,
+    /// Posted. As [`Op::OpenEnvelope`] into the ephemeral `r`. The envelope must stay in the data
+    /// area until an operation that was called later has answered.
+    PostEnvelope = 22,
 
     // ---- computing ----
-    /// Posted. Function `n` of [`crate::function`] on `a`, `b` (FIDs, or a plain number where the function takes one) into `r`. A third argument
-    /// is in the descriptor before, an [`Op::Third`].
+    /// Posted. Function `n` of [`crate::function`] on `a`, `b` (FIDs, or a plain number where the
+    /// function takes one) into `r`. A third argument is in the descriptor before, an
+    /// [`Op::ThirdArgument`].
     Compute = 32,
     /// Posted. The third argument `a` of the next operation.
-    Third = 33,
+    ThirdArgument = 33,
     /// Called. Function `n` that gives a truth: answers 0 or 1.
     Test = 34,
     /// Called. Compares `a` with `b`, kind `flags`: answers -1, 0, 1.
     Compare = 35,
-    /// Called. Compares `n` FIDs in the data area (8 bytes each) with `a`, kind `flags`; with flag [`flag::PAIRS`] `n` pairs of FIDs, the first of
-    /// each with the second. Writes one byte (0, 1, 2 for less, equal, greater) for each into the data area's answer half, as far behind its
-    /// beginning as the FIDs are behind the area's.
+    /// Called. Compares `n` FIDs in the data area (8 bytes each) with `a`, kind `flags`; with flag
+    /// [`flag::PAIRS`] `n` pairs of FIDs, the first of each with the second. Writes one byte (0, 1,
+    /// 2 for less, equal, greater) for each into the data area's answer half, at the same distance
+    /// from its beginning as the FIDs are from the area's.
     CompareMany = 36,
     /// Called. The equality token of `a`, kind `flags`, under the statement's key.
     Token = 37,
-    /// Called. Tokens of `n` FIDs in the data area, 16 bytes each, placed as by [`Op::CompareMany`]; the first 8 are what [`Op::Token`] gives.
+    /// Called. Tokens of `n` FIDs in the data area, 16 bytes each, placed as by
+    /// [`Op::CompareMany`]; the first 8 are what [`Op::Token`] gives.
     TokenMany = 38,
     /// Called. Sorts `n` FIDs in the data area, kind `flags`: each is replaced by its dense rank.
     RankMany = 39,
-    /// Called. Function `n` of two arguments that gives a truth, its first argument each of `r` FIDs in the data area, its second `a`: writes one
-    /// byte (0, 1; 2 where it fails, and for all that are left when it has taken too long) for each, placed as by [`Op::CompareMany`].
+    /// Called. Function `n` of two arguments that gives a truth, its first argument each of `r`
+    /// FIDs in the data area, its second `a`: writes one byte (0, 1; 2 where it fails, and for all
+    /// others when the batch has taken too long) for each, placed as by [`Op::CompareMany`].
     TestMany = 40,
 
     // ---- aggregates ----
-    /// Posted. Adds value `b` to the accumulator `r`, an ephemeral, that is made when it is not there: aggregate `n`, kind
-    /// `flags`. `a` is the delimiter of `string_agg`, otherwise 0.
+    /// Posted. Adds value `b` to the accumulator `r`, an ephemeral, that is made when it is not
+    /// there: aggregate `n`, kind `flags`. `a` is the delimiter of `string_agg`, otherwise 0.
     Accumulate = 48,
-    /// Called. The result of accumulator `a` into the ephemeral `r`; answers 0 when the result is NULL.
+    /// Called. The result of accumulator `a` into the ephemeral `r`; answers 0 when the result is
+    /// NULL.
     Final = 49,
     /// Posted. Adds accumulator `b` to accumulator `r`, aggregate `n`, kind `flags`.
     Combine = 50,
 
     // ---- partitions ----
-    /// Called. The partition of the relation in the data area ([`crate::layout::relation_layout`], then `n` columns of
-    /// [`crate::layout::column_layout`]): found, or made. Answers with its number, in `aux` how many values it has (at most 2^32 - 1);
-    /// flag [`flag::NEW`] allows making.
+    /// Called. The partition of the relation in the data area ([`crate::layout::relation_layout`],
+    /// then `n` columns of [`crate::layout::column_layout`]): found, or made. Answers with its
+    /// number, in `aux` how many values it has (at most 2^32 - 1); flag [`flag::NEW`] allows
+    /// making.
     Partition = 64,
-    /// Called. The transaction that dropped or truncated partition `a` has committed: it goes, and its key with it. `aux`: the length of
-    /// the redo record that stands at `b`.
+    /// Called. The transaction that dropped or truncated partition `a` has committed: the partition
+    /// is removed with its key. `aux`: the length of the redo record, which is written at `b`.
     Drop = 65,
-    /// Called. Partition `a` now belongs to the relation in the data area (CLUSTER, VACUUM FULL, SET TABLESPACE). `aux` as
-    /// [`Op::Drop`].
-    Rehome = 66,
+    /// Called. Partition `a` now belongs to the relation in the data area (CLUSTER, VACUUM FULL,
+    /// SET TABLESPACE). `aux` as [`Op::Drop`].
+    ReassignPartition = 66,
     /// Posted. The blocks of `n` FIDs' places are about to be read: `a` the first, `b` the last.
     Prefetch = 67,
     /// Called. Answers with how many partitions relations of the database `a` (an OID) have.
-    Holds = 68,
+    CountPartitions = 68,
 
     // ---- the host's log ----
-    /// Called. A redo record of `n` bytes in the data area, found in the host's log at position `a`.
+    /// Called. A redo record of `n` bytes in the data area, found in the host's log at position
+    /// `a`.
     Replay = 80,
-    /// Called. Everything up to position `a` of the host's log was replayed, by this ring: permanent values may be used. With
-    /// [`flag::FOLLOWS`] they may be read, and more is to come. `n` is the timeline of the log, 0 when it has none.
+    /// Called. This ring has replayed the host's log up to position `a`: permanent values may be
+    /// used. With [`flag::FOLLOWS`] they may be read only, and more of the log follows. `n` is the
+    /// timeline of the log, 0 when it has none.
     Replayed = 81,
-    /// Called. Makes the store durable up to position `a`, on the log's timeline `n`; answers with the position that the log may be cut
-    /// before.
+    /// Called. Makes the store durable up to position `a`, on the log's timeline `n`; answers with
+    /// the position before which the log may be cut.
     Checkpoint = 82,
-    /// Called. Answers with the position from which the log has to be replayed. `aux`: bit 0 when replay is needed, bit 1 when the zone
-    /// follows a log that goes on; from bit 2 the timeline that the position is of, 0 when that is not known. The ring that asked reads the
-    /// log to the zone from then on.
+    /// Called. Answers with the position from which the log has to be replayed. `aux`: bit 0 when
+    /// replay is needed, bit 1 when the zone follows a log that goes on; from bit 2 the timeline
+    /// that the position is of, 0 when that is not known. From then on the ring that asked reads
+    /// the log and passes its records to the zone.
     Position = 83,
-    /// Called, first on every connection. The host's server is in the life `a`, a random number that it draws whenever its memory is made anew; nothing
-    /// of this life is in its log before position `b`. What earlier lives had in memory only may be lost. The log is on timeline `n`; 0 when that
-    /// is not known, as in recovery.
-    Life = 84,
+    /// Called, first on every connection. `a` is the generation of the server's shared memory, a
+    /// random number that it draws whenever that memory is made anew; the log has no record of this
+    /// generation before position `b`. Records that earlier generations had in memory only may be
+    /// lost. The log is on timeline `n`; 0 when that is not known, as in recovery.
+    ServerGeneration = 84,
 
     // ---- reclamation ----
-    /// Called. Begins marking in partition `a`: values given out or stored again from now on are not swept. Answers with the number of
-    /// the sweep.
+    /// Called. Begins marking in partition `a`: values given out or stored again from now on are
+    /// not swept. Answers with the number of the sweep.
     MarkBegin = 96,
     /// Called. Marks `n` FIDs in the data area.
     Mark = 97,
-    /// Called. Values of partition `a` that this ring has not marked go to quarantine, some thousand at a time; answers with their number.
-    /// `aux`: the length of the redo record that stands at `b`, and bit 31 while there is more to be done.
+    /// Called. Values of partition `a` that this ring has not marked go to quarantine, some
+    /// thousand at a time; answers with their number. `aux`: the length of the redo record, which
+    /// is written at `b`, and bit 31 while the operation has to be repeated.
     Sweep = 98,
-    /// Called. Values of partition `n` that are in quarantine since sweep `a` or before are freed, some thousand at a time; answers as
-    /// [`Op::Sweep`].
+    /// Called. Values of partition `n` that are in quarantine since sweep `a` or before are freed,
+    /// some thousand at a time; answers as [`Op::Sweep`].
     Free = 99,
 
     // ---- sessions ----
-    /// Called. A nonce of `n` bytes in the data area; answers with the length of the attestation that replaces it.
+    /// Called. A nonce of `n` bytes in the data area; answers with the length of the attestation
+    /// that replaces it.
     Attest = 112,
-    /// Called. A sealed message of `n` bytes in the data area from the data owner's client; answers with the length of the reply that replaces it.
+    /// Called. A sealed message of `n` bytes in the data area from the data owner's client; answers
+    /// with the length of the reply that replaces it.
     Message = 113,
     /// Called. Status as JSON in the data area: counts, no values. Answers with its length.
     Status = 114,
-    /// Called. Everything that this ring asks from now on is recorded, under the name of `n` bytes in the data area; 0: not any more.
+    /// Called. From now on the requests of this ring are recorded, under the name of `n` bytes in
+    /// the data area; 0 ends the record.
     Record = 115,
 }
 
@@ -161,15 +182,15 @@ numbered!(
     TimeZone,
     Join,
     Lead,
-    Intake,
+    OpenEnvelope,
     Output,
     Promote,
     Inserted,
     Declassify,
     Classify,
-    Accept,
+    PostEnvelope,
     Compute,
-    Third,
+    ThirdArgument,
     Test,
     Compare,
     CompareMany,
@@ -182,14 +203,14 @@ numbered!(
     Combine,
     Partition,
     Drop,
-    Rehome,
+    ReassignPartition,
     Prefetch,
-    Holds,
+    CountPartitions,
     Replay,
     Replayed,
     Checkpoint,
     Position,
-    Life,
+    ServerGeneration,
     MarkBegin,
     Mark,
     Sweep,
@@ -201,43 +222,43 @@ numbered!(
 );
 
 impl Op {
-    /// The number in descriptors.
+    /// The operation's number in descriptors.
     #[must_use]
     pub const fn number(self) -> u16 {
         self as u16
     }
 
-    /// Whether nobody waits for it.
+    /// Whether it is posted: it has no answer.
     #[must_use]
     pub const fn is_posted(self) -> bool {
         matches!(
             self,
             Self::StatementEnd
                 | Self::Inserted
-                | Self::Accept
+                | Self::PostEnvelope
                 | Self::Compute
-                | Self::Third
+                | Self::ThirdArgument
                 | Self::Accumulate
                 | Self::Combine
                 | Self::Prefetch
         )
     }
 
-    /// Whether it has nothing to do with the statement's values: it is carried out whatever was posted before, and does not tell whether
-    /// that has failed.
+    /// Whether it is independent of the statement's values: it is executed even when a posted
+    /// operation has failed, and does not report that fault.
     #[must_use]
-    pub const fn is_apart(self) -> bool {
+    pub const fn is_independent(self) -> bool {
         matches!(
             self,
             Self::Partition
                 | Self::Drop
-                | Self::Rehome
-                | Self::Holds
+                | Self::ReassignPartition
+                | Self::CountPartitions
                 | Self::Replay
                 | Self::Replayed
                 | Self::Checkpoint
                 | Self::Position
-                | Self::Life
+                | Self::ServerGeneration
                 | Self::Attest
                 | Self::Message
                 | Self::Status
@@ -248,14 +269,14 @@ impl Op {
 
 /// Bits of `flags`; the low byte is the kind's number where an operation takes one.
 pub mod flag {
-    /// [`super::Op::Intake`]: the value lives as long as the connection.
+    /// [`super::Op::OpenEnvelope`]: the value lives as long as the connection.
     pub const LITERAL: u16 = 1 << 8;
     /// [`super::Op::Partition`]: make it when it is not there.
     pub const NEW: u16 = 1 << 9;
     /// [`super::Op::CompareMany`]: pairs.
     pub const PAIRS: u16 = 1 << 11;
-    /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: nobody has asked for it yet. It says nothing of a fault of what
-    /// was posted.
+    /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: the answers
+    /// are asked ahead of need. The operation does not report a fault of posted operations.
     pub const AHEAD: u16 = 1 << 12;
     /// [`super::Op::Replayed`]: the host is a replica, whose log goes on.
     pub const FOLLOWS: u16 = 1 << 11;

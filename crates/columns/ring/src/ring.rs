@@ -1,36 +1,40 @@
-//! The ring: what lies where in the memory that one backend shares with the zone.
+//! The layout of a ring: the memory that one backend shares with the zone.
 //!
-//! A header of one page, 4096 descriptors of 32 bytes, 4096 answers of 16, a data area of 1 MiB. Descriptors are numbered
-//! from [`FIRST`], modulo 2^32; number `k` and its answer are in places `k` modulo 4096.
+//! A header of one page, 4096 descriptors of 32 bytes, 4096 answers of 16, a data area of 1 MiB.
+//! Descriptors are numbered from [`FIRST`], modulo 2^32; number `k` and its answer are in entry `k`
+//! modulo 4096.
 //!
 //! - `tail` (the backend writes): descriptors published.
-//! - `done` (the zone writes): descriptors carried out. The backend sleeps on it.
-//! - `parked` (the zone sets it, either clears it): the zone does not look at this ring until its doorbell is rung.
-//! - `waiting` (the backend sets it, either clears it): the backend sleeps on `done`, or is about to.
-//! - `closed` (the zone writes): nothing will be carried out any more.
+//! - `done` (the zone writes): descriptors executed. The backend sleeps on it.
+//! - `parked` (the zone sets it, either clears it): the zone does not look at this ring until its
+//!   doorbell is rung.
+//! - `waiting` (the backend sets it, either clears it): the backend sleeps on `done`, or is about
+//!   to.
+//! - `closed` (the zone writes): no further descriptor will be executed.
 //!
-//! Each pair of flag and index is Dekker's: write one's own, a sequentially consistent fence, read the other's. So either
-//! the publisher sees the flag, or the sleeper sees the index.
+//! Each pair of flag and index is Dekker's: write one's own, a sequentially consistent fence, read
+//! the other's. So either the publisher sees the flag, or the sleeper sees the index.
 //!
 //! Must not: decide anything from what it reads.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::memory::Plain;
+use crate::memory::AtomicOnly;
 use crate::{Fault, Op};
 
-/// Places of a ring.
+/// Descriptors, and answers, of a ring.
 pub const ENTRIES: u32 = 4096;
 /// Length of the data area in bytes.
 pub const AREA_SIZE: usize = 1 << 20;
-/// Where operations write whose answer does not replace their arguments.
+/// Offset of the answers of operations whose answer does not replace their arguments.
 pub const ANSWER_HALF: usize = AREA_SIZE / 2;
 
-/// The first descriptor's number: near the end, so that every connection soon goes through the wrap-around.
+/// The first descriptor's number: near the end, so that every connection soon goes through the
+/// wrap-around.
 pub(crate) const FIRST: u32 = u32::MAX - 9_999;
 
-/// One operation: see [`crate::op`] for what the fields mean to each.
+/// One operation: [`crate::op`] describes the fields for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptor {
     /// Number of the operation.
@@ -58,7 +62,7 @@ impl Descriptor {
     }
 }
 
-/// What a called operation answers.
+/// The answer to a called operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// 0, or the number of a [`Fault`].
@@ -90,7 +94,8 @@ impl Answer {
         }
     }
 
-    /// Not carried out: of what was posted before, this is the first failure that nobody has been told of.
+    /// Not executed: a posted operation before it has failed, with this fault, which was not
+    /// reported yet.
     #[must_use]
     pub const fn earlier(fault: Fault) -> Self {
         Self {
@@ -100,16 +105,17 @@ impl Answer {
         }
     }
 
-    /// In `aux` of a failure: it is not this operation's own.
+    /// Flag in `aux`: the fault is one of an earlier, posted operation.
     const EARLIER: u32 = 1;
 
-    /// Whether the failure is one of what was posted before.
+    /// Whether the fault is one of an earlier, posted operation.
     #[must_use]
     pub const fn is_earlier(&self) -> bool {
         self.status != 0 && self.aux & Self::EARLIER != 0
     }
 
-    /// The fault, if it is one. A number that is none of the list is taken for [`Fault::BadRequest`].
+    /// The fault, if there is one. A number that is not on the list counts as
+    /// [`Fault::BadRequest`].
     #[must_use]
     pub fn failure(&self) -> Option<Fault> {
         if self.status == 0 {
@@ -119,7 +125,7 @@ impl Answer {
     }
 }
 
-/// One word alone in its cache line, so that the two sides do not slow one another.
+/// One word alone in its cache line, so that the two sides do not slow each other down.
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) AtomicU32);
 
@@ -138,14 +144,14 @@ struct Submission([AtomicU64; 4]);
 #[repr(C, align(16))]
 struct Reply([AtomicU64; 2]);
 
-const PLACES: usize = ENTRIES as usize;
+const ENTRY_COUNT: usize = ENTRIES as usize;
 
 /// The shared memory of a ring.
 #[repr(C)]
 pub(crate) struct Ring {
     pub(crate) header: Header,
-    submissions: [Submission; PLACES],
-    replies: [Reply; PLACES],
+    submissions: [Submission; ENTRY_COUNT],
+    replies: [Reply; ENTRY_COUNT],
     area: Area,
 }
 
@@ -154,15 +160,15 @@ const _: () = {
     assert!(core::mem::offset_of!(Ring, submissions) == 4096);
     assert!(size_of::<Submission>() == 32);
     assert!(size_of::<Reply>() == 16);
-    assert!(core::mem::offset_of!(Ring, replies) == 4096 + 32 * PLACES);
-    assert!(core::mem::offset_of!(Ring, area) == 4096 + 48 * PLACES);
-    assert!(size_of::<Ring>() == 4096 + 48 * PLACES + AREA_SIZE);
+    assert!(core::mem::offset_of!(Ring, replies) == 4096 + 32 * ENTRY_COUNT);
+    assert!(core::mem::offset_of!(Ring, area) == 4096 + 48 * ENTRY_COUNT);
+    assert!(size_of::<Ring>() == 4096 + 48 * ENTRY_COUNT + AREA_SIZE);
 };
 
-mod plain {
+mod shared {
     #![expect(unsafe_code, reason = "marks what consists of atomics only")]
     // SAFETY: `repr(C)`, made of AtomicU32 and AtomicU64, aligned to a page.
-    unsafe impl super::Plain for super::Ring {}
+    unsafe impl super::AtomicOnly for super::Ring {}
 }
 
 impl Ring {
@@ -171,7 +177,7 @@ impl Ring {
         let head = u64::from(descriptor.op)
             | u64::from(descriptor.flags) << 16
             | u64::from(descriptor.n) << 32;
-        let [first, a, b, r] = &self.submissions[place(number)].0;
+        let [first, a, b, r] = &self.submissions[entry_index(number)].0;
         first.store(head, Relaxed);
         a.store(descriptor.a, Relaxed);
         b.store(descriptor.b, Relaxed);
@@ -181,7 +187,7 @@ impl Ring {
     /// Copies the descriptor of this number out, each word once.
     #[expect(clippy::cast_possible_truncation, reason = "the word is taken apart")]
     pub(crate) fn take(&self, number: u32) -> Descriptor {
-        let [first, a, b, r] = &self.submissions[place(number)].0;
+        let [first, a, b, r] = &self.submissions[entry_index(number)].0;
         let head = first.load(Relaxed);
         Descriptor {
             op: head as u16,
@@ -195,7 +201,7 @@ impl Ring {
 
     /// Writes the answer to this number. Only then may `done` pass it, with release.
     pub(crate) fn answer(&self, number: u32, answer: &Answer) {
-        let [first, value] = &self.replies[place(number)].0;
+        let [first, value] = &self.replies[entry_index(number)].0;
         first.store(
             u64::from(answer.status) | u64::from(answer.aux) << 32,
             Relaxed,
@@ -205,8 +211,8 @@ impl Ring {
 
     /// Reads the answer to this number.
     #[expect(clippy::cast_possible_truncation, reason = "the word is taken apart")]
-    pub(crate) fn answered(&self, number: u32) -> Answer {
-        let [first, value] = &self.replies[place(number)].0;
+    pub(crate) fn read_answer(&self, number: u32) -> Answer {
+        let [first, value] = &self.replies[entry_index(number)].0;
         let head = first.load(Relaxed);
         Answer {
             status: head as u32,
@@ -236,7 +242,7 @@ impl Ring {
     }
 }
 
-const fn place(number: u32) -> usize {
+const fn entry_index(number: u32) -> usize {
     (number % ENTRIES) as usize
 }
 
@@ -249,7 +255,8 @@ pub struct Area([AtomicU64; AREA_SIZE / 8]);
 impl Area {
     /// Copies `out.len()` bytes from `offset` out.
     ///
-    /// `None` when the offset is not a multiple of 8 or the range leaves the area; `out` is untouched then.
+    /// `None` when the offset is not a multiple of 8 or the range leaves the area; `out` is
+    /// untouched then.
     #[must_use]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Option<()> {
         let words = self.range(offset, out.len())?;
@@ -269,7 +276,8 @@ impl Area {
 
     /// Copies `bytes` in, at `offset`.
     ///
-    /// `None` when the offset is not a multiple of 8 or the range leaves the area; nothing is written then.
+    /// `None` when the offset is not a multiple of 8 or the range leaves the area; nothing is
+    /// written then.
     #[must_use]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Option<()> {
         let words = self.range(offset, bytes.len())?;
@@ -279,7 +287,7 @@ impl Area {
             word.store(u64::from_le_bytes(*chunk), Relaxed);
         }
         if let Some(word) = tail.first() {
-            // What follows in the last word stays: it may belong to the next record.
+            // The other bytes of the last word stay: they may belong to the next record.
             let mut last = word.load(Relaxed).to_le_bytes();
             for (to, from) in last.iter_mut().zip(rest) {
                 *to = *from;
@@ -365,7 +373,7 @@ mod tests {
         }
         for number in numbers.chain(0..2048) {
             assert_eq!(ring.take(number), at(number));
-            let answer = ring.answered(number);
+            let answer = ring.read_answer(number);
             assert_eq!((answer.status, answer.aux), (number, !number));
             assert_eq!(answer.value, u64::from(number) << 17);
         }

@@ -1,8 +1,10 @@
-//! The control socket: how a backend gets its ring, and how either side learns that the other is gone.
+//! The control socket: a backend gets its ring through it, and either side learns from it that the
+//! other is gone.
 //!
-//! A backend connects; the zone answers with one message, the welcome, that carries two descriptors: the ring and the
-//! doorbell. Nothing else is ever sent. The socket then stays open: when one side dies the kernel closes it, and the
-//! other side sees that. Must not: carry values, or anything of a ring's operations.
+//! A backend connects; the zone answers with one message, the welcome, that carries two
+//! descriptors: the ring and the doorbell. Nothing else is ever sent. The socket then stays open:
+//! when one side dies the kernel closes it, and the other side sees that. Must not: carry values,
+//! or anything of a ring's operations.
 
 use core::mem::MaybeUninit;
 use core::time::Duration;
@@ -23,7 +25,7 @@ const VERSION: u32 = 1;
 const WELCOME_LEN: usize = 64;
 const BACKLOG: i32 = 1024;
 
-/// What the zone tells a backend when it connects.
+/// The message that the zone sends to a backend when it connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
     /// Number of the zone's incarnation (R5).
@@ -65,7 +67,7 @@ impl Welcome {
     }
 }
 
-/// Who is at the other end, as the kernel knows it.
+/// The process at the other end, according to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Process id; 0 when it is of a namespace that the zone does not see.
@@ -76,11 +78,11 @@ pub struct Peer {
     pub gid: u32,
 }
 
-/// Listens at `path`. A socket there at which nobody listens any more is replaced; anything else is not.
+/// Listens at `path`. A socket without a listener is replaced; any other file is not.
 ///
 /// # Errors
 ///
-/// `AddrInUse` when something else is there or somebody listens; otherwise the kernel's.
+/// `AddrInUse` when another file or a listening socket is there; otherwise the kernel's.
 pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let socket = new_socket()?;
@@ -123,7 +125,7 @@ pub(crate) fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
 ///
 /// # Errors
 ///
-/// Of the kernel: nobody listens, no permission.
+/// Of the kernel: no listener, no permission.
 pub(crate) fn connect(path: &Path) -> io::Result<Option<OwnedFd>> {
     let socket = new_socket()?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
@@ -155,7 +157,8 @@ pub(crate) fn send_welcome(
         return Err(io::ErrorKind::OutOfMemory.into());
     }
     let bytes = welcome.to_bytes();
-    // A new socket has room for this; if not, the backend is told nothing and the connection is closed.
+    // A new socket has space for this; if not, the backend gets nothing and the connection is
+    // closed.
     rustix::net::sendmsg(
         socket,
         &[IoSlice::new(&bytes)],
@@ -169,7 +172,8 @@ pub(crate) fn send_welcome(
 ///
 /// # Errors
 ///
-/// `InvalidData` for anything that is not a welcome of this version, the end of the connection included.
+/// `InvalidData` for anything that is not a welcome of this version, the end of the connection
+/// included.
 pub(crate) fn receive_welcome(
     socket: impl AsFd,
 ) -> io::Result<Option<(Welcome, OwnedFd, OwnedFd)>> {
@@ -220,13 +224,14 @@ fn wait(socket: impl AsFd, flags: PollFlags, limit: Duration) -> bool {
     let mut polled = [PollFd::new(&socket, flags)];
     match rustix::event::poll(&mut polled, limit.as_ref()) {
         Ok(ready) => ready != 0,
-        // A signal: the caller looks again anyway. Anything else is a descriptor that can no longer be waited for.
+        // A signal: the caller looks again anyway. Anything else is a descriptor that can no longer
+        // be waited for.
         Err(error) => error != Errno::INTR,
     }
 }
 
 pub(crate) mod peer {
-    //! What the kernel says of a connection's other end.
+    //! The kernel's information about a connection's other end.
     #![expect(
         unsafe_code,
         reason = "socket options that rustix does not offer, or not for a peer of pid 0"
@@ -239,7 +244,7 @@ pub(crate) mod peer {
     /// `SO_PEERPIDFD` of asm-generic/socket.h, Linux 6.5; absent from libc's constants.
     const PEER_PIDFD: libc::c_int = 77;
 
-    /// Its credentials. `None` when the kernel does not tell.
+    /// Its credentials. `None` when the kernel does not know them.
     pub(crate) fn credentials(socket: BorrowedFd<'_>) -> Option<Peer> {
         let mut found = libc::ucred {
             pid: 0,
@@ -265,8 +270,9 @@ pub(crate) mod peer {
         })
     }
 
-    /// A descriptor that becomes readable when the process ends that connected. `None` when there is no such thing (an
-    /// old kernel with a process of another namespace): then the socket alone tells.
+    /// A descriptor that becomes readable when the process ends that connected. `None` when there
+    /// is no such thing (an old kernel with a process of another namespace): then the socket alone
+    /// tells.
     pub(crate) fn process(socket: BorrowedFd<'_>, peer: Peer) -> Option<OwnedFd> {
         let mut fd: libc::c_int = -1;
         let mut len = libc::socklen_t::try_from(size_of::<libc::c_int>()).ok()?;

@@ -1,12 +1,15 @@
-//! The zone's end: many rings, one thread that carries out.
+//! The zone's end of all rings: one thread executes their descriptors.
 //!
-//! The engine's thread goes round the rings that had work lately. A ring without work is *parked*: it is not looked at until
-//! its backend rings the doorbell, so that idle connections cost nothing. When all are parked the thread sleeps on the doorbell.
-//! A second thread waits for connections, and for the ends of sockets and processes; it touches no ring.
+//! The engine's thread polls the rings that had work recently. A ring without work is *parked*: it
+//! is not polled until its backend rings the doorbell, so that idle connections cost nothing. When
+//! all rings are parked the thread sleeps on the doorbell. A second thread waits for connections,
+//! and for the ends of sockets and processes; it touches no ring.
 //!
-//! - R1: one thread, each ring's descriptors in their order; rings take turns after [`TURN`] descriptors.
-//! - R3: a descriptor is copied once, before it is looked at. A ring whose `tail` is impossible is closed.
-//! - A descriptor that is in flight when its backend dies may or may not be carried out; nobody waits for it.
+//! - R1: one thread, each ring's descriptors in their order; rings take turns after
+//!   [`TURN_DESCRIPTORS`] descriptors.
+//! - R3: a descriptor is copied once, before it is checked. A ring whose `tail` is impossible is
+//!   closed.
+//! - A descriptor that is in flight when its backend dies may or may not be executed.
 //!
 //! Must not: know what an operation means.
 
@@ -25,33 +28,35 @@ use std::thread::JoinHandle;
 use rustix::event::{EventfdFlags, epoll};
 
 use crate::Op;
-use crate::doorbell::{self, Bell, Patience, SLEEP_MAX};
+use crate::doorbell::{self, AdaptiveWait, Doorbell, SLEEP_MAX};
 use crate::memory::Mapping;
 use crate::ring::{Answer, Area, Descriptor, ENTRIES, FIRST, Ring};
 use crate::socket::{self, Peer, Welcome};
 
-/// Descriptors of one ring that are carried out before the next ring has its turn.
-const TURN: u32 = 256;
-/// Posted descriptors after which the backend is told how far the zone is.
-const REPORT: u32 = 64;
+/// Descriptors of one ring that are executed before it is the next ring's turn.
+const TURN_DESCRIPTORS: u32 = 256;
+/// Posted descriptors after which the zone publishes its progress.
+const REPORT_INTERVAL: u32 = 64;
 /// Rounds without work after which a ring is parked while others work.
 const QUIET_ROUNDS: u32 = 4096;
 
-/// What the zone does with descriptors. Called by one thread.
+/// Executes descriptors. One thread calls it.
 pub trait Handler {
-    /// A backend has connected. Answers with the number of its arena, which no other open ring has; `None` refuses it.
-    fn opened(&mut self, peer: &Peer) -> Option<u16>;
+    /// A backend has connected. Returns the number of its arena, which no other open ring has;
+    /// `None` refuses the backend.
+    fn ring_opened(&mut self, peer: &Peer) -> Option<u16>;
 
     /// The ring of this arena is closed.
-    fn closed(&mut self, arena: u16);
+    fn ring_closed(&mut self, arena: u16);
 
-    /// Carries a descriptor out. Arguments in `area` may change under one's hands: copy once, then look.
+    /// Executes a descriptor. Arguments in `area` may change at any time: copy them once, then
+    /// check the copy.
     ///
     /// The answer to a posted operation is dropped.
-    fn carry_out(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer;
+    fn execute(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer;
 
-    /// Nothing is to be done at the moment: called before the thread sleeps, and at least every 100 ms while rings are open and it
-    /// is idle.
+    /// Called when there is nothing to do: before the thread sleeps, and at least every 100 ms
+    /// while rings are open and it is idle.
     fn idle(&mut self) {}
 }
 
@@ -59,14 +64,14 @@ pub trait Handler {
 #[derive(Clone)]
 pub struct Stopper {
     stop: Arc<AtomicBool>,
-    bell: Arc<Mapping<Bell>>,
+    bell: Arc<Mapping<Doorbell>>,
 }
 
 impl Stopper {
     /// Closes all rings; [`Server::run`] returns.
     pub fn stop(&self) {
         self.stop.store(true, SeqCst);
-        self.bell.ring_loudly();
+        self.bell.ring_always();
     }
 }
 
@@ -83,30 +88,30 @@ pub struct Server {
     epoll: Arc<OwnedFd>,
     quit: Arc<OwnedFd>,
     listener: Option<OwnedFd>,
-    bell: Arc<Mapping<Bell>>,
+    bell: Arc<Mapping<Doorbell>>,
     bell_file: OwnedFd,
     stop: Arc<AtomicBool>,
-    rings: BTreeMap<u64, Served>,
+    rings: BTreeMap<u64, ServedRing>,
     active: Vec<u64>,
     next_id: u64,
-    /// Rings of the doorbell that were followed up.
-    heard: u32,
+    /// The count of the doorbell that was last handled.
+    rings_seen: u32,
 }
 
-/// One ring, as the zone sees it.
-struct Served {
+/// The zone's state of one ring.
+struct ServedRing {
     ring: Mapping<Ring>,
-    /// Closing it is how the backend learns that it is over.
+    /// Closing it tells the backend that the ring has ended.
     _socket: OwnedFd,
     /// Keeps the process's end watched.
     _process: Option<OwnedFd>,
     arena: u16,
-    /// Descriptors carried out. The zone's own: what stands in the shared memory is never read back.
+    /// Descriptors executed: the zone's own count, because the shared memory is never read back.
     done: u32,
     quiet_rounds: u32,
 }
 
-/// What the watching thread reports.
+/// An event that the watching thread reports.
 enum Event {
     Connected(OwnedFd),
     Gone(u64),
@@ -116,11 +121,13 @@ const LISTENER: u64 = u64::MAX;
 const QUIT: u64 = u64::MAX - 1;
 
 impl Server {
-    /// Listens at `path`, whose file gets the permissions `mode`; rings get the number `incarnation`.
+    /// Listens at `path`, whose file gets the permissions `mode`; rings get the number
+    /// `incarnation`.
     ///
     /// # Errors
     ///
-    /// `AddrInUse` when a zone listens there, or something other than a socket is there; otherwise the kernel's.
+    /// `AddrInUse` when a zone listens there, or something other than a socket is there; otherwise
+    /// the kernel's.
     pub fn bind(path: &Path, mode: u32, incarnation: [u8; 16]) -> io::Result<Self> {
         let (bell, bell_file) = Mapping::create("strongroom-bell")?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -146,11 +153,11 @@ impl Server {
             rings: BTreeMap::new(),
             active: Vec::new(),
             next_id: 0,
-            heard: 0,
+            rings_seen: 0,
         })
     }
 
-    /// What stops it.
+    /// A handle that stops the server from another thread.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper {
@@ -159,7 +166,7 @@ impl Server {
         }
     }
 
-    /// Serves until it is stopped. This thread is the one that carries out.
+    /// Serves until it is stopped. The calling thread executes the descriptors.
     ///
     /// # Errors
     ///
@@ -170,41 +177,42 @@ impl Server {
         self.serve(handler, &events);
         for (_, served) in core::mem::take(&mut self.rings) {
             close(&served);
-            handler.closed(served.arena);
+            handler.ring_closed(served.arena);
         }
         // It fails when the counter is full: then the thread is being woken already.
         let _ = rustix::io::write(&*self.quit, &1_u64.to_le_bytes());
         let ended = watcher.join();
-        // Nobody should find a socket at which nobody listens; if it cannot be removed, the next start replaces it.
+        // Without a listener the socket has to go; if it cannot be removed, the next start replaces
+        // it.
         drop(std::fs::remove_file(&self.path));
         ended.map_err(|_| io::Error::other("the zone's watching thread has panicked"))
     }
 
     fn serve(&mut self, handler: &mut impl Handler, events: &Receiver<Event>) {
         let mut quiet = 0;
-        let mut patience = Patience::new();
+        let mut wait = AdaptiveWait::new();
         while !self.stop.load(SeqCst) {
             let count = self.bell.count();
-            if count != self.heard {
-                self.heard = count;
-                self.follow(handler, events);
+            if count != self.rings_seen {
+                self.rings_seen = count;
+                self.handle_events(handler, events);
                 self.find_work();
             }
             if self.round(handler) {
                 quiet = 0;
                 continue;
             }
-            if patience.pause(quiet) {
+            if wait.pause(quiet) {
                 quiet += 1;
             } else {
                 quiet = 0;
                 handler.idle();
-                self.sleep(&mut patience);
+                self.sleep(&mut wait);
             }
         }
     }
 
-    /// One turn for each active ring. Whether anything was done.
+    /// Gives each active ring one turn. Returns whether anything was executed.
     fn round(&mut self, handler: &mut impl Handler) -> bool {
         let mut worked = false;
         let mut at = 0;
@@ -231,28 +239,30 @@ impl Server {
     }
 
     /// Parks everything and sleeps on the doorbell, unless there is work after all.
-    fn sleep(&mut self, patience: &mut Patience) {
+    fn sleep(&mut self, wait: &mut AdaptiveWait) {
         for served in self.rings.values_mut() {
             served.park();
         }
         self.active.clear();
         fence(SeqCst);
-        if self.rings.values().any(Served::has_work) {
+        if self.rings.values().any(ServedRing::has_work) {
             self.find_work();
             return;
         }
         let limit = (!self.rings.is_empty()).then_some(SLEEP_MAX);
-        patience.sleep(|| self.bell.sleep(self.heard, limit));
-        // After the longest sleep too: a ring is served even if somebody has scribbled over the doorbell.
+        wait.sleep(|| self.bell.sleep(self.rings_seen, limit));
+        // After the longest sleep too: a ring is served even if a hostile backend has overwritten
+        // the doorbell.
         self.find_work();
     }
 
-    /// Makes the rings active that have work, or of which nobody would learn that they have.
+    /// Activates the rings that have work, and those whose backends would not ring the doorbell.
     fn find_work(&mut self) {
         self.active.clear();
         for (id, served) in &mut self.rings {
-            // The backend clears the mark before it rings. Its work may have been done before the ring was heard: then the
-            // mark has to be set again, which happens after some quiet rounds.
+            // The backend clears the mark before it rings. Its work may have been done before the
+            // ring was handled: then the mark has to be set again, which happens after some
+            // quiet rounds.
             let unmarked = served.ring.header.parked.0.load(SeqCst) == 0;
             if unmarked || served.has_work() {
                 served.unpark();
@@ -261,12 +271,12 @@ impl Server {
         }
     }
 
-    fn follow(&mut self, handler: &mut impl Handler, events: &Receiver<Event>) {
+    fn handle_events(&mut self, handler: &mut impl Handler, events: &Receiver<Event>) {
         while let Ok(event) = events.try_recv() {
             match event {
                 Event::Gone(id) => self.close(id, handler),
-                // What does not come about - no memory, no descriptors, nobody there any more - ends with the socket, which
-                // is all that the backend needs to know.
+                // A connection that fails - no memory, no descriptors, the backend gone - ends with
+                // the socket, which is all that the backend needs to know.
                 Event::Connected(socket) => drop(self.open(socket, handler)),
             }
         }
@@ -279,7 +289,7 @@ impl Server {
         ring.publish_tail(FIRST);
         ring.publish_done(FIRST);
         let process = socket::peer::process(socket.as_fd(), peer);
-        let arena = handler.opened(&peer).ok_or_else(denied)?;
+        let arena = handler.ring_opened(&peer).ok_or_else(denied)?;
         let id = self.next_id;
         self.next_id += 1;
         let welcome = Welcome {
@@ -291,10 +301,10 @@ impl Server {
             socket::send_welcome(&socket, welcome, files)
         });
         if let Err(error) = watched {
-            handler.closed(arena);
+            handler.ring_closed(arena);
             return Err(error);
         }
-        let mut served = Served {
+        let mut served = ServedRing {
             ring,
             _socket: socket,
             _process: process,
@@ -321,7 +331,7 @@ impl Server {
     fn close(&mut self, id: u64, handler: &mut impl Handler) {
         if let Some(served) = self.rings.remove(&id) {
             close(&served);
-            handler.closed(served.arena);
+            handler.ring_closed(served.arena);
         }
         self.active.retain(|active| *active != id);
     }
@@ -339,8 +349,8 @@ impl Server {
     }
 }
 
-/// Tells the backend that nothing will be carried out any more.
-fn close(served: &Served) {
+/// Tells the backend that no further descriptor will be executed.
+fn close(served: &ServedRing) {
     served.ring.header.closed.0.store(1, SeqCst);
     doorbell::wake(&served.ring.header.done.0);
 }
@@ -352,7 +362,7 @@ enum Turn {
     Impossible,
 }
 
-impl Served {
+impl ServedRing {
     fn has_work(&self) -> bool {
         self.ring.tail() != self.done
     }
@@ -377,22 +387,22 @@ impl Served {
             return Turn::Quiet;
         }
         self.quiet_rounds = 0;
-        self.carry_out(count.min(TURN), handler);
+        self.execute_batch(count.min(TURN_DESCRIPTORS), handler);
         Turn::Worked
     }
 
-    fn carry_out(&mut self, count: u32, handler: &mut impl Handler) {
+    fn execute_batch(&mut self, count: u32, handler: &mut impl Handler) {
         let mut unreported = 0;
         for _ in 0..count {
             let descriptor = self.ring.take(self.done);
-            let answer = handler.carry_out(self.arena, &descriptor, self.ring.area());
+            let answer = handler.execute(self.arena, &descriptor, self.ring.area());
             let posted = Op::from_number(descriptor.op).is_some_and(Op::is_posted);
             if !posted {
                 self.ring.answer(self.done, &answer);
             }
             self.done = self.done.wrapping_add(1);
             unreported += 1;
-            if !posted || unreported == REPORT {
+            if !posted || unreported == REPORT_INTERVAL {
                 self.report();
                 unreported = 0;
             }
@@ -428,7 +438,7 @@ struct Watcher {
     listener: OwnedFd,
     epoll: Arc<OwnedFd>,
     events: Sender<Event>,
-    bell: Arc<Mapping<Bell>>,
+    bell: Arc<Mapping<Doorbell>>,
 }
 
 impl Watcher {
@@ -450,17 +460,18 @@ impl Watcher {
                     return;
                 }
             }
-            self.bell.ring_loudly();
+            self.bell.ring_always();
         }
     }
 
-    /// Whether somebody still wants connections.
+    /// Whether the engine's thread still takes connections.
     fn accept(&self) -> bool {
         match socket::accept(&self.listener) {
             Ok(Some(socket)) => self.events.send(Event::Connected(socket)).is_ok(),
             Ok(None) => true,
             Err(_) => {
-                // No descriptors or no memory: connections stay in the queue. Without a pause this would be a busy loop.
+                // No descriptors or no memory: connections stay in the queue. Without a pause this
+                // would be a busy loop.
                 std::thread::sleep(Duration::from_millis(50));
                 true
             }

@@ -1,8 +1,8 @@
-//! What aggregates accumulate, value by value, and the result of it.
+//! Aggregates: the state that values are added to, and the result.
 //!
-//! Sums of integers and numerics are exact, whatever the order; sums of doubles depend on it, as in PostgreSQL (src/backend/utils/adt/
-//! numeric.c, float.c, timestamp.c). `finish` does not destroy: a window's frame grows and is read in turn. Must not: count NULLs,
-//! which never get here.
+//! Sums of integers and numerics are exact, whatever the order; sums of doubles depend on it, as in
+//! PostgreSQL (src/backend/utils/adt/ numeric.c, float.c, timestamp.c). `finish` keeps the state,
+//! because a window's frame is read while it grows. Must not: count NULLs, which are never passed.
 
 mod exact;
 
@@ -19,10 +19,10 @@ use crate::interval::Interval;
 use crate::value::{Buf, Out, Value};
 use exact::Exact;
 
-/// As long as any text that is computed.
+/// The longest text that is computed.
 const TEXT_MAX: usize = crate::textual::LEN_MAX;
 
-/// An aggregate under way.
+/// The state of one aggregate.
 pub struct Accumulator {
     aggregate: Aggregate,
     kind: Kind,
@@ -40,14 +40,15 @@ enum State {
     Span(Interval, u32),
     /// `min`, `max`; whether there was a value.
     Extreme(Out, bool),
-    /// `string_agg`: delimiters and values in turn, beginning with a delimiter; the length of that one.
+    /// `string_agg`: delimiters and values in turn, beginning with a delimiter; the length of that
+    /// one.
     Text(Buf, Option<usize>),
     /// `bool_and`, `bool_or`.
     Truth(Option<bool>),
 }
 
 impl Accumulator {
-    /// An empty one. `None` when there is no such aggregate of this kind.
+    /// An empty state. `None` when there is no such aggregate of this kind.
     #[must_use]
     pub fn new(aggregate: Aggregate, kind: Kind) -> Option<Self> {
         aggregate.gives(kind)?;
@@ -70,14 +71,15 @@ impl Accumulator {
 
     /// The aggregate and the kind of values that it was made for.
     #[must_use]
-    pub const fn what(&self) -> (Aggregate, Kind) {
+    pub const fn aggregate_and_kind(&self) -> (Aggregate, Kind) {
         (self.aggregate, self.kind)
     }
 
     /// Adds a value; `delimiter` is the second argument of `string_agg`, and unused by others.
     ///
     /// # Errors
-    /// The overflow that PostgreSQL's transition function has; [`Fault::KindMismatch`] for a value that is not of the kind's form.
+    /// The overflow that PostgreSQL's transition function has; [`Fault::KindMismatch`] for a value
+    /// that is not of the kind's form.
     pub fn add(&mut self, value: Value<'_>, delimiter: Option<Value<'_>>) -> Result<(), Fault> {
         match &mut self.state {
             State::Exact(exact) if self.kind == Kind::Numeric => exact.add(value)?,
@@ -95,7 +97,8 @@ impl Accumulator {
                 *count = count.saturating_add(1);
             }
             State::Extreme(best, any) => {
-                if !*any || !keeps(self.aggregate, compare(self.kind, best.value(), value)?) {
+                if !*any || !keeps_earlier(self.aggregate, compare(self.kind, best.value(), value)?)
+                {
                     best.set(value);
                     *any = true;
                 }
@@ -107,18 +110,20 @@ impl Accumulator {
             }
             State::Truth(truth) => {
                 let value = value.bool()?;
-                *truth = Some(joined(self.aggregate, *truth, value));
+                *truth = Some(combine_bools(self.aggregate, *truth, value));
             }
         }
         Ok(())
     }
 
-    /// Adds what another accumulator of the same aggregate and kind holds, whose values came later.
+    /// Adds the state of another accumulator of the same aggregate and kind, whose values came
+    /// later.
     ///
     /// # Errors
-    /// As [`Self::add`]; [`Fault::NotAnAccumulator`] when the other is of another aggregate or kind.
+    /// As [`Self::add`]; [`Fault::NotAnAccumulator`] when the other is of another aggregate or
+    /// kind.
     pub fn combine(&mut self, other: &Self) -> Result<(), Fault> {
-        if self.what() != other.what() {
+        if self.aggregate_and_kind() != other.aggregate_and_kind() {
             return Err(Fault::NotAnAccumulator);
         }
         match (&mut self.state, &other.state) {
@@ -140,7 +145,7 @@ impl Accumulator {
                 first.get_or_insert(*len);
             }
             (State::Truth(truth), State::Truth(Some(other))) => {
-                *truth = Some(joined(self.aggregate, *truth, *other));
+                *truth = Some(combine_bools(self.aggregate, *truth, *other));
             }
             _ => {}
         }
@@ -190,8 +195,9 @@ fn put_double(number: Option<f64>, out: &mut Out) -> bool {
     number.is_some()
 }
 
-/// Whether the one before stays, given how it compares to the new one: of equal ones the new one is taken, as in `numeric_larger`.
-fn keeps(aggregate: Aggregate, order: Ordering) -> bool {
+/// Whether the earlier value is kept, given its order relative to the new one: of equal values the
+/// new one is taken, as in `numeric_larger`.
+fn keeps_earlier(aggregate: Aggregate, order: Ordering) -> bool {
     order
         == if aggregate == Aggregate::Min {
             Ordering::Less
@@ -200,7 +206,7 @@ fn keeps(aggregate: Aggregate, order: Ordering) -> bool {
         }
 }
 
-fn joined(aggregate: Aggregate, before: Option<bool>, value: bool) -> bool {
+fn combine_bools(aggregate: Aggregate, before: Option<bool>, value: bool) -> bool {
     match (before, aggregate) {
         (None, _) => value,
         (Some(before), Aggregate::BoolAnd) => before && value,
@@ -217,7 +223,8 @@ fn append(text: &mut Buf, parts: &[&[u8]]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Number, sum, and sum of squares of differences from the mean: the algorithm of Youngs and Cramer (`float8_accum`).
+/// Number, sum, and sum of squares of differences from the mean: the algorithm of Youngs and Cramer
+/// (`float8_accum`).
 #[derive(Clone, Copy, Default)]
 struct Moments {
     count: f64,

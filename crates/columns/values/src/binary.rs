@@ -1,7 +1,7 @@
 //! PostgreSQL's binary forms: what `recv` functions read and `send` functions write.
 //!
-//! Invariant: what the server refuses is refused, with the server's SQLSTATE; bytes left over are refused too. Must not: panic on
-//! any bytes.
+//! Invariant: what the server refuses is refused, with the server's SQLSTATE; bytes left over are
+//! refused too. Must not: panic on any bytes.
 #![expect(
     clippy::big_endian_bytes,
     reason = "PostgreSQL's protocol is big-endian"

@@ -1,6 +1,7 @@
 //! Order and equality of values, as the B-tree operator classes of their types have them.
 //!
-//! Invariant: two values compare equal if and only if their token bytes are the same. Must not: hash.
+//! Invariant: two values compare equal if and only if their token bytes are the same. Must not:
+//! hash.
 
 use core::cmp::Ordering;
 
@@ -34,7 +35,8 @@ fn doubles(a: f64, b: f64) -> Ordering {
         .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// Appends bytes that are the same for values that compare equal, and only for those. Between kinds they mean nothing.
+/// Appends bytes that are the same for values that compare equal, and only for those. Between kinds
+/// they mean nothing.
 ///
 /// # Errors
 /// [`Fault::KindMismatch`] when the value is not of the kind's form.
@@ -81,7 +83,7 @@ fn numeric_token(value: Value<'_>, token: &mut Buf) -> Result<(), Fault> {
         } else {
             zeros.min(scale)
         };
-        let unscaled = unscaled / BigInt::from(crate::numeric::ten(drop));
+        let unscaled = unscaled / BigInt::from(crate::numeric::power_of_ten(drop));
         Num::Fin(unscaled, scale - drop).put(&mut least)?;
     } else {
         least.set(value);

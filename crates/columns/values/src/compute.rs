@@ -1,13 +1,13 @@
 //! The functions of `strongroom_columns_ring::function::FUNCTIONS`, each by its code.
 //!
-//! A code is resolved once, to a function pointer; calling it takes its arguments by position and checks that each is what the function
-//! takes. Must not: compute anything itself that is more than one line.
+//! A code is resolved once, to a function pointer; calling it takes its arguments by position and
+//! checks that each is what the function takes. Must not: compute more than one line itself.
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::function::{Field, Function};
 
 use crate::datetime;
-use crate::field::{self, As};
+use crate::field::{self, FieldFunction};
 use crate::float;
 use crate::interval::Interval;
 use crate::numeric::{arithmetic, forms};
@@ -71,12 +71,12 @@ impl<'a> Args<'a> {
 type Routine = fn(Args<'_>, &Settings, &mut Out) -> Result<(), Fault>;
 type Predicate = fn(Args<'_>) -> Result<bool, Fault>;
 
-/// A function that gives a value, resolved.
+/// A function whose result is a value, resolved.
 #[derive(Clone, Copy)]
 pub struct Computation(Routine);
 
 impl Computation {
-    /// The computation of `function`. `None` when it gives a truth.
+    /// The computation of `function`. `None` when its result is a truth.
     #[must_use]
     pub fn of(function: &Function) -> Option<Self> {
         let code = function.code;
@@ -94,10 +94,11 @@ impl Computation {
         routine.map(Self)
     }
 
-    /// Carries it out.
+    /// Calls the function.
     ///
     /// # Errors
-    /// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not the function's.
+    /// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not
+    /// the function's.
     pub fn run(
         self,
         args: &[Operand<'_>],
@@ -108,12 +109,12 @@ impl Computation {
     }
 }
 
-/// A function that gives a truth, resolved.
+/// A function whose result is a truth, resolved.
 #[derive(Clone, Copy)]
 pub struct Condition(Predicate);
 
 impl Condition {
-    /// The condition of `function`. `None` when it gives a value.
+    /// The condition of `function`. `None` when its result is a value.
     #[must_use]
     pub fn of(function: &Function) -> Option<Self> {
         let predicate: Predicate = match function.code {
@@ -127,7 +128,7 @@ impl Condition {
         Some(Self(predicate))
     }
 
-    /// Carries it out.
+    /// Calls the function.
     ///
     /// # Errors
     /// As [`Computation::run`].
@@ -136,10 +137,10 @@ impl Condition {
     }
 }
 
-/// Computes `function`, which gives a value.
+/// Computes `function`, whose result is a value.
 ///
 /// # Errors
-/// As [`Computation::run`]; [`Fault::BadRequest`] when the function gives a truth.
+/// As [`Computation::run`]; [`Fault::BadRequest`] when its result is a truth.
 pub fn compute(
     function: &Function,
     args: &[Operand<'_>],
@@ -151,15 +152,15 @@ pub fn compute(
         .run(args, settings, out)
 }
 
-/// Computes `function`, which gives a truth.
+/// Computes `function`, whose result is a truth.
 ///
 /// # Errors
-/// As [`Condition::run`]; [`Fault::BadRequest`] when the function gives a value.
+/// As [`Condition::run`]; [`Fault::BadRequest`] when its result is a value.
 pub fn test(function: &Function, args: &[Operand<'_>]) -> Result<bool, Fault> {
     Condition::of(function).ok_or(Fault::BadRequest)?.run(args)
 }
 
-/// What cannot fail.
+/// The result of a function that cannot fail.
 macro_rules! surely {
     ($run:expr) => {{
         $run;
@@ -167,12 +168,12 @@ macro_rules! surely {
     }};
 }
 
-fn put4(result: Option<i32>, out: &mut Out) -> Result<(), Fault> {
+fn put_int4(result: Option<i32>, out: &mut Out) -> Result<(), Fault> {
     out.set_int4(result.ok_or(Fault::Int4OutOfRange)?);
     Ok(())
 }
 
-fn put8(result: Option<i64>, out: &mut Out) -> Result<(), Fault> {
+fn put_int8(result: Option<i64>, out: &mut Out) -> Result<(), Fault> {
     out.set_int8(result.ok_or(Fault::Int8OutOfRange)?);
     Ok(())
 }
@@ -208,20 +209,20 @@ fn divisor<T: PartialEq + Default>(b: T) -> Result<T, Fault> {
 
 fn integer(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
-        100 => |a, _, out| put4(a.int4(0)?.checked_add(a.int4(1)?), out),
-        101 => |a, _, out| put4(a.int4(0)?.checked_sub(a.int4(1)?), out),
-        102 => |a, _, out| put4(a.int4(0)?.checked_mul(a.int4(1)?), out),
-        103 => |a, _, out| put4(a.int4(0)?.checked_div(divisor(a.int4(1)?)?), out),
-        104 => |a, _, out| put4(Some(a.int4(0)?.wrapping_rem(divisor(a.int4(1)?)?)), out),
-        105 => |a, _, out| put4(a.int4(0)?.checked_neg(), out),
-        106 => |a, _, out| put4(a.int4(0)?.checked_abs(), out),
-        110 => |a, _, out| put8(a.int8(0)?.checked_add(a.int8(1)?), out),
-        111 => |a, _, out| put8(a.int8(0)?.checked_sub(a.int8(1)?), out),
-        112 => |a, _, out| put8(a.int8(0)?.checked_mul(a.int8(1)?), out),
-        113 => |a, _, out| put8(a.int8(0)?.checked_div(divisor(a.int8(1)?)?), out),
-        114 => |a, _, out| put8(Some(a.int8(0)?.wrapping_rem(divisor(a.int8(1)?)?)), out),
-        115 => |a, _, out| put8(a.int8(0)?.checked_neg(), out),
-        116 => |a, _, out| put8(a.int8(0)?.checked_abs(), out),
+        100 => |a, _, out| put_int4(a.int4(0)?.checked_add(a.int4(1)?), out),
+        101 => |a, _, out| put_int4(a.int4(0)?.checked_sub(a.int4(1)?), out),
+        102 => |a, _, out| put_int4(a.int4(0)?.checked_mul(a.int4(1)?), out),
+        103 => |a, _, out| put_int4(a.int4(0)?.checked_div(divisor(a.int4(1)?)?), out),
+        104 => |a, _, out| put_int4(Some(a.int4(0)?.wrapping_rem(divisor(a.int4(1)?)?)), out),
+        105 => |a, _, out| put_int4(a.int4(0)?.checked_neg(), out),
+        106 => |a, _, out| put_int4(a.int4(0)?.checked_abs(), out),
+        110 => |a, _, out| put_int8(a.int8(0)?.checked_add(a.int8(1)?), out),
+        111 => |a, _, out| put_int8(a.int8(0)?.checked_sub(a.int8(1)?), out),
+        112 => |a, _, out| put_int8(a.int8(0)?.checked_mul(a.int8(1)?), out),
+        113 => |a, _, out| put_int8(a.int8(0)?.checked_div(divisor(a.int8(1)?)?), out),
+        114 => |a, _, out| put_int8(Some(a.int8(0)?.wrapping_rem(divisor(a.int8(1)?)?)), out),
+        115 => |a, _, out| put_int8(a.int8(0)?.checked_neg(), out),
+        116 => |a, _, out| put_int8(a.int8(0)?.checked_abs(), out),
         _ => return None,
     };
     Some(routine)
@@ -273,7 +274,7 @@ fn string(code: u16) -> Option<Routine> {
         160 | 190 => |a, _, out| textual::concatenate(a.bytes(0)?, a.bytes(1)?, out),
         161 => |a, _, out| surely!(textual::map_case(a.bytes(0)?, u8::to_ascii_uppercase, out)),
         162 => |a, _, out| surely!(textual::map_case(a.bytes(0)?, u8::to_ascii_lowercase, out)),
-        163 => |a, _, out| put4(Some(textual::characters(a.bytes(0)?)), out),
+        163 => |a, _, out| put_int4(Some(textual::characters(a.bytes(0)?)), out),
         164 => |a, _, out| textual::substring(a.bytes(0)?, a.plain(1)?, None, out),
         165 => |a, _, out| textual::substring(a.bytes(0)?, a.plain(1)?, Some(a.plain(2)?), out),
         166 => |a, _, out| surely!(textual::left(a.bytes(0)?, a.plain(1)?, out)),
@@ -281,9 +282,9 @@ fn string(code: u16) -> Option<Routine> {
         168 => |a, _, out| surely!(out.set_bytes(a.text(0)?.trim_matches(' ').as_bytes())),
         169 => |a, _, out| surely!(out.set_bytes(a.text(0)?.trim_start_matches(' ').as_bytes())),
         170 => |a, _, out| surely!(out.set_bytes(a.text(0)?.trim_end_matches(' ').as_bytes())),
-        171 => |a, _, out| put4(Some(textual::position(a.text(0)?, a.text(1)?)), out),
+        171 => |a, _, out| put_int4(Some(textual::position(a.text(0)?, a.text(1)?)), out),
         172 => |a, _, out| textual::replace(a.text(0)?, a.text(1)?, a.text(2)?, out),
-        173 | 191 => |a, _, out| put4(i32::try_from(a.bytes(0)?.len()).ok(), out),
+        173 | 191 => |a, _, out| put_int4(i32::try_from(a.bytes(0)?.len()).ok(), out),
         178 => |a, _, out| like::escape(a.text(0)?, a.text(1)?, out),
         180 => |a, _, out| surely!(textual::trim(a.text(0)?, a.text(1)?, (true, true), out)),
         181 => |a, _, out| surely!(textual::trim(a.text(0)?, a.text(1)?, (true, false), out)),
@@ -318,7 +319,7 @@ fn instant(code: u16) -> Option<Routine> {
         204 => |a, _, out| {
             let timestamp = datetime::date_to_timestamp(a.int4(0)?)?;
             put_timestamp(
-                datetime::timestamp_plus(timestamp, a.interval(1)?.turned())?,
+                datetime::timestamp_plus(timestamp, a.interval(1)?.wrapping_negated())?,
                 out,
             )
         },
@@ -327,7 +328,7 @@ fn instant(code: u16) -> Option<Routine> {
         }
         211 => |a, _, out| {
             put_timestamp(
-                datetime::timestamp_plus(a.int8(0)?, a.interval(1)?.turned())?,
+                datetime::timestamp_plus(a.int8(0)?, a.interval(1)?.wrapping_negated())?,
                 out,
             )
         },
@@ -336,13 +337,17 @@ fn instant(code: u16) -> Option<Routine> {
         }
         220 => |a, settings, out| {
             put_timestamp(
-                datetime::timestamptz_plus(a.int8(0)?, a.interval(1)?, &settings.zone)?,
+                datetime::timestamptz_plus(a.int8(0)?, a.interval(1)?, &settings.time_zone)?,
                 out,
             )
         },
         221 => |a, settings, out| {
             put_timestamp(
-                datetime::timestamptz_plus(a.int8(0)?, a.interval(1)?.turned(), &settings.zone)?,
+                datetime::timestamptz_plus(
+                    a.int8(0)?,
+                    a.interval(1)?.wrapping_negated(),
+                    &settings.time_zone,
+                )?,
                 out,
             )
         },
@@ -355,15 +360,19 @@ fn instant_field(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
         205 => |a, _, out| field::part_of_date(a.field()?, a.value(1)?, out),
         206 => |a, _, out| field::of_date(a.field()?, a.int4(1)?, out),
-        213 => |a, _, out| field::of_timestamp(a.field()?, a.int8(1)?, None, As::Double, out),
-        214 => |a, _, out| field::of_timestamp(a.field()?, a.int8(1)?, None, As::Numeric, out),
+        213 => |a, _, out| {
+            field::of_timestamp(a.field()?, a.int8(1)?, None, FieldFunction::Double, out)
+        },
+        214 => |a, _, out| {
+            field::of_timestamp(a.field()?, a.int8(1)?, None, FieldFunction::Numeric, out)
+        },
         215 => |a, _, out| put_timestamp(field::truncate(a.field()?, a.int8(1)?, None)?, out),
         223 => |a, settings, out| {
             field::of_timestamp(
                 a.field()?,
                 a.int8(1)?,
-                Some(&settings.zone),
-                As::Double,
+                Some(&settings.time_zone),
+                FieldFunction::Double,
                 out,
             )
         },
@@ -371,14 +380,14 @@ fn instant_field(code: u16) -> Option<Routine> {
             field::of_timestamp(
                 a.field()?,
                 a.int8(1)?,
-                Some(&settings.zone),
-                As::Numeric,
+                Some(&settings.time_zone),
+                FieldFunction::Numeric,
                 out,
             )
         },
         225 => |a, settings, out| {
             put_timestamp(
-                field::truncate(a.field()?, a.int8(1)?, Some(&settings.zone))?,
+                field::truncate(a.field()?, a.int8(1)?, Some(&settings.time_zone))?,
                 out,
             )
         },
@@ -393,8 +402,12 @@ fn span(code: u16) -> Option<Routine> {
         231 => |a, _, out| put_interval(a.interval(0)?.minus(a.interval(1)?)?, out),
         232 => |a, _, out| put_interval(a.interval(0)?.negated()?, out),
         233 => |a, _, out| put_interval(a.interval(0)?.times(a.float8(1)?)?, out),
-        234 => |a, _, out| field::of_interval(a.field()?, a.interval(1)?, As::Double, out),
-        235 => |a, _, out| field::of_interval(a.field()?, a.interval(1)?, As::Numeric, out),
+        234 => {
+            |a, _, out| field::of_interval(a.field()?, a.interval(1)?, FieldFunction::Double, out)
+        }
+        235 => {
+            |a, _, out| field::of_interval(a.field()?, a.interval(1)?, FieldFunction::Numeric, out)
+        }
         236 => |a, _, out| put_interval(a.interval(0)?.over(a.float8(1)?)?, out),
         _ => return None,
     };
@@ -407,44 +420,44 @@ fn span(code: u16) -> Option<Routine> {
 )]
 fn cast(code: u16) -> Option<Routine> {
     let routine: Routine = match code {
-        300 => |a, _, out| put8(Some(i64::from(a.int4(0)?)), out),
+        300 => |a, _, out| put_int8(Some(i64::from(a.int4(0)?)), out),
         301 => |a, _, out| put_double(f64::from(a.int4(0)?), out),
         302 => |a, _, out| surely!(forms::of_int8(i64::from(a.int4(0)?), out)),
-        303 => |a, _, out| put4(i32::try_from(a.int8(0)?).ok(), out),
+        303 => |a, _, out| put_int4(i32::try_from(a.int8(0)?).ok(), out),
         304 => |a, _, out| put_double(a.int8(0)? as f64, out),
         305 => |a, _, out| surely!(forms::of_int8(a.int8(0)?, out)),
-        306 => |a, _, out| put4(Some(float::to_int4(a.float8(0)?)?), out),
-        307 => |a, _, out| put8(Some(float::to_int8(a.float8(0)?)?), out),
+        306 => |a, _, out| put_int4(Some(float::to_int4(a.float8(0)?)?), out),
+        307 => |a, _, out| put_int8(Some(float::to_int8(a.float8(0)?)?), out),
         308 => |a, _, out| forms::of_float8(a.float8(0)?, out),
-        309 => |a, _, out| put4(Some(forms::to_int4(a.value(0)?)?), out),
-        310 => |a, _, out| put8(Some(forms::to_int8(a.value(0)?)?), out),
+        309 => |a, _, out| put_int4(Some(forms::to_int4(a.value(0)?)?), out),
+        310 => |a, _, out| put_int8(Some(forms::to_int8(a.value(0)?)?), out),
         311 => |a, _, out| put_double(forms::to_float8(a.value(0)?)?, out),
         312 => |a, _, out| arithmetic::coerce(a.value(0)?, a.plain(1)?, out),
-        313 => |a, _, out| put4(Some(i32::from(a.value(0)?.bool()?)), out),
+        313 => |a, _, out| put_int4(Some(i32::from(a.value(0)?.bool()?)), out),
         314 => |a, _, out| surely!(out.set(Value::of_bool(a.int4(0)? != 0))),
         315 => |a, _, out| put_date(datetime::timestamp_to_date(a.int8(0)?)?, out),
         316 => |a, _, out| put_timestamp(datetime::date_to_timestamp(a.int4(0)?)?, out),
         317 => |a, settings, out| {
             put_timestamp(
-                datetime::date_to_timestamptz(a.int4(0)?, &settings.zone)?,
+                datetime::date_to_timestamptz(a.int4(0)?, &settings.time_zone)?,
                 out,
             )
         },
         318 => |a, settings, out| {
             put_timestamp(
-                datetime::timestamp_to_timestamptz(a.int8(0)?, &settings.zone)?,
+                datetime::timestamp_to_timestamptz(a.int8(0)?, &settings.time_zone)?,
                 out,
             )
         },
         319 => |a, settings, out| {
             put_timestamp(
-                datetime::timestamptz_to_timestamp(a.int8(0)?, &settings.zone)?,
+                datetime::timestamptz_to_timestamp(a.int8(0)?, &settings.time_zone)?,
                 out,
             )
         },
         320 => |a, settings, out| {
             put_date(
-                datetime::timestamptz_to_date(a.int8(0)?, &settings.zone)?,
+                datetime::timestamptz_to_date(a.int8(0)?, &settings.time_zone)?,
                 out,
             )
         },
@@ -471,13 +484,13 @@ fn textual_cast(code: u16) -> Option<Routine> {
             337 => |a, settings, out| {
                 surely!(text::print_timestamp(
                     a.int8(0)?,
-                    Some(&settings.zone),
+                    Some(&settings.time_zone),
                     out.begin(40),
                 ))
             },
             340 => |a, _, out| {
                 let number = text::parse_int4(a.text(0)?);
-                put4(
+                put_int4(
                     Some(number.map_err(|why| {
                         no_integer(why, Fault::InvalidInteger, Fault::Int4OutOfRange)
                     })?),
@@ -486,7 +499,7 @@ fn textual_cast(code: u16) -> Option<Routine> {
             },
             341 => |a, _, out| {
                 let number = text::parse_integer(a.text(0)?, i64::MIN);
-                put8(
+                put_int8(
                     Some(number.map_err(|why| {
                         no_integer(why, Fault::InvalidBigint, Fault::Int8OutOfRange)
                     })?),
@@ -508,7 +521,8 @@ fn textual_cast(code: u16) -> Option<Routine> {
     Some(routine)
 }
 
-/// The fault of a text that is no number: `range` where a number was too big, otherwise `syntax`.
+/// The fault of a text that is not an integer: `range` for a number that is too big, otherwise
+/// `syntax`.
 const fn no_integer(why: Unreadable, syntax: Fault, range: Fault) -> Fault {
     match why {
         Unreadable::OutOfRange | Unreadable::TooBig => range,

@@ -1,12 +1,13 @@
-//! The calendar, and arithmetic of dates and timestamps: src/backend/utils/adt/{date,timestamp,datetime}.c.
+//! The calendar, and arithmetic of dates and timestamps:
+//! src/backend/utils/adt/{date,timestamp,datetime}.c.
 //!
-//! Dates are days, timestamps microseconds, since 2000-01-01; the least and greatest numbers are the infinities. Years are
-//! astronomical here: 0 is 1 BC. Must not: print or parse.
+//! Dates are days, timestamps microseconds, since 2000-01-01; the least and greatest numbers are
+//! the infinities. Years are astronomical here: 0 is 1 BC. Must not: print or parse.
 
 use strongroom_columns_ring::Fault;
 
 use crate::interval::{DAY, HOUR, Interval, MINUTE, SECOND};
-use crate::zone::Zone;
+use crate::time_zone::TimeZone;
 
 /// Julian day of 2000-01-01.
 pub(crate) const EPOCH: i32 = 2_451_545;
@@ -50,7 +51,8 @@ pub(crate) struct Civil {
     pub(crate) micro: i32,
 }
 
-/// `date2j`: the Julian day of a date. Beyond the last date it wraps to a day before the first, as PostgreSQL's does.
+/// `date2j`: the Julian day of a date. Beyond the last date it wraps to a day before the first, as
+/// PostgreSQL's does.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "wraps, and then is no date"
@@ -132,7 +134,7 @@ impl Civil {
     }
 
     /// A timestamp as the clocks of `zone` show it, with the seconds that they are ahead of UTC.
-    pub(crate) fn of_zoned(timestamp: i64, zone: &Zone) -> Option<(Self, i32)> {
+    pub(crate) fn of_zoned(timestamp: i64, zone: &TimeZone) -> Option<(Self, i32)> {
         if timestamp < TIMESTAMP_MIN {
             return None;
         }
@@ -153,17 +155,17 @@ impl Civil {
     }
 
     /// The timestamp when the clocks of `zone` show this.
-    pub(crate) fn timestamp_in(&self, zone: &Zone) -> Option<i64> {
+    pub(crate) fn timestamp_in(&self, zone: &TimeZone) -> Option<i64> {
         self.timestamp(self.offset_in(zone))
     }
 
-    /// `DetermineTimeZoneOffset`, as seconds ahead of UTC; 0 for what is no date.
-    pub(crate) fn offset_in(&self, zone: &Zone) -> i32 {
+    /// `DetermineTimeZoneOffset`, as seconds ahead of UTC; 0 for an invalid date.
+    pub(crate) fn offset_in(&self, zone: &TimeZone) -> i32 {
         if !is_julian(self.year, self.month) {
             return 0;
         }
         let days = i64::from(self.julian()) - i64::from(UNIX_EPOCH);
-        zone.offset_when(days * 86_400 + self.time() / SECOND)
+        zone.offset_of_local(days * 86_400 + self.time() / SECOND)
     }
 
     /// Microseconds since midnight.
@@ -227,7 +229,7 @@ pub(crate) fn timestamp_plus(timestamp: i64, interval: Interval) -> Result<i64, 
 pub(crate) fn timestamptz_plus(
     timestamp: i64,
     interval: Interval,
-    zone: &Zone,
+    zone: &TimeZone,
 ) -> Result<i64, Fault> {
     if is_infinite(timestamp) {
         return Ok(timestamp);
@@ -296,12 +298,12 @@ pub(crate) fn date_to_timestamp(date: i32) -> Result<i64, Fault> {
 }
 
 /// `date_timestamptz`
-pub(crate) fn date_to_timestamptz(date: i32, zone: &Zone) -> Result<i64, Fault> {
+pub(crate) fn date_to_timestamptz(date: i32, zone: &TimeZone) -> Result<i64, Fault> {
     let local = date_to_timestamp(date)?;
     if is_infinite(local) {
         return Ok(local);
     }
-    let offset = zone.offset_when(local / SECOND + UNIX_SECONDS);
+    let offset = zone.offset_of_local(local / SECOND + UNIX_SECONDS);
     let timestamp = local.checked_sub(i64::from(offset) * SECOND);
     timestamp
         .filter(|timestamp| is_timestamp(*timestamp))
@@ -314,7 +316,7 @@ pub(crate) fn timestamp_to_date(timestamp: i64) -> Result<i32, Fault> {
 }
 
 /// `timestamptz_date`
-pub(crate) fn timestamptz_to_date(timestamp: i64, zone: &Zone) -> Result<i32, Fault> {
+pub(crate) fn timestamptz_to_date(timestamp: i64, zone: &TimeZone) -> Result<i32, Fault> {
     day_of(timestamp, |timestamp| {
         Some(Civil::of_zoned(timestamp, zone)?.0)
     })
@@ -329,7 +331,7 @@ fn day_of(timestamp: i64, civil: impl Fn(i64) -> Option<Civil>) -> Result<i32, F
 }
 
 /// `timestamp_timestamptz`
-pub(crate) fn timestamp_to_timestamptz(timestamp: i64, zone: &Zone) -> Result<i64, Fault> {
+pub(crate) fn timestamp_to_timestamptz(timestamp: i64, zone: &TimeZone) -> Result<i64, Fault> {
     if is_infinite(timestamp) {
         return Ok(timestamp);
     }
@@ -341,7 +343,7 @@ pub(crate) fn timestamp_to_timestamptz(timestamp: i64, zone: &Zone) -> Result<i6
 }
 
 /// `timestamptz_timestamp`
-pub(crate) fn timestamptz_to_timestamp(timestamp: i64, zone: &Zone) -> Result<i64, Fault> {
+pub(crate) fn timestamptz_to_timestamp(timestamp: i64, zone: &TimeZone) -> Result<i64, Fault> {
     if is_infinite(timestamp) {
         return Ok(timestamp);
     }

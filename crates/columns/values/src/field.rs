@@ -1,7 +1,8 @@
 //! `extract`, `date_part` and `date_trunc`: the fields of dates, timestamps and intervals.
 //!
-//! `extract` gives a numeric, `date_part` a double; both from src/backend/utils/adt/{date,timestamp}.c. Must not: know a zone but through
-//! the civil time that it is given.
+//! The result of `extract` is a numeric, that of `date_part` a double; both from
+//! src/backend/utils/adt/{date,timestamp}.c. Must not: know a time zone but through the civil time
+//! that it is given.
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::function::Field;
@@ -10,14 +11,15 @@ use crate::datetime::{Civil, UNIX_SECONDS, from_julian, julian};
 use crate::interval::{DAY, Interval, SECOND};
 use crate::numeric::arithmetic;
 use crate::numeric::put_small;
+use crate::time_zone::TimeZone;
 use crate::value::{Out, Value};
-use crate::zone::Zone;
 
 /// A field's value before it becomes a numeric or a double.
-enum Part {
+enum FieldValue {
     /// An integer.
     Whole(i64),
-    /// Microseconds or milliseconds: the number, how many digits of it are behind the point, the double.
+    /// Microseconds or milliseconds: the number, how many digits of it are behind the point, the
+    /// double.
     Decimal(i128, u32, f64),
     /// The Julian day, and microseconds of the day.
     Julian(i32, i64, f64),
@@ -25,25 +27,25 @@ enum Part {
     Infinite(bool),
 }
 
-/// What becomes of a [`Part`].
+/// The SQL function that a [`FieldValue`] is computed for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum As {
+pub(crate) enum FieldFunction {
     /// `extract`
     Numeric,
     /// `date_part`
     Double,
 }
 
-fn put(part: &Part, as_what: As, out: &mut Out) -> Result<(), Fault> {
-    if as_what == As::Double {
+fn put(part: &FieldValue, function: FieldFunction, out: &mut Out) -> Result<(), Fault> {
+    if function == FieldFunction::Double {
         #[expect(
             clippy::cast_precision_loss,
             reason = "PostgreSQL casts to double precision here"
         )]
         out.set_float8(match part {
-            Part::Whole(number) => *number as f64,
-            Part::Decimal(_, _, double) | Part::Julian(_, _, double) => *double,
-            Part::Infinite(negative) => {
+            FieldValue::Whole(number) => *number as f64,
+            FieldValue::Decimal(_, _, double) | FieldValue::Julian(_, _, double) => *double,
+            FieldValue::Infinite(negative) => {
                 if *negative {
                     f64::NEG_INFINITY
                 } else {
@@ -54,15 +56,15 @@ fn put(part: &Part, as_what: As, out: &mut Out) -> Result<(), Fault> {
         return Ok(());
     }
     match part {
-        Part::Whole(number) => put_small(out, i128::from(*number), 0),
-        Part::Decimal(number, scale, _) => put_small(out, *number, *scale),
-        Part::Julian(day, time, _) => return put_julian(*day, *time, out),
-        Part::Infinite(negative) => return crate::numeric::Num::Inf(*negative).put(out),
+        FieldValue::Whole(number) => put_small(out, i128::from(*number), 0),
+        FieldValue::Decimal(number, scale, _) => put_small(out, *number, *scale),
+        FieldValue::Julian(day, time, _) => return put_julian(*day, *time, out),
+        FieldValue::Infinite(negative) => return crate::numeric::Num::Inf(*negative).put(out),
     }
     Ok(())
 }
 
-/// The day and, divided as numerics are, the part of it that is over.
+/// The day and, divided as numerics are, the part of it that has passed.
 fn put_julian(day: i32, time: i64, out: &mut Out) -> Result<(), Fault> {
     let mut operand = [Out::new(), Out::new(), Out::new()];
     let [over, whole, fraction] = &mut operand;
@@ -73,7 +75,7 @@ fn put_julian(day: i32, time: i64, out: &mut Out) -> Result<(), Fault> {
     arithmetic::add(whole.value(), fraction.value(), out)
 }
 
-/// Fields that a date alone has.
+/// The fields of a date.
 fn of_calendar(field: Field, year: i32, month: i32, day: i32) -> Option<i64> {
     let number = match field {
         Field::Day => day,
@@ -153,9 +155,9 @@ const fn iso_week(year: i32, month: i32, day: i32) -> (i32, i32) {
     (year, week)
 }
 
-/// A field of an infinite date or time: infinite when it grows with time. The others are null in PostgreSQL, which a
-/// confidential value cannot be.
-fn of_infinite(field: Field, negative: bool) -> Result<Part, Fault> {
+/// A field of an infinite date or time: infinite when it grows with time. The others are null in
+/// PostgreSQL, which a confidential value cannot be.
+fn of_infinite(field: Field, negative: bool) -> Result<FieldValue, Fault> {
     match field {
         Field::Year
         | Field::Decade
@@ -163,7 +165,7 @@ fn of_infinite(field: Field, negative: bool) -> Result<Part, Fault> {
         | Field::Millennium
         | Field::Julian
         | Field::Isoyear
-        | Field::Epoch => Ok(Part::Infinite(negative)),
+        | Field::Epoch => Ok(FieldValue::Infinite(negative)),
         _ => Err(Fault::FieldOfInfinity),
     }
 }
@@ -177,7 +179,7 @@ pub(crate) fn of_date(field: Field, date: i32, out: &mut Out) -> Result<(), Faul
         return Err(Fault::FieldUnsupported);
     }
     if crate::datetime::is_infinite_date(date) {
-        return put(&of_infinite(field, date < 0)?, As::Numeric, out);
+        return put(&of_infinite(field, date < 0)?, FieldFunction::Numeric, out);
     }
     if !crate::datetime::is_date(date) {
         return Err(Fault::DateOutOfRange);
@@ -191,22 +193,22 @@ pub(crate) fn of_date(field: Field, date: i32, out: &mut Out) -> Result<(), Faul
             of_calendar(field, year, month, of_month).ok_or(Fault::FieldUnsupported)?
         }
     };
-    put(&Part::Whole(number), As::Numeric, out)
+    put(&FieldValue::Whole(number), FieldFunction::Numeric, out)
 }
 
 /// `extract` and `date_part` of a timestamp, taken apart in a zone or without one.
 pub(crate) fn of_timestamp(
     field: Field,
     timestamp: i64,
-    zone: Option<&Zone>,
-    as_what: As,
+    zone: Option<&TimeZone>,
+    function: FieldFunction,
     out: &mut Out,
 ) -> Result<(), Fault> {
     if crate::datetime::is_infinite(timestamp) {
-        return put(&of_infinite(field, timestamp < 0)?, as_what, out);
+        return put(&of_infinite(field, timestamp < 0)?, function, out);
     }
     if field == Field::Epoch {
-        return put(&epoch(timestamp), as_what, out);
+        return put(&epoch(timestamp), function, out);
     }
     let civil = match zone {
         Some(zone) => Civil::of_zoned(timestamp, zone).map(|(civil, _)| civil),
@@ -214,54 +216,59 @@ pub(crate) fn of_timestamp(
     };
     let civil = civil.ok_or(Fault::TimestampOutOfRange)?;
     let part = match field {
-        Field::Minute => Part::Whole(i64::from(civil.minute)),
-        Field::Hour => Part::Whole(i64::from(civil.hour)),
+        Field::Minute => FieldValue::Whole(i64::from(civil.minute)),
+        Field::Hour => FieldValue::Whole(i64::from(civil.hour)),
         Field::Julian => of_julian(&civil),
         _ => match of_seconds(field, civil.second, civil.micro) {
             Some(part) => part,
-            None => Part::Whole(
+            None => FieldValue::Whole(
                 of_calendar(field, civil.year, civil.month, civil.day)
                     .ok_or(Fault::FieldUnsupported)?,
             ),
         },
     };
-    put(&part, as_what, out)
+    put(&part, function, out)
 }
 
 #[expect(
     clippy::cast_precision_loss,
     reason = "PostgreSQL computes in double precision here"
 )]
-fn epoch(timestamp: i64) -> Part {
+fn epoch(timestamp: i64) -> FieldValue {
     const UNIX: i64 = -UNIX_SECONDS * SECOND;
     let since = i128::from(timestamp) - i128::from(UNIX);
     if timestamp < i64::MAX + UNIX {
-        return Part::Decimal(since, 6, (timestamp - UNIX) as f64 / 1_000_000.0);
+        return FieldValue::Decimal(since, 6, (timestamp - UNIX) as f64 / 1_000_000.0);
     }
-    // Where the difference may not fit 64 bits, after the year 294246, PostgreSQL subtracts doubles, and divides numerics: the
-    // quotient has four digits behind the point, which are then shown as six.
+    // Where the difference may not fit 64 bits, after the year 294246, PostgreSQL subtracts
+    // doubles, and divides numerics: the quotient has four digits behind the point, which are then
+    // shown as six.
     let rounded = (since + 50) / 100 * 100;
-    Part::Decimal(rounded, 6, (timestamp as f64 - UNIX as f64) / 1_000_000.0)
+    FieldValue::Decimal(rounded, 6, (timestamp as f64 - UNIX as f64) / 1_000_000.0)
 }
 
-fn of_julian(civil: &Civil) -> Part {
+fn of_julian(civil: &Civil) -> FieldValue {
     let seconds = (civil.hour * 60 + civil.minute) * 60 + civil.second;
     let of_day = (f64::from(seconds) + f64::from(civil.micro) / 1_000_000.0) / 86_400.0;
-    Part::Julian(
+    FieldValue::Julian(
         civil.julian(),
         civil.time(),
         f64::from(civil.julian()) + of_day,
     )
 }
 
-/// Seconds, milliseconds and microseconds, all with what is behind the point.
-fn of_seconds(field: Field, second: i32, micro: i32) -> Option<Part> {
+/// Seconds, milliseconds and microseconds, all with their fractions.
+fn of_seconds(field: Field, second: i32, micro: i32) -> Option<FieldValue> {
     let micros = i128::from(second) * i128::from(SECOND) + i128::from(micro);
     let (second, micro) = (f64::from(second), f64::from(micro));
     match field {
-        Field::Microseconds => i64::try_from(micros).ok().map(Part::Whole),
-        Field::Milliseconds => Some(Part::Decimal(micros, 3, second * 1000.0 + micro / 1000.0)),
-        Field::Second => Some(Part::Decimal(micros, 6, second + micro / 1_000_000.0)),
+        Field::Microseconds => i64::try_from(micros).ok().map(FieldValue::Whole),
+        Field::Milliseconds => Some(FieldValue::Decimal(
+            micros,
+            3,
+            second * 1000.0 + micro / 1000.0,
+        )),
+        Field::Second => Some(FieldValue::Decimal(micros, 6, second + micro / 1_000_000.0)),
         _ => None,
     }
 }
@@ -270,18 +277,18 @@ fn of_seconds(field: Field, second: i32, micro: i32) -> Option<Part> {
 pub(crate) fn of_interval(
     field: Field,
     interval: Interval,
-    as_what: As,
+    function: FieldFunction,
     out: &mut Out,
 ) -> Result<(), Fault> {
     let (years, months) = (interval.months / 12, interval.months % 12);
     let part = |unit: i64, modulus: i64| interval.time / unit % modulus;
     let number = match field {
-        Field::Epoch => return put_interval_epoch(interval, as_what, out),
+        Field::Epoch => return put_interval_epoch(interval, function, out),
         Field::Microseconds | Field::Milliseconds | Field::Second => {
             let second = i32::try_from(part(SECOND, 60)).unwrap_or(0);
             let micro = i32::try_from(part(1, SECOND)).unwrap_or(0);
             let part = of_seconds(field, second, micro).ok_or(Fault::FieldUnsupported)?;
-            return put(&part, as_what, out);
+            return put(&part, function, out);
         }
         Field::Minute => part(crate::interval::MINUTE, 60),
         Field::Hour => interval.time / crate::interval::HOUR,
@@ -294,13 +301,17 @@ pub(crate) fn of_interval(
         Field::Millennium => i64::from(years / 1000),
         _ => return Err(Fault::FieldUnsupported),
     };
-    put(&Part::Whole(number), as_what, out)
+    put(&FieldValue::Whole(number), function, out)
 }
 
 /// Seconds, with years of 365.25 days and months of 30.
-fn put_interval_epoch(interval: Interval, as_what: As, out: &mut Out) -> Result<(), Fault> {
+fn put_interval_epoch(
+    interval: Interval,
+    function: FieldFunction,
+    out: &mut Out,
+) -> Result<(), Fault> {
     let (years, months) = (interval.months / 12, interval.months % 12);
-    if as_what == As::Numeric {
+    if function == FieldFunction::Numeric {
         let quarter_days =
             1461 * i64::from(years) + 120 * i64::from(months) + 4 * i64::from(interval.days);
         let seconds = i128::from(quarter_days) * 21_600;
@@ -320,7 +331,11 @@ fn put_interval_epoch(interval: Interval, as_what: As, out: &mut Out) -> Result<
 }
 
 /// `date_trunc` of a timestamp, in a zone or without one.
-pub(crate) fn truncate(field: Field, timestamp: i64, zone: Option<&Zone>) -> Result<i64, Fault> {
+pub(crate) fn truncate(
+    field: Field,
+    timestamp: i64,
+    zone: Option<&TimeZone>,
+) -> Result<i64, Fault> {
     if crate::datetime::is_infinite(timestamp) {
         return Ok(timestamp);
     }
@@ -420,10 +435,11 @@ const fn first_year(field: Field, year: i32) -> i32 {
     }
 }
 
-/// A value's field, with the value in the store's form, for `date_part` of a date: as of the timestamp that begins it.
+/// A value's field, with the value in the store's form, for `date_part` of a date: as of the
+/// timestamp that begins it.
 pub(crate) fn part_of_date(field: Field, date: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     let timestamp = crate::datetime::date_to_timestamp(date.int4()?)?;
-    of_timestamp(field, timestamp, None, As::Double, out)
+    of_timestamp(field, timestamp, None, FieldFunction::Double, out)
 }
 
 #[cfg(test)]
@@ -442,10 +458,10 @@ mod tests {
     fn the_field_of_infinity_that_is_null_is_a_fault() {
         let mut out = Out::new();
         assert_eq!(
-            of_timestamp(Field::Day, i64::MAX, None, As::Double, &mut out),
+            of_timestamp(Field::Day, i64::MAX, None, FieldFunction::Double, &mut out),
             Err(Fault::FieldOfInfinity)
         );
-        assert!(of_timestamp(Field::Year, i64::MIN, None, As::Double, &mut out).is_ok());
+        assert!(of_timestamp(Field::Year, i64::MIN, None, FieldFunction::Double, &mut out).is_ok());
         assert!(
             out.value()
                 .float8()

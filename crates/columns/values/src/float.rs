@@ -1,8 +1,10 @@
-//! `double precision`: arithmetic with PostgreSQL's overflow rules (src/include/utils/float.h), and its text.
+//! `double precision`: arithmetic with PostgreSQL's overflow rules (src/include/utils/float.h), and
+//! its text.
 //!
-//! Text is PostgreSQL's shortest form (`extra_float_digits` 1, src/common/d2s.c): the shortest decimal that lies strictly between the
-//! midpoints to the neighbours; a decimal on a midpoint is not used although it would be read back. Must not: use functions whose
-//! result depends on the C library (exp, ln, power).
+//! Text is PostgreSQL's shortest form (`extra_float_digits` 1, src/common/d2s.c): the shortest
+//! decimal that lies strictly between the midpoints to the neighbours; a decimal on a midpoint is
+//! not used although it would be read back. Must not: use functions whose result depends on the C
+//! library (exp, ln, power).
 
 use core::fmt::Write as _;
 
@@ -145,10 +147,12 @@ pub(crate) fn parse(text: &str) -> Result<f64, Unreadable> {
     }
 }
 
-/// Hexadecimal digits that are read: turning more of them into a decimal would take longer and longer.
+/// Hexadecimal digits that are read: turning more of them into a decimal would take longer and
+/// longer.
 const HEXADECIMAL_MAX: usize = 1000;
 
-/// C's hexadecimal number, behind its `0x`. `None` when there is no digit: then the number is the 0 before the x.
+/// C's hexadecimal number, after its `0x`. `None` when there is no digit: then the number is the 0
+/// before the x.
 fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
     let (whole, rest) = text.split_at(digits(text));
@@ -183,7 +187,7 @@ fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     })
 }
 
-/// The exponent behind a `p`, when there is one, and what follows.
+/// The exponent after a `p`, if there is one, and the rest of the text.
 fn binary_exponent(text: &str) -> (i64, &str) {
     let Some(rest) = text.strip_prefix(['p', 'P']) else {
         return (0, text);
@@ -205,7 +209,8 @@ fn binary_exponent(text: &str) -> (i64, &str) {
     )
 }
 
-/// How much of a text `strtod` takes: bytes of the mantissa, and of the exponent, which needs a digit to be one.
+/// The bytes of a text that `strtod` takes: of the mantissa, and of the exponent, which needs at
+/// least one digit.
 fn extent(text: &str) -> (usize, usize) {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let whole = digits(text);
@@ -244,7 +249,8 @@ pub(crate) fn print(value: f64, buf: &mut Buf) {
     }
 }
 
-/// `digits` with the first at place `exponent`: with a point when that is from -4 to 14 (`to_chars` of d2s.c).
+/// `digits` with the first at place `exponent`: with a point when that is from -4 to 14 (`to_chars`
+/// of d2s.c).
 fn print_decimal(digits: &str, exponent: i32, buf: &mut Buf) {
     let (first, rest) = digits.split_at(1);
     if (-4..15).contains(&exponent) {
@@ -279,7 +285,8 @@ fn shortest(value: f64) -> (Zeroizing<String>, i32) {
     if value >= 9_007_199_254_740_992.0 {
         return strictly_between(value);
     }
-    // Below 2^53 no decimal of 17 digits is on a midpoint, and Rust's shortest digits are d2s.c's but for ties.
+    // Below 2^53 no decimal of 17 digits is on a midpoint, and Rust's shortest digits are d2s.c's
+    // but for ties.
     let (digits, exponent) = scientific(&Zeroizing::new(format!("{value:e}")));
     even_of_tie(value, digits, exponent)
 }
@@ -296,7 +303,8 @@ fn scientific(text: &str) -> (Zeroizing<String>, i32) {
     (digits, exponent.parse().unwrap_or(0))
 }
 
-/// When the number is exactly between two decimals of that length, the one with the even last digit, if it is read back as the number.
+/// When the number is exactly between two decimals of that length, the one with the even last
+/// digit, if it is read back as the number.
 fn even_of_tie(value: f64, digits: Zeroizing<String>, exponent: i32) -> (Zeroizing<String>, i32) {
     // One digit more is seldom a 5, and quickly had.
     let next = Zeroizing::new(format!("{value:.*e}", digits.len()));
@@ -307,7 +315,8 @@ fn even_of_tie(value: f64, digits: Zeroizing<String>, exponent: i32) -> (Zeroizi
     {
         return (digits, exponent);
     }
-    // Thirty digits further on: a double that goes on behind so many zeros is not between decimals of 17 digits.
+    // Thirty digits further on: a double that goes on behind so many zeros is not between decimals
+    // of 17 digits.
     let (exact, place) = scientific(&Zeroizing::new(format!("{value:.*e}", digits.len() + 30)));
     let (low, behind) = exact.split_at(digits.len());
     let is_tie = behind.starts_with('5') && behind[1..].bytes().all(|digit| digit == b'0');
@@ -326,7 +335,8 @@ fn even_of_tie(value: f64, digits: Zeroizing<String>, exponent: i32) -> (Zeroizi
     }
 }
 
-/// The two midpoints around an integral double, times four; the number itself times four is between.
+/// The two midpoints around an integral double, times four; the number itself times four is
+/// between.
 fn midpoints(value: f64) -> (BigUint, BigUint, BigUint) {
     let bits = value.to_bits();
     let fraction = bits & ((1 << 52) - 1);
@@ -344,12 +354,13 @@ fn midpoints(value: f64) -> (BigUint, BigUint, BigUint) {
     (&four - below, four.clone(), four + gap * 2_u8)
 }
 
-/// The multiple of the greatest power of ten strictly between the midpoints that is nearest to the number, as d2s.c finds it.
+/// The multiple of the greatest power of ten strictly between the midpoints that is nearest to the
+/// number, as d2s.c finds it.
 fn strictly_between(value: f64) -> (Zeroizing<String>, i32) {
     let (below, number, above) = midpoints(value);
     // With 17 digits there is always one.
     let digits = crate::numeric::digits(&(&number >> 2));
-    let mut step = crate::numeric::ten(digits.saturating_sub(17)) * 4_u8;
+    let mut step = crate::numeric::power_of_ten(digits.saturating_sub(17)) * 4_u8;
     let mut found = &number >> 2;
     while let Some(multiple) = nearest_multiple(&below, &number, &above, &step) {
         found = multiple;

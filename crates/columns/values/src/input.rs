@@ -1,19 +1,19 @@
-//! What can be wrong with a text or a binary form, and the small things that all parsers share.
+//! The errors of text and binary forms, and small functions that all parsers share.
 //!
-//! Must not: carry any part of what was read.
+//! Must not: contain any part of the input.
 
 use strongroom_format::columns::Kind;
 
 /// Why a text or binary form is not a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Not what the type's input function reads.
+    /// The type's input function does not accept it.
     Syntax,
     /// A value that the type does not hold, or a field that no date or time has.
     OutOfRange,
     /// A part of an interval that is out of range.
     FieldOutOfRange,
-    /// Something behind `\x` that is no hexadecimal number of bytes.
+    /// The digits after `\x` are not a hexadecimal number of bytes.
     Hexadecimal,
     /// A numeric with more digits than numerics have.
     TooBig,

@@ -1,4 +1,5 @@
-//! `interval`: months, days and microseconds, which do not add up to one another (src/backend/utils/adt/timestamp.c).
+//! `interval`: months, days and microseconds, which do not add up to one another
+//! (src/backend/utils/adt/timestamp.c).
 //!
 //! Must not: know a calendar.
 
@@ -47,7 +48,8 @@ impl Interval {
         buf.extend(&self.months.to_le_bytes());
     }
 
-    /// Its length in microseconds with months of 30 days, by which intervals are compared (`interval_cmp_value`).
+    /// Its length in microseconds with months of 30 days, by which intervals are compared
+    /// (`interval_cmp_value`).
     pub(crate) fn span(self) -> i128 {
         let days = i64::from(self.months) * i64::from(DAYS_PER_MONTH) + i64::from(self.days);
         i128::from(days) * i128::from(DAY) + i128::from(self.time)
@@ -87,8 +89,8 @@ impl Interval {
         Self::default().minus(self)
     }
 
-    /// With the sign of each part turned, the least number staying what it is, as in `timestamp_mi_interval`.
-    pub(crate) const fn turned(self) -> Self {
+    /// Each part negated, with wrap-around for the least number, as in `timestamp_mi_interval`.
+    pub(crate) const fn wrapping_negated(self) -> Self {
         Self {
             months: self.months.wrapping_neg(),
             days: self.days.wrapping_neg(),
@@ -111,7 +113,8 @@ impl Interval {
             .ok_or(Fault::IntervalOutOfRange)
     }
 
-    /// Each part scaled; what is behind the point of months and days goes down to days and time, never up.
+    /// Each part scaled; what is behind the point of months and days goes down to days and time,
+    /// never up.
     #[expect(
         clippy::cast_precision_loss,
         reason = "PostgreSQL computes in double precision here"
@@ -163,7 +166,7 @@ fn microseconds_only(seconds: f64) -> f64 {
     (seconds * 1_000_000.0).round_ties_even() / 1_000_000.0
 }
 
-/// A cast of C to `int`, of what is in range.
+/// A cast of C to `int`, of a number in range.
 #[expect(clippy::cast_possible_truncation, reason = "what is wanted")]
 const fn cut(number: f64) -> i32 {
     number as i32
@@ -207,7 +210,7 @@ mod tests {
             ..Interval::default()
         };
         assert!(least.negated().is_err());
-        assert!(least.turned() == least);
+        assert!(least.wrapping_negated() == least);
         assert_eq!(least.compare(Interval::default()), Ordering::Less);
     }
 }

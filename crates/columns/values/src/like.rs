@@ -1,9 +1,10 @@
 //! LIKE and ILIKE on UTF-8 text, collation "C": `like_match.c`, error and all.
 //!
-//! PostgreSQL recurses at every `%`; here a `%` is a place to come back to, and only the last one is kept, which finds the
-//! same matches because no `%` before it can then lead to another result. What follows the last `%` is looked for at the text's end only, and
-//! what follows another one by a search in linear time for its first characters. Patterns that take too long for all that, as PostgreSQL's
-//! would, are given up: nobody can cancel them. Must not: recurse on outside bytes.
+//! PostgreSQL recurses at every `%`; here a `%` is a place to come back to, and only the last one
+//! is kept, which finds the same matches because no `%` before it can then lead to another result.
+//! What follows the last `%` is looked for at the text's end only, and what follows another one by
+//! a search in linear time for its first characters. Patterns that take too long for all that, as
+//! PostgreSQL's would, are given up: nobody can cancel them. Must not: recurse on outside bytes.
 
 use memchr::memmem;
 use strongroom_columns_ring::Fault;
@@ -16,13 +17,14 @@ const STEPS_MAX: usize = 1 << 27;
 /// Whether `text` matches `pattern`.
 ///
 /// # Errors
-/// [`Fault::StringTooLong`] for what would take too long.
-/// [`Fault::LikeEscapeAtEnd`] when matching comes to an escape character at the pattern's end; a pattern that fails earlier gives no error,
+/// [`Fault::StringTooLong`] for what would take too long. [`Fault::LikeEscapeAtEnd`] when matching
+/// comes to an escape character at the pattern's end; a pattern that fails earlier gives no error,
 /// as in PostgreSQL.
 pub(crate) fn matches(text: &[u8], pattern: &[u8], fold: bool) -> Result<bool, Fault> {
     let same = |a: u8, b: u8| is_same(a, b, fold);
     let (mut t, mut p) = (0, 0);
-    // Where to go on when what follows the last `%` does not match: pattern behind it, text position to try next.
+    // Where to go on when what follows the last `%` does not match: pattern behind it, text
+    // position to try next.
     let mut resume: Option<(usize, usize)> = None;
     let mut steps = 0_usize;
     loop {
@@ -111,8 +113,9 @@ fn prefix(part: &[u8]) -> &[u8] {
     &part[..end.unwrap_or(part.len())]
 }
 
-/// Where in the text the last part of a pattern has to match, one without `%` and without escapes: so many characters before the end, and at the
-/// beginning of one. `None` for another part; a text that is shorter has no such place, and nothing matches behind its end.
+/// Where in the text the last part of a pattern has to match, one without `%` and without escapes:
+/// so many characters before the end, and at the beginning of one. `None` for another part; a text
+/// that is shorter has no such place, and nothing matches behind its end.
 fn last(text: &[u8], part: &[u8]) -> Option<usize> {
     if part.iter().any(|byte| matches!(byte, b'%' | b'\\')) {
         return None;
@@ -129,7 +132,8 @@ const fn is_first(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
 
-/// Skips the run of wildcards at `p` (a `%` first): one character for each `_`. The place behind; `None` when the text is too short.
+/// Skips the run of wildcards at `p` (a `%` first): one character for each `_`. The place behind;
+/// `None` when the text is too short.
 fn wildcards(text: &[u8], pattern: &[u8], t: &mut usize, mut p: usize) -> Option<usize> {
     while let Some(byte @ (b'%' | b'_')) = pattern.get(p) {
         if *byte == b'_' {
@@ -218,7 +222,8 @@ mod tests {
         assert_eq!(matches(b"b", b"a\\", false), Ok(false));
     }
 
-    /// `MatchText` of `like_match.c` for patterns without escapes: by recursion, character by character.
+    /// `MatchText` of `like_match.c` for patterns without escapes: by recursion, character by
+    /// character.
     fn slowly(text: &[char], pattern: &[char]) -> bool {
         match (pattern.split_first(), text.split_first()) {
             (None, _) => text.is_empty(),

@@ -1,10 +1,12 @@
 //! NUMERIC as the zone keeps it, and the parts of it that PostgreSQL's rules speak of.
 //!
-//! A finite numeric is an unscaled integer and a display scale: the value is `unscaled / 10^scale`, and 1.0 is not 1.00. The form is a
-//! word when the unscaled number fits 56 bits and the scale 7; otherwise bytes: a tag, the scale (2 bytes), and the magnitude without leading
-//! zeros, little-endian. Each value with its scale has exactly one form. PostgreSQL keeps base-10000 digits
-//! (src/backend/utils/adt/numeric.c); where its rules depend on them (scale of a quotient, overflow) the digits are derived.
-//! Must not: round anything (see `arithmetic.rs`). Big intermediate integers live on the heap and are freed, not zeroised.
+//! A finite numeric is an unscaled integer and a display scale: the value is `unscaled / 10^scale`,
+//! and 1.0 is not 1.00. The form is a word when the unscaled number fits 56 bits and the scale 7;
+//! otherwise bytes: a tag, the scale (2 bytes), and the magnitude without leading zeros,
+//! little-endian. Each value with its scale has exactly one form. PostgreSQL keeps base-10000
+//! digits (src/backend/utils/adt/numeric.c); where its rules depend on them (scale of a quotient,
+//! overflow) the digits are derived. Must not: round anything (see `arithmetic.rs`). Big
+//! intermediate integers live on the heap and are freed, not zeroised.
 
 pub(crate) mod arithmetic;
 pub(crate) mod forms;
@@ -134,7 +136,8 @@ impl Num {
     /// Writes the form.
     ///
     /// # Errors
-    /// [`Fault::NumericOverflow`] where `make_result` has it: the scale or the digits before the point are too many.
+    /// [`Fault::NumericOverflow`] where `make_result` has it: the scale or the digits before the
+    /// point are too many.
     pub(crate) fn put(&self, out: &mut Out) -> Result<(), Fault> {
         match self {
             Self::Nan => out.set_bytes(&[TAG_NAN]),
@@ -178,7 +181,8 @@ impl Num {
     }
 }
 
-/// Whether more digits stand before the point than may. Hardly ever are there enough bits for it, which is seen at once.
+/// Whether more digits stand before the point than may. Hardly ever are there enough bits for it,
+/// which is seen at once.
 fn is_too_long(unscaled: &BigUint, scale: u32) -> bool {
     const BITS_OF_FEWER_DIGITS: u64 = 435_000;
     unscaled.bits() > BITS_OF_FEWER_DIGITS
@@ -186,7 +190,7 @@ fn is_too_long(unscaled: &BigUint, scale: u32) -> bool {
 }
 
 /// `10^exponent`.
-pub(crate) fn ten(exponent: u32) -> BigUint {
+pub(crate) fn power_of_ten(exponent: u32) -> BigUint {
     BigUint::from(10_u8).pow(exponent)
 }
 
@@ -196,12 +200,12 @@ pub(crate) fn digits(number: &BigUint) -> u32 {
     if bits == 0 {
         return 0;
     }
-    // floor((bits - 1) * log10(2)) + 1 digits at least, one more at most: 30103/100000 is above log10(2) by 4e-10 of it, which
-    // matters from 10^7 bits on. Numerics have fewer than 500 000.
+    // floor((bits - 1) * log10(2)) + 1 digits at least, one more at most: 30103/100000 is above
+    // log10(2) by 4e-10 of it, which matters from 10^7 bits on. Numerics have fewer than 500 000.
     let least = u32::try_from((bits - 1) * 30_103 / 100_000)
         .unwrap_or(u32::MAX)
         .saturating_add(1);
-    let power = ten(least - 1);
+    let power = power_of_ten(least - 1);
     if *number < power {
         return least - 1;
     }
@@ -212,7 +216,8 @@ pub(crate) fn digits(number: &BigUint) -> u32 {
     }
 }
 
-/// The place of the first digit that is not 0: 0 for units, 1 for tens, -1 for tenths. `None` for 0.
+/// The place of the first digit that is not 0: 0 for units, 1 for tens, -1 for tenths. `None` for
+/// 0.
 pub(crate) fn first_digit_place(unscaled: &BigUint, scale: u32) -> Option<i64> {
     let count = digits(unscaled);
     (count > 0).then(|| i64::from(count) - 1 - i64::from(scale))
@@ -234,7 +239,7 @@ mod tests {
             (-edge.clone(), 0),
             (-edge - 1, 2),
             (BigInt::from(u128::MAX), 3),
-            (-BigInt::from(ten(500)), SCALE_MAX),
+            (-BigInt::from(power_of_ten(500)), SCALE_MAX),
         ];
         let mut out = Out::new();
         for (unscaled, scale) in cases {
@@ -258,7 +263,7 @@ mod tests {
     #[test]
     fn digits_are_counted_at_the_powers_of_ten() {
         for exponent in 1..400 {
-            let power = ten(exponent);
+            let power = power_of_ten(exponent);
             assert_eq!(digits(&power), exponent + 1);
             assert_eq!(digits(&(power - 1_u8)), exponent);
         }
@@ -272,9 +277,9 @@ mod tests {
             assert!(Num::read(Value::Bytes(bad)).is_err());
         }
         let mut out = Out::new();
-        let widest = Num::Fin(BigInt::from(ten(131_071)), 0);
+        let widest = Num::Fin(BigInt::from(power_of_ten(131_071)), 0);
         assert!(widest.put(&mut out).is_ok());
-        let wider = Num::Fin(BigInt::from(ten(131_072)), 0);
+        let wider = Num::Fin(BigInt::from(power_of_ten(131_072)), 0);
         assert_eq!(wider.put(&mut out), Err(Fault::NumericOverflow));
         assert_eq!(
             Num::Fin(BigInt::ZERO, 16384).put(&mut out),

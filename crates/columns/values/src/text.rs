@@ -1,8 +1,9 @@
-//! PostgreSQL's text forms, as an application sees them with `DateStyle` ISO, `IntervalStyle` postgres,
-//! `bytea_output` hex, `extra_float_digits` 1.
+//! PostgreSQL's text forms, as an application sees them with `DateStyle` ISO, `IntervalStyle`
+//! postgres, `bytea_output` hex, `extra_float_digits` 1.
 //!
-//! Printing is exactly the server's. Reading takes the usual forms of each type and gives what the server gives for them; a
-//! form that only the server understands is [`Unreadable::Unsupported`], never guessed. Must not: depend on the time of day.
+//! Printing is exactly the server's. Reading accepts the usual forms of each type, with the
+//! server's results; a form that only the server understands is [`Unreadable::Unsupported`], never
+//! guessed. Must not: depend on the time of day.
 
 mod moment;
 mod span;
@@ -19,8 +20,8 @@ use crate::float;
 use crate::input::{Unreadable, is_space};
 use crate::interval::{HOUR, Interval, MINUTE, SECOND};
 use crate::numeric::forms;
+use crate::time_zone::TimeZone;
 use crate::value::{Buf, Out, Settings, Value};
-use crate::zone::Zone;
 
 /// Appends a value's text form.
 ///
@@ -41,7 +42,7 @@ pub fn print(
         Kind::Bytea => print_bytes(value.bytes()?, buf),
         Kind::Date => print_date(value.int4()?, buf),
         Kind::Timestamp => print_timestamp(value.int8()?, None, buf),
-        Kind::Timestamptz => print_timestamp(value.int8()?, Some(&settings.zone), buf),
+        Kind::Timestamptz => print_timestamp(value.int8()?, Some(&settings.time_zone), buf),
         Kind::Interval => print_interval(Interval::read(value)?, buf),
     }
     Ok(())
@@ -50,7 +51,8 @@ pub fn print(
 /// Reads a value's text form.
 ///
 /// # Errors
-/// [`Unreadable`] where the server's input function refuses it, or this code does not know the form.
+/// [`Unreadable`] where the server's input function refuses it, or this code does not know the
+/// form.
 pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Result<(), Unreadable> {
     let text = check_text(text.as_bytes())?;
     match kind {
@@ -63,7 +65,7 @@ pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Resu
         Kind::Bytea => parse_bytes(text, out)?,
         Kind::Date => out.set_int4(moment::date(text)?),
         Kind::Timestamp => out.set_int8(moment::timestamp(text)?),
-        Kind::Timestamptz => out.set_int8(moment::timestamptz(text, &settings.zone)?),
+        Kind::Timestamptz => out.set_int8(moment::timestamptz(text, &settings.time_zone)?),
         Kind::Interval => span::interval(text)?.put(out),
     }
     Ok(())
@@ -72,7 +74,8 @@ pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Resu
 /// Reads an interval whose literal names one field, as `interval '90' day` does.
 ///
 /// # Errors
-/// As [`parse`]; [`Unreadable::Unsupported`] for a field that is not year, month, day, hour, minute or second.
+/// As [`parse`]; [`Unreadable::Unsupported`] for a field that is not year, month, day, hour, minute
+/// or second.
 pub fn parse_interval(text: &str, field: Field, out: &mut Out) -> Result<(), Unreadable> {
     span::interval_of(check_text(text.as_bytes())?, field)?.put(out);
     Ok(())
@@ -121,14 +124,14 @@ pub(crate) fn print_date(date: i32, buf: &mut Buf) {
 }
 
 /// `timestamp_out`; `timestamptz_out` in a zone.
-pub(crate) fn print_timestamp(timestamp: i64, zone: Option<&Zone>, buf: &mut Buf) {
+pub(crate) fn print_timestamp(timestamp: i64, zone: Option<&TimeZone>, buf: &mut Buf) {
     let parts = match (timestamp, zone) {
         (i64::MIN, _) => return buf.extend(b"-infinity"),
         (i64::MAX, _) => return buf.extend(b"infinity"),
         (_, None) => Civil::of(timestamp).map(|civil| (civil, 0)),
         (_, Some(zone)) => Civil::of_zoned(timestamp, zone),
     };
-    // Every way to make a timestamp refuses what is before the first one.
+    // All functions that make timestamps refuse those before the first one.
     let (civil, offset) = parts.unwrap_or_default();
     print_calendar(civil.year, civil.month, civil.day, buf);
     write(buf, format_args!(" {:02}:{:02}:", civil.hour, civil.minute));
@@ -221,7 +224,8 @@ pub(crate) fn parse_integer(text: &str, least: i64) -> Result<i64, Unreadable> {
     }
     let mut number = 0_i64;
     for digit in digits.bytes() {
-        // Counted down, because there is one negative number more. Too big is found before what follows is looked at.
+        // Counted down, because there is one negative number more. A number that is too big is
+        // found before the rest is checked.
         let more = number
             .checked_mul(10)
             .and_then(|number| number.checked_sub(i64::from(digit - b'0')));
@@ -258,7 +262,7 @@ fn parse_bool(text: &str) -> Result<bool, Unreadable> {
     Err(Unreadable::Syntax)
 }
 
-/// `byteain`: hexadecimal behind `\x`, otherwise bytes with octal escapes.
+/// `byteain`: hexadecimal after `\x`, otherwise bytes with octal escapes.
 fn parse_bytes(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     let bytes = text.as_bytes();
     let buf = out.begin(bytes.len());
@@ -286,7 +290,7 @@ fn parse_bytes(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// `hex_decode`: white space may stand between bytes, not inside one.
+/// `hex_decode`: white space is allowed between bytes, not inside one.
 fn parse_hex(hex: &[u8], buf: &mut Buf) -> Result<(), Unreadable> {
     let digit = |byte: u8| {
         char::from(byte)

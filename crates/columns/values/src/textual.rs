@@ -1,24 +1,27 @@
-//! Functions of text (UTF-8, collation "C") and of bytea: src/backend/utils/adt/varlena.c and `oracle_compat.c`.
+//! Functions of text (UTF-8, collation "C") and of bytea: src/backend/utils/adt/varlena.c and
+//! `oracle_compat.c`.
 //!
-//! Positions count characters from 1. Case is ASCII's alone, as in collation "C". Must not: interpret text.
+//! Positions count characters from 1. Case is ASCII's alone, as in collation "C". Must not:
+//! interpret text.
 
 use strongroom_columns_ring::Fault;
 use zeroize::Zeroizing;
 
 use crate::value::Out;
 
-/// The longest text or bytea that is computed. PostgreSQL's own limit is 1 GiB (`MaxAllocSize`), in the memory of one process; this memory is
-/// everybody's, and nothing longer than 1 MiB is stored or goes out.
+/// The longest text or bytea that is computed. PostgreSQL's own limit is 1 GiB (`MaxAllocSize`), in
+/// the memory of one process; all processes share this memory, and nothing longer than 1 MiB is
+/// stored or sent.
 pub(crate) const LEN_MAX: usize = 64 << 20;
 
 /// Whether a character begins with this byte of UTF-8.
-const fn begins(byte: u8) -> bool {
+const fn is_char_start(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
 
 /// The length of a text in characters, as an `integer`.
 pub(crate) fn characters(text: &[u8]) -> i32 {
-    i32::try_from(text.iter().filter(|byte| begins(**byte)).count()).unwrap_or(i32::MAX)
+    i32::try_from(text.iter().filter(|byte| is_char_start(**byte)).count()).unwrap_or(i32::MAX)
 }
 
 /// `textcat`, `byteacat`
@@ -39,8 +42,9 @@ pub(crate) fn map_case(text: &[u8], map: fn(&u8) -> u8, out: &mut Out) {
     text.iter().for_each(|byte| buf.push(map(byte)));
 }
 
-/// The part of `start` and `len` that is inside: how many to skip, how many to take (`None`: all that is left).
-fn part(start: i32, len: Option<i32>) -> Result<(usize, Option<usize>), Fault> {
+/// The part of `start` and `len` that is inside the text: how many characters to skip, and how many
+/// to take (`None`: all others).
+fn inner_range(start: i32, len: Option<i32>) -> Result<(usize, Option<usize>), Fault> {
     let skip = usize::try_from(start.max(1) - 1).unwrap_or(0);
     let Some(len) = len else {
         return Ok((skip, None));
@@ -48,7 +52,7 @@ fn part(start: i32, len: Option<i32>) -> Result<(usize, Option<usize>), Fault> {
     if len < 0 {
         return Err(Fault::NegativeSubstring);
     }
-    // An end beyond what an integer holds is the end of the string.
+    // An end beyond the range of an integer is the end of the string.
     let Some(end) = start.checked_add(len) else {
         return Ok((skip, None));
     };
@@ -58,7 +62,10 @@ fn part(start: i32, len: Option<i32>) -> Result<(usize, Option<usize>), Fault> {
 
 /// The byte offset of character `at`, counted from 0; the length when there are not so many.
 fn offset(text: &[u8], at: usize) -> usize {
-    let mut beginnings = text.iter().enumerate().filter(|(_, byte)| begins(**byte));
+    let mut beginnings = text
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| is_char_start(**byte));
     beginnings.nth(at).map_or(text.len(), |(offset, _)| offset)
 }
 
@@ -69,7 +76,7 @@ pub(crate) fn substring(
     len: Option<i32>,
     out: &mut Out,
 ) -> Result<(), Fault> {
-    let (skip, take) = part(start, len)?;
+    let (skip, take) = inner_range(start, len)?;
     let rest = &text[offset(text, skip)..];
     let end = take.map_or(rest.len(), |take| offset(rest, take));
     out.set_bytes(&rest[..end]);
@@ -83,7 +90,7 @@ pub(crate) fn bytes_substring(
     len: Option<i32>,
     out: &mut Out,
 ) -> Result<(), Fault> {
-    let (skip, take) = part(start, len)?;
+    let (skip, take) = inner_range(start, len)?;
     let rest = bytes.get(skip..).unwrap_or(&[]);
     out.set_bytes(take.and_then(|take| rest.get(..take)).unwrap_or(rest));
     Ok(())
@@ -102,8 +109,8 @@ pub(crate) fn left(text: &[u8], count: i32, out: &mut Out) {
 
 /// `text_right`
 pub(crate) fn right(text: &[u8], count: i32, out: &mut Out) {
-    // The least integer has no negative: the greatest skips as much, every character there can be. (Before 15.20 PostgreSQL's overflowed
-    // and skipped nothing.)
+    // The least integer has no negative: the greatest skips as much, every character there can be.
+    // (Before 15.20 PostgreSQL's overflowed and skipped nothing.)
     let skip = if count < 0 {
         count.saturating_neg()
     } else {

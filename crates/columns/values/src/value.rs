@@ -1,19 +1,21 @@
-//! One value as the zone keeps it, and the buffer that a result is written to.
+//! A value in the store's form, and the buffer that a result is written to.
 //!
-//! Invariants: equal bits for equal value and display scale (one canonical form each); what a [`Buf`] held is zeroised when it
-//! is cleared, grown or dropped. Must not: know SQL, or print a value (there is no `Debug` here).
+//! Invariants: equal bits for equal value and display scale (one canonical form each); the contents
+//! of a [`Buf`] are zeroised when it is cleared, grown or dropped. Must not: know SQL, or print a
+//! value (there is no `Debug` here).
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::function::Field;
 use zeroize::Zeroize;
 
-use crate::zone::Zone;
+use crate::time_zone::TimeZone;
 
-/// A value in the store's form. Which kind it is of is known to whoever holds it.
+/// A value in the store's form. It does not contain its kind: the caller knows it.
 ///
-/// A word holds: bool 0 or 1; int4, int8 and date sign-extended; float8 its bits; timestamps microseconds since 2000-01-01; a
-/// small numeric its unscaled number in the upper 56 bits and its scale in the lower 7. Bytes hold: text, bytea as they are; an
-/// interval's microseconds (8 bytes), days (4), months (4), little-endian; any other numeric as `numeric.rs` writes it.
+/// A word holds: bool 0 or 1; int4, int8 and date sign-extended; float8 its bits; timestamps
+/// microseconds since 2000-01-01; a small numeric its unscaled number in the upper 56 bits and its
+/// scale in the lower 7. Bytes hold: text, bytea as they are; an interval's microseconds (8 bytes),
+/// days (4), months (4), little-endian; any other numeric as `numeric.rs` writes it.
 #[derive(Clone, Copy)]
 pub enum Value<'a> {
     /// Eight bytes.
@@ -125,22 +127,24 @@ pub enum Operand<'a> {
     Field(Field),
 }
 
-/// What a result depends on besides the arguments.
+/// The settings of the session that results depend on.
 #[derive(Clone)]
 pub struct Settings {
     /// The session's `TimeZone`.
-    pub zone: Zone,
+    pub time_zone: TimeZone,
 }
 
 impl Settings {
     /// The settings of a session in UTC.
     #[must_use]
     pub const fn utc() -> Self {
-        Self { zone: Zone::utc() }
+        Self {
+            time_zone: TimeZone::utc(),
+        }
     }
 }
 
-/// A byte buffer that leaves nothing behind: grown, cleared and dropped memory is zeroised.
+/// A byte buffer whose contents are zeroised when it is grown, cleared or dropped.
 #[derive(Default)]
 pub struct Buf(Vec<u8>);
 
@@ -151,7 +155,7 @@ impl Buf {
         Self(Vec::new())
     }
 
-    /// Room for `more` further bytes; the old memory is zeroised if they do not fit in it.
+    /// Reserves memory for `more` bytes; the old memory is zeroised if they do not fit in it.
     pub fn reserve(&mut self, more: usize) {
         if self.0.capacity() - self.0.len() < more {
             let wanted = self
@@ -185,7 +189,7 @@ impl Buf {
         self.0.push(byte);
     }
 
-    /// What it holds.
+    /// The contents.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.0
@@ -205,7 +209,7 @@ impl core::fmt::Write for Buf {
     }
 }
 
-/// An owned result. Meant to be used again and again: its memory is kept, its contents are zeroised.
+/// An owned result. It is meant to be reused: its memory is kept, its contents are zeroised.
 #[derive(Default)]
 pub struct Out {
     word: u64,
@@ -271,7 +275,7 @@ impl Out {
         }
     }
 
-    /// Makes it empty bytes, with room for `len`, and gives the buffer to append to.
+    /// Makes it empty bytes, reserves memory for `len`, and returns the buffer to append to.
     pub fn begin(&mut self, len: usize) -> &mut Buf {
         self.word.zeroize();
         self.is_bytes = true;

@@ -5,8 +5,8 @@
 
 use strongroom_columns_ring::function::{Aggregate, Arg, FUNCTIONS, Field, Gives};
 use strongroom_columns_values::{
-    Accumulator, Buf, Operand, Out, Settings, Value, Zone, compare, compute, parse, print, send,
-    test, token_bytes,
+    Accumulator, Buf, Operand, Out, Settings, TimeZone, Value, compare, compute, parse, print,
+    send, test, token_bytes,
 };
 use strongroom_format::columns::Kind;
 
@@ -79,7 +79,7 @@ fn operand<'a>(random: &mut Random, bytes: &'a [u8], arg: Arg) -> Operand<'a> {
 fn functions_of_anything_give_a_value_or_a_fault() {
     let mut random = Random(0x51_7cc1_b727_220a);
     let settings = Settings {
-        zone: Zone::by_name("Europe/Berlin").unwrap(),
+        time_zone: TimeZone::by_name("Europe/Berlin").unwrap(),
     };
     let (mut given, mut refused) = (0, 0);
     for function in FUNCTIONS {

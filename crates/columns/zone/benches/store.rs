@@ -49,7 +49,7 @@ fn filled(name: &str, memory_limit: u64) -> Bench {
         accept_restored: false,
     };
     let mut store = open(&directory, &opener, anchor, options).unwrap();
-    store.recovered(0).unwrap();
+    store.finish_recovery(0).unwrap();
     let relation = Relation {
         tablespace: 1663,
         database: 5,
@@ -123,7 +123,7 @@ fn in_memory(c: &mut Criterion) {
                     store.delete(Some(ring), fid).unwrap();
                 }
                 let record = store.flush_log(ring).unwrap().unwrap();
-                store.inserted(ring, record.number);
+                store.confirm_inserted(ring, record.number);
             });
         });
     }
@@ -147,13 +147,13 @@ fn promotion(c: &mut Criterion, store: &mut Store, partition: u16) {
             b.iter(|| {
                 let record = store.promote(ring, partition, &items, &mut fids);
                 let record = record.unwrap().unwrap();
-                store.inserted(ring, record.number);
+                store.confirm_inserted(ring, record.number);
                 // Keeps the store from growing for as long as the benchmark lasts.
                 for fid in &fids {
                     store.delete(Some(ring), *fid).unwrap();
                 }
                 let freed = store.flush_log(ring).unwrap().unwrap();
-                store.inserted(ring, freed.number);
+                store.confirm_inserted(ring, freed.number);
             });
         });
     }

@@ -1,10 +1,13 @@
-//! Ephemeral values: what one backend's statement computes with, and its literals.
+//! Ephemeral values: the values that a statement of one backend computes, and its literals.
 //!
 //! Invariants:
-//! - A slot is chosen by the backend, filled once, and void when its statement ends. An identifier of another statement is
-//!   [`Fault::StaleFid`], one that was never filled [`Fault::ForgedFid`]; never another value (F1).
-//! - A slot whose operation failed holds the fault: whatever takes it as an argument fails in the same way (R2).
-//! - Values lie in locked memory that is left out of core dumps, and are overwritten when the statement ends.
+//! - A slot is chosen by the backend, filled once, and void when its statement ends. An identifier
+//!   of another statement is [`Fault::StaleFid`], one that was never filled [`Fault::ForgedFid`];
+//!   never another value (F1).
+//! - A slot whose operation failed holds the fault: an operation that takes it as an argument fails
+//!   in the same way (R2).
+//! - Values lie in locked memory that is left out of core dumps, and are overwritten when the
+//!   statement ends.
 //! - Each value has the [`Scope`] of the column keys it was made from: the policy decides by it.
 //!
 //! Must not: decide who may do what, or know permanent values.
@@ -23,54 +26,59 @@ use crate::store::memory::Memory;
 use heap::{Form, Heap, Slot, Slots};
 pub(crate) use scope::{Origin, Scope, ScopeId, Scopes};
 
-/// Slots that a backend may leave out: those of operations that it gave up.
-const SKIP_MAX: u64 = 1 << 16;
-/// Values that one statement may have at a time: 1 GiB of slots.
+/// The most slots that a backend may skip: those of operations that it gave up.
+const SKIPPED_SLOTS_MAX: u64 = 1 << 16;
+/// The most values that one statement may have at a time: 1 GiB of slots.
 const VALUES_MAX: u64 = 1 << 26;
-/// Literals of one connection.
+/// The most literals of one connection.
 const LITERALS_MAX: u64 = 1 << 20;
-/// Bytes out of line of one statement, and of the literals of one connection.
+/// The most bytes out of line of one statement, and of the literals of one connection.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// A value under way: what it is, and where its columns' keys are told.
+/// Kind of an ephemeral value, and its scope: the column keys that it was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) kind: Kind,
     pub(crate) scope: ScopeId,
 }
 
-/// An aggregate under way.
-pub(crate) struct Total {
+/// An aggregate while values are added to it.
+pub(crate) struct RunningAggregate {
     pub(crate) accumulator: Accumulator,
     pub(crate) scope: ScopeId,
 }
 
-/// Aggregates, by number. They stay where they are: memory that grew would leave sums behind that nobody wipes.
+/// Aggregates, by number. They are never moved: memory that grows by copying would leave sums
+/// behind that nobody wipes.
 #[derive(Default)]
-struct Totals(Vec<Vec<Total>>);
+struct Aggregates(Vec<Vec<RunningAggregate>>);
 
-/// Aggregates that have their memory together.
-const TOTALS: usize = 64;
+/// Aggregates whose memory is allocated together.
+const AGGREGATES_PER_CHUNK: usize = 64;
 
-impl Totals {
+impl Aggregates {
     fn len(&self) -> usize {
-        let full = self.0.len().saturating_sub(1) * TOTALS;
+        let full = self.0.len().saturating_sub(1) * AGGREGATES_PER_CHUNK;
         full + self.0.last().map_or(0, Vec::len)
     }
 
-    fn get(&self, at: usize) -> Option<&Total> {
-        self.0.get(at / TOTALS)?.get(at % TOTALS)
+    fn get(&self, at: usize) -> Option<&RunningAggregate> {
+        self.0
+            .get(at / AGGREGATES_PER_CHUNK)?
+            .get(at % AGGREGATES_PER_CHUNK)
     }
 
-    fn get_mut(&mut self, at: usize) -> Option<&mut Total> {
-        self.0.get_mut(at / TOTALS)?.get_mut(at % TOTALS)
+    fn get_mut(&mut self, at: usize) -> Option<&mut RunningAggregate> {
+        self.0
+            .get_mut(at / AGGREGATES_PER_CHUNK)?
+            .get_mut(at % AGGREGATES_PER_CHUNK)
     }
 
-    fn push(&mut self, total: Total) {
+    fn push(&mut self, total: RunningAggregate) {
         match self.0.last_mut() {
-            Some(last) if last.len() < TOTALS => last.push(total),
+            Some(last) if last.len() < AGGREGATES_PER_CHUNK => last.push(total),
             _ => {
-                let mut next = Vec::with_capacity(TOTALS);
+                let mut next = Vec::with_capacity(AGGREGATES_PER_CHUNK);
                 next.push(total);
                 self.0.push(next);
             }
@@ -82,22 +90,22 @@ impl Totals {
 pub(crate) struct Arena {
     number: u16,
     statement: u8,
-    /// First slot of the statement under way.
+    /// First slot of the current statement.
     base: u64,
-    values: Part,
-    totals: Totals,
-    literals: Part,
-    known: BTreeMap<[u8; 32], Fid>,
+    values: ValueArea,
+    aggregates: Aggregates,
+    literals: ValueArea,
+    literals_by_digest: BTreeMap<[u8; 32], Fid>,
     pub(crate) scopes: Scopes,
 }
 
 /// Slots and the bytes that do not fit into them.
-struct Part {
+struct ValueArea {
     slots: Slots,
     heap: Heap,
 }
 
-impl Part {
+impl ValueArea {
     fn new(memory: &Arc<Memory>) -> Self {
         Self {
             slots: Slots::new(memory),
@@ -144,7 +152,7 @@ impl Part {
             }
             Form::Fault => return Err(fault_of(slot)),
             Form::Empty => return Err(Fault::ForgedFid),
-            Form::Total => return Err(Fault::KindMismatch),
+            Form::Aggregate => return Err(Fault::KindMismatch),
         }
         Ok(Meta {
             kind: Kind::from_number(slot.kind).ok_or(Fault::ForgedFid)?,
@@ -165,10 +173,10 @@ impl Arena {
             number,
             statement: 0,
             base: 0,
-            values: Part::new(memory),
-            totals: Totals::default(),
-            literals: Part::new(memory),
-            known: BTreeMap::new(),
+            values: ValueArea::new(memory),
+            aggregates: Aggregates::default(),
+            literals: ValueArea::new(memory),
+            literals_by_digest: BTreeMap::new(),
             scopes: Scopes::new(),
         }
     }
@@ -176,27 +184,30 @@ impl Arena {
     /// Copies a value out.
     ///
     /// # Errors
-    /// [`Fault::StaleFid`], [`Fault::ForgedFid`]; [`Fault::KindMismatch`] for an accumulator; the fault that it holds.
+    /// [`Fault::StaleFid`], [`Fault::ForgedFid`]; [`Fault::KindMismatch`] for an accumulator; the
+    /// fault that it holds.
     pub(crate) fn get(&self, fid: Fid, out: &mut Out) -> Result<Meta, Fault> {
         if fid.is_literal() {
             return self.literals.get(fid.slot(), out);
         }
-        self.values.get(self.place(fid)?, out)
+        self.values.get(self.slot_index(fid)?, out)
     }
 
     /// Fills a slot.
     ///
     /// # Errors
-    /// [`Fault::StaleFid`] for one of another statement, [`Fault::ForgedFid`] for one of another arena, [`Fault::BadRequest`] for one that is
-    /// filled; [`Fault::ArenaFull`], [`Fault::OutOfMemory`].
+    /// [`Fault::StaleFid`] for one of another statement, [`Fault::ForgedFid`] for one of another
+    /// arena, [`Fault::BadRequest`] for one that is filled; [`Fault::ArenaFull`],
+    /// [`Fault::OutOfMemory`].
     pub(crate) fn put(&mut self, fid: Fid, meta: Meta, value: Value<'_>) -> Result<(), Fault> {
-        let at = self.free_place(fid)?;
+        let at = self.free_slot_index(fid)?;
         self.values.put(at, meta, value)
     }
 
-    /// Makes a slot hold a fault. A slot that cannot be had needs none: nothing resolves there.
+    /// Makes a slot hold a fault. A slot that cannot be reached needs none: its identifier does not
+    /// resolve.
     pub(crate) fn fail(&mut self, fid: Fid, fault: Fault) {
-        if let Ok(at) = self.free_place(fid) {
+        if let Ok(at) = self.free_slot_index(fid) {
             let slot = Slot {
                 word: u64::from(fault.number()),
                 form: Form::Fault,
@@ -209,7 +220,7 @@ impl Arena {
 
     /// The literal of this envelope, by the digest of its bytes.
     pub(crate) fn literal(&self, digest: &[u8; 32]) -> Option<Fid> {
-        self.known.get(digest).copied()
+        self.literals_by_digest.get(digest).copied()
     }
 
     /// Keeps a literal under the digest of its envelope, in the slot that the backend chose.
@@ -227,11 +238,11 @@ impl Arena {
             return Err(Fault::ForgedFid);
         }
         let end = self.literals.slots.len();
-        if fid.slot() >= LITERALS_MAX || fid.slot() > end.saturating_add(SKIP_MAX) {
+        if fid.slot() >= LITERALS_MAX || fid.slot() > end.saturating_add(SKIPPED_SLOTS_MAX) {
             return Err(Fault::ArenaFull);
         }
         self.literals.put(fid.slot(), meta, value)?;
-        self.known.insert(digest, fid);
+        self.literals_by_digest.insert(digest, fid);
         Ok(())
     }
 
@@ -239,24 +250,24 @@ impl Arena {
     ///
     /// # Errors
     /// [`Fault::NotAnAccumulator`], and as [`Self::get`].
-    pub(crate) fn total(&self, fid: Fid) -> Result<Option<&Total>, Fault> {
-        match self.total_at(fid)? {
-            Some(at) => self.totals.get(at).map(Some).ok_or(Fault::ForgedFid),
+    pub(crate) fn aggregate(&self, fid: Fid) -> Result<Option<&RunningAggregate>, Fault> {
+        match self.aggregate_index(fid)? {
+            Some(at) => self.aggregates.get(at).map(Some).ok_or(Fault::ForgedFid),
             None => Ok(None),
         }
     }
 
-    /// As [`Self::total`], to be added to, with the scopes.
+    /// As [`Self::aggregate`], mutable, with the scopes.
     ///
     /// # Errors
-    /// As [`Self::total`].
-    pub(crate) fn total_mut(
+    /// As [`Self::aggregate`].
+    pub(crate) fn aggregate_mut(
         &mut self,
         fid: Fid,
-    ) -> Result<Option<(&mut Total, &mut Scopes)>, Fault> {
-        match self.total_at(fid)? {
+    ) -> Result<Option<(&mut RunningAggregate, &mut Scopes)>, Fault> {
+        match self.aggregate_index(fid)? {
             Some(at) => {
-                let total = self.totals.get_mut(at).ok_or(Fault::ForgedFid)?;
+                let total = self.aggregates.get_mut(at).ok_or(Fault::ForgedFid)?;
                 Ok(Some((total, &mut self.scopes)))
             }
             None => Ok(None),
@@ -267,8 +278,8 @@ impl Arena {
     ///
     /// # Errors
     /// As [`Self::put`].
-    pub(crate) fn put_total(&mut self, fid: Fid, total: Total) -> Result<(), Fault> {
-        let at = self.free_place(fid)?;
+    pub(crate) fn put_aggregate(&mut self, fid: Fid, total: RunningAggregate) -> Result<(), Fault> {
+        let at = self.free_slot_index(fid)?;
         if self
             .values
             .slots
@@ -278,12 +289,12 @@ impl Arena {
             return Err(Fault::BadRequest);
         }
         let slot = Slot {
-            word: self.totals.len() as u64,
-            form: Form::Total,
+            word: self.aggregates.len() as u64,
+            form: Form::Aggregate,
             ..Slot::EMPTY
         };
         self.values.slots.set(at, slot).ok_or(Fault::OutOfMemory)?;
-        self.totals.push(total);
+        self.aggregates.push(total);
         Ok(())
     }
 
@@ -291,7 +302,7 @@ impl Arena {
     pub(crate) fn end_statement(&mut self, statement: u8, base: u64) {
         self.values.slots.clear();
         self.values.heap.clear();
-        self.totals = Totals::default();
+        self.aggregates = Aggregates::default();
         self.statement = statement;
         self.base = base;
     }
@@ -306,7 +317,7 @@ impl Arena {
         (self.values.slots.len(), self.literals.slots.len(), bytes)
     }
 
-    fn place(&self, fid: Fid) -> Result<u64, Fault> {
+    fn slot_index(&self, fid: Fid) -> Result<u64, Fault> {
         if fid.partition() != self.number || fid.is_literal() || !fid.is_ephemeral() {
             return Err(Fault::ForgedFid);
         }
@@ -316,23 +327,23 @@ impl Arena {
         fid.slot().checked_sub(self.base).ok_or(Fault::StaleFid)
     }
 
-    fn free_place(&self, fid: Fid) -> Result<u64, Fault> {
-        let at = self.place(fid)?;
+    fn free_slot_index(&self, fid: Fid) -> Result<u64, Fault> {
+        let at = self.slot_index(fid)?;
         let end = self.values.slots.len();
-        if at >= VALUES_MAX || at > end.saturating_add(SKIP_MAX) {
+        if at >= VALUES_MAX || at > end.saturating_add(SKIPPED_SLOTS_MAX) {
             return Err(Fault::ArenaFull);
         }
         Ok(at)
     }
 
-    fn total_at(&self, fid: Fid) -> Result<Option<usize>, Fault> {
-        let slot = self.values.slots.get(self.place(fid)?);
+    fn aggregate_index(&self, fid: Fid) -> Result<Option<usize>, Fault> {
+        let slot = self.values.slots.get(self.slot_index(fid)?);
         match slot {
             None => Ok(None),
             Some(slot) => match slot.form {
                 Form::Empty => Ok(None),
                 Form::Fault => Err(fault_of(slot)),
-                Form::Total => usize::try_from(slot.word)
+                Form::Aggregate => usize::try_from(slot.word)
                     .map(Some)
                     .map_err(|_| Fault::ForgedFid),
                 Form::Word | Form::Bytes => Err(Fault::NotAnAccumulator),
@@ -440,7 +451,10 @@ mod tests {
         let meta = meta(&mut arena);
         arena.fail(fid(0, 2), Fault::DivisionByZero);
         assert_eq!(word(&arena, fid(0, 2)), Err(Fault::DivisionByZero));
-        assert_eq!(arena.total(fid(0, 2)).err(), Some(Fault::DivisionByZero));
+        assert_eq!(
+            arena.aggregate(fid(0, 2)).err(),
+            Some(Fault::DivisionByZero)
+        );
         assert_eq!(
             arena.put(fid(0, 2), meta, Value::Word(1)),
             Err(Fault::BadRequest)
@@ -474,40 +488,46 @@ mod tests {
 
     #[test]
     fn accumulators_stay_where_they_are() {
-        let mut totals = Totals::default();
-        let mut places: Vec<*const Total> = Vec::new();
+        let mut aggregates = Aggregates::default();
+        let mut places: Vec<*const RunningAggregate> = Vec::new();
         let scope = meta(&mut arena()).scope;
-        for at in 0..3 * TOTALS + 1 {
-            assert_eq!(totals.len(), at);
-            totals.push(Total {
+        for at in 0..3 * AGGREGATES_PER_CHUNK + 1 {
+            assert_eq!(aggregates.len(), at);
+            aggregates.push(RunningAggregate {
                 accumulator: Accumulator::new(Aggregate::Sum, Kind::Int8).unwrap(),
                 scope,
             });
-            places.push(totals.get(at).unwrap());
+            places.push(aggregates.get(at).unwrap());
         }
         let found = places.iter().enumerate();
         assert!(
             found
                 .into_iter()
-                .all(|(at, place)| core::ptr::eq(*place, totals.get(at).unwrap()))
+                .all(|(at, place)| core::ptr::eq(*place, aggregates.get(at).unwrap()))
         );
-        assert!(totals.get(places.len()).is_none());
+        assert!(aggregates.get(places.len()).is_none());
     }
 
     #[test]
     fn accumulators_are_not_values() {
         let mut arena = arena();
         let meta = meta(&mut arena);
-        let total = || Total {
+        let total = || RunningAggregate {
             accumulator: Accumulator::new(Aggregate::Sum, Kind::Int8).unwrap(),
             scope: meta.scope,
         };
-        assert!(arena.total(fid(0, 0)).unwrap().is_none());
-        arena.put_total(fid(0, 0), total()).unwrap();
-        assert!(arena.total(fid(0, 0)).unwrap().is_some());
+        assert!(arena.aggregate(fid(0, 0)).unwrap().is_none());
+        arena.put_aggregate(fid(0, 0), total()).unwrap();
+        assert!(arena.aggregate(fid(0, 0)).unwrap().is_some());
         assert_eq!(word(&arena, fid(0, 0)), Err(Fault::KindMismatch));
-        assert_eq!(arena.put_total(fid(0, 0), total()), Err(Fault::BadRequest));
+        assert_eq!(
+            arena.put_aggregate(fid(0, 0), total()),
+            Err(Fault::BadRequest)
+        );
         arena.put(fid(0, 1), meta, Value::Word(1)).unwrap();
-        assert_eq!(arena.total(fid(0, 1)).err(), Some(Fault::NotAnAccumulator));
+        assert_eq!(
+            arena.aggregate(fid(0, 1)).err(),
+            Some(Fault::NotAnAccumulator)
+        );
     }
 }

@@ -1,21 +1,23 @@
-//! The engine: carries out what the rings ask for, one operation after the other.
+//! The engine: executes the operations of the rings, one after the other.
 //!
-//! Invariants: R2 (the first fault of what was posted is told by the next call, once), R6 (answers are results, identifiers, sealed bytes,
-//! truths, tokens and faults), A1 and A2 (every operation on values asks [`crate::policy`] first). Arguments in the data area are
-//! copied before they are looked at (R3). Must not: compute itself, know where values are kept, or do I/O but through the store.
+//! Invariants: R2 (the next call reports the first fault of the posted operations, once), R6
+//! (answers are results, identifiers, sealed bytes, truths, tokens and faults), A1 and A2 (every
+//! operation on values asks [`crate::policy`] first). Arguments in the data area are copied before
+//! they are checked (R3). Must not: compute itself, know where values are kept, or do I/O but
+//! through the store.
 
 mod aggregate;
+mod backends;
 mod batch;
 mod compare;
 mod compute;
 mod functions;
-mod ground;
 mod log;
 mod plain;
 mod promote;
-mod rings;
 mod session;
 mod status;
+mod value_sources;
 mod values;
 
 use std::time::{Duration, Instant};
@@ -31,38 +33,38 @@ use crate::session::attest::Attester;
 use crate::session::channel::Channel;
 use crate::session::{ColumnKeys, Session};
 use crate::store::Store;
+use backends::Ring;
 use functions::Functions;
-use ground::Ground;
-use rings::Ring;
+use value_sources::ValueSources;
 
-/// The zone: everything that one engine's thread works with.
+/// The zone: all state of the engine's one thread.
 pub struct Zone {
-    ground: Ground,
+    sources: ValueSources,
     channel: Channel,
     keys: ColumnKeys,
     attester: Box<dyn Attester>,
     functions: Functions,
-    hands: Hands,
+    scratch: ScratchBuffers,
     users: Vec<u32>,
     recorder: Recorder,
-    /// The life of the host's server, as its backends say.
-    life: Option<u64>,
-    trouble: Trouble,
-    /// The ring that reads the host's log to the zone.
+    /// The generation of the host's shared memory, as its backends say.
+    server_generation: Option<u64>,
+    reporter: ErrorReporter,
+    /// The ring that reads the host's log and passes its records to the zone.
     reader: Option<u16>,
 }
 
-/// Whom the zone tells why its store failed, and what was told last.
-struct Trouble {
+/// Reports errors of the store to the zone's owner, and repeats none too soon.
+struct ErrorReporter {
     tell: Box<dyn FnMut(&Error) + Send>,
     last: Option<(u16, Instant)>,
 }
 
-/// The same trouble is told again after this time.
-const TROUBLE_PAUSE: Duration = Duration::from_secs(10);
+/// The same error is reported again after this time.
+const REPORT_PAUSE: Duration = Duration::from_secs(10);
 
-/// Memory that is used again for each operation; values in it are wiped.
-struct Hands {
+/// Buffers that every operation uses again; the values in them are wiped.
+struct ScratchBuffers {
     args: [Out; 3],
     out: Out,
     buf: Buf,
@@ -71,7 +73,7 @@ struct Hands {
     words: Vec<u64>,
 }
 
-impl Hands {
+impl ScratchBuffers {
     fn new() -> Self {
         Self {
             args: [Out::new(), Out::new(), Out::new()],
@@ -83,7 +85,7 @@ impl Hands {
         }
     }
 
-    /// Wipes what a long value has left.
+    /// Wipes the values of the last operation.
     fn wipe(&mut self) {
         for arg in &mut self.args {
             arg.set_word(0);
@@ -94,14 +96,15 @@ impl Hands {
     }
 }
 
-impl Drop for Hands {
+impl Drop for ScratchBuffers {
     fn drop(&mut self) {
         self.wipe();
     }
 }
 
 impl Zone {
-    /// A zone on this store, with the column keys that the store keeps. Only processes of `users` are served.
+    /// A zone on this store, with the column keys that the store keeps. It serves only processes of
+    /// `users`, which are user ids.
     #[must_use]
     pub fn new(
         store: Store,
@@ -110,20 +113,21 @@ impl Zone {
         users: Vec<u32>,
     ) -> Self {
         for (id, key) in store.kept_keys() {
-            // One that there is no locked memory for is missing until its client brings it again.
+            // A key for which there is no locked memory is missing until its client brings it
+            // again.
             let _taken = key.try_clone().map(|key| keys.take(*id, key));
         }
         Self {
-            ground: Ground::new(store),
+            sources: ValueSources::new(store),
             channel: Channel::default(),
             keys,
             attester,
             functions: Functions::new(),
-            hands: Hands::new(),
+            scratch: ScratchBuffers::new(),
             users,
             recorder: Recorder::default(),
-            life: None,
-            trouble: Trouble {
+            server_generation: None,
+            reporter: ErrorReporter {
                 tell: Box::new(|_| {}),
                 last: None,
             },
@@ -131,7 +135,7 @@ impl Zone {
         }
     }
 
-    /// Lets backends have records made in `directory`, which exists, under this key.
+    /// Allows backends to have records made in `directory`, which exists, sealed for this opener.
     #[must_use]
     pub fn recording(
         mut self,
@@ -142,56 +146,59 @@ impl Zone {
         self
     }
 
-    /// Has `tell` told why the store failed, when it does: rings learn of a fault only. No value is in it.
-    pub fn tell_trouble(&mut self, tell: impl FnMut(&Error) + Send + 'static) {
-        self.trouble.tell = Box::new(tell);
+    /// Calls `tell` with each error of the store: the rings get a fault only. An error contains no
+    /// value.
+    pub fn on_store_error(&mut self, tell: impl FnMut(&Error) + Send + 'static) {
+        self.reporter.tell = Box::new(tell);
     }
 
-    /// Makes the store durable, at the position of the host's log where it is: the next start has less to replay.
+    /// Makes the store durable, at the position of the host's log that it has reached: the next
+    /// start has less to replay.
     ///
     /// # Errors
     /// Those of [`Store::checkpoint`].
     pub fn checkpoint(&mut self) -> Result<(), Error> {
-        let position = self.ground.store.position();
-        self.ground.store.checkpoint(position).map(drop)
+        let position = self.sources.store.position();
+        self.sources.store.checkpoint(position).map(drop)
     }
 
     /// Random number of this start.
     #[must_use]
     pub fn incarnation(&self) -> [u8; 16] {
-        self.ground.store.identity().1
+        self.sources.store.identity().1
     }
 
-    /// Carries an operation out, whether or not somebody waits for it.
-    fn either(&mut self, arena: u16, op: Op, descriptor: &Descriptor, area: &Area) -> Answer {
+    /// Runs an operation, posted or called.
+    fn dispatch(&mut self, arena: u16, op: Op, descriptor: &Descriptor, area: &Area) -> Answer {
         if op.is_posted() {
-            self.posted(arena, op, descriptor, area);
+            self.run_posted(arena, op, descriptor, area);
             return Answer::default();
         }
         let answer = self
-            .settle(arena, op, is_ahead(op, descriptor))
+            .report_first_fault(arena, op, is_ahead(op, descriptor))
             .map_err(Answer::earlier)
             .and_then(|()| {
-                let answer = self.called(arena, op, descriptor, area);
+                let answer = self.run_called(arena, op, descriptor, area);
                 answer.map_err(Answer::fault)
             });
         answer.unwrap_or_else(|failure| {
-            if let Some(error) = self.ground.store.take_trouble() {
-                self.trouble.told(&error);
+            if let Some(error) = self.sources.store.take_last_error() {
+                self.reporter.report(&error);
             }
             failure
         })
     }
 
-    /// Tells the first fault of what was posted, once (R2). That there is one or none is an answer of the ticket's (A4).
-    /// What is asked ahead takes up the answer, because it may fail with a value that a computation failed for, and tells no fault.
-    fn settle(&mut self, ring: u16, op: Op, ahead: bool) -> Result<(), Fault> {
-        let state = self.ground.rings.get_mut(ring)?;
-        if op.is_apart() {
+    /// Reports the first fault of posted operations, once (R2). That there is a fault, or none,
+    /// counts as one of the ticket's answers (A4). An operation that is asked ahead of need counts
+    /// as well, because it may fail on the value of a failed computation, but it reports no fault.
+    fn report_first_fault(&mut self, ring: u16, op: Op, ahead: bool) -> Result<(), Fault> {
+        let state = self.sources.rings.get_mut(ring)?;
+        if op.is_independent() {
             return Ok(());
         }
         if op == Op::Final {
-            // It waits for what accumulating has come to.
+            // The result of an aggregate shows whether accumulating has failed.
             state.fallible = true;
         }
         if state.fallible
@@ -205,41 +212,41 @@ impl Zone {
         state.fallible = state.failed;
         match state.fault.take() {
             Some(fault) => {
-                state.third = None;
+                state.third_argument = None;
                 Err(fault)
             }
             None => Ok(()),
         }
     }
 
-    /// Carries an operation out that nobody waits for.
-    fn posted(&mut self, ring: u16, op: Op, descriptor: &Descriptor, area: &Area) {
-        let third = self
-            .ground
+    /// Runs a posted operation, which has no answer; a fault goes into its result's slot.
+    fn run_posted(&mut self, ring: u16, op: Op, descriptor: &Descriptor, area: &Area) {
+        let third_argument = self
+            .sources
             .rings
             .get_mut(ring)
             .ok()
-            .and_then(|ring| ring.third.take());
+            .and_then(|ring| ring.third_argument.take());
         let done = match op {
             Op::StatementEnd => self.end_statement(ring, descriptor),
-            Op::Inserted => self.inserted(ring, descriptor.a),
-            Op::Third => self.third(ring, descriptor.a),
-            Op::Accept => self.accept(ring, descriptor, area),
-            Op::Compute => self.compute(ring, descriptor, third),
+            Op::Inserted => self.confirm_inserted(ring, descriptor.a),
+            Op::ThirdArgument => self.set_third_argument(ring, descriptor.a),
+            Op::PostEnvelope => self.post_envelope(ring, descriptor, area),
+            Op::Compute => self.compute(ring, descriptor, third_argument),
             Op::Accumulate => self.accumulate(ring, descriptor),
             Op::Combine => self.combine(ring, descriptor),
             Op::Prefetch => self.prefetch(descriptor),
             _ => Err(Fault::BadRequest),
         };
         let computes = matches!(op, Op::Compute | Op::Accumulate | Op::Combine);
-        let Ok(ring) = self.ground.rings.get_mut(ring) else {
+        let Ok(ring) = self.sources.rings.get_mut(ring) else {
             return;
         };
         ring.fallible |= computes;
         if let Err(fault) = done {
             ring.fault.get_or_insert(fault);
             ring.failed |= computes;
-            let makes = computes || op == Op::Accept;
+            let makes = computes || op == Op::PostEnvelope;
             if let Some(fid) = strongroom_format::columns::Fid::from_bits(descriptor.r)
                 && makes
             {
@@ -248,26 +255,26 @@ impl Zone {
         }
     }
 
-    /// Carries an operation out whose answer is waited for.
-    fn called(
+    /// Runs an operation whose answer the backend waits for.
+    fn run_called(
         &mut self,
         ring: u16,
         op: Op,
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<Answer, Fault> {
-        let third = self.ground.rings.get_mut(ring)?.third.take();
+        let third_argument = self.sources.rings.get_mut(ring)?.third_argument.take();
         let value = match op {
             Op::Sync => Ok(0),
             Op::TimeZone => self.time_zone(ring, descriptor, area),
             Op::Join => self.join(ring, descriptor),
             Op::Lead => self.lead(ring),
-            Op::Intake => self.intake(ring, descriptor, area),
+            Op::OpenEnvelope => self.open_envelope(ring, descriptor, area),
             Op::Output => self.output(ring, descriptor, area),
             Op::Promote => self.promote(ring, descriptor, area),
             Op::Declassify => self.declassify(ring, descriptor, area),
             Op::Classify => self.classify(ring, descriptor, area),
-            Op::Test => self.test(ring, descriptor, third),
+            Op::Test => self.test(ring, descriptor, third_argument),
             Op::TestMany => self.test_many(ring, descriptor, area),
             Op::Compare => self.compare(ring, descriptor),
             Op::CompareMany => self.compare_many(ring, descriptor, area),
@@ -277,10 +284,10 @@ impl Zone {
             Op::Final => self.finish(ring, descriptor),
             Op::Partition => return self.partition(ring, descriptor, area),
             Op::Drop => return self.drop_partition(ring, descriptor, area),
-            Op::Rehome => return self.rehome(ring, descriptor, area),
-            Op::Holds => Ok(self.ground.store.partitions_of(descriptor.a)),
+            Op::ReassignPartition => return self.reassign_partition(ring, descriptor, area),
+            Op::CountPartitions => Ok(self.sources.store.partitions_of(descriptor.a)),
             Op::Position => return self.position(ring),
-            Op::Life => self.life(descriptor),
+            Op::ServerGeneration => self.set_server_generation(descriptor),
             Op::Replay | Op::Replayed | Op::Checkpoint => self.log(ring, op, descriptor, area),
             Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {
                 return self.reclaim(ring, op, descriptor, area);
@@ -295,16 +302,16 @@ impl Zone {
     }
 
     fn end_statement(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
-        self.tell_computed(ring);
+        self.count_computed(ring);
         let statement = u8::try_from(descriptor.n % 256).map_err(|_| Fault::BadRequest)?;
-        self.hands.wipe();
-        self.ground
+        self.scratch.wipe();
+        self.sources
             .rings
             .end_statement(ring, statement, descriptor.a)
     }
 
-    fn third(&mut self, ring: u16, third: u64) -> Result<(), Fault> {
-        self.ground.rings.get_mut(ring)?.third = Some(third);
+    fn set_third_argument(&mut self, ring: u16, argument: u64) -> Result<(), Fault> {
+        self.sources.rings.get_mut(ring)?.third_argument = Some(argument);
         Ok(())
     }
 
@@ -314,9 +321,9 @@ impl Zone {
         channel.session(&id)
     }
 
-    /// Tells the ledger what was computed since it was last told.
-    fn tell_computed(&mut self, ring: u16) {
-        if let Ok(ring) = self.ground.rings.get_mut(ring) {
+    /// Adds the values computed since the last call to the ledger.
+    fn count_computed(&mut self, ring: u16) {
+        if let Ok(ring) = self.sources.rings.get_mut(ring) {
             let count = core::mem::take(&mut ring.computed);
             if let Some(session) = Self::session(&mut self.channel, ring) {
                 session.ledger().count_computed(count);
@@ -325,10 +332,10 @@ impl Zone {
     }
 }
 
-impl Trouble {
-    fn told(&mut self, error: &Error) {
+impl ErrorReporter {
+    fn report(&mut self, error: &Error) {
         let number = error.code().number;
-        let known = |(last, at): (u16, Instant)| last == number && at.elapsed() < TROUBLE_PAUSE;
+        let known = |(last, at): (u16, Instant)| last == number && at.elapsed() < REPORT_PAUSE;
         if !self.last.is_some_and(known) {
             (self.tell)(error);
             self.last = Some((number, Instant::now()));
@@ -337,10 +344,10 @@ impl Trouble {
 }
 
 impl Zone {
-    /// Forgets column keys that no open session names and no column is bound to: whoever may open sessions could fill the memory for keys
-    /// otherwise.
+    /// Forgets column keys that no open session names and no column is bound to: otherwise a client
+    /// that opens sessions could fill the memory for keys.
     fn forget_keys(&mut self) {
-        let (channel, store) = (&self.channel, &self.ground.store);
+        let (channel, store) = (&self.channel, &self.sources.store);
         self.keys.retain(|id| {
             let mut sessions = channel.sessions();
             sessions.any(|session| session.ticket().keys.contains(id)) || store.is_bound(*id)
@@ -349,25 +356,25 @@ impl Zone {
 }
 
 impl Handler for Zone {
-    fn opened(&mut self, peer: &Peer) -> Option<u16> {
+    fn ring_opened(&mut self, peer: &Peer) -> Option<u16> {
         if !self.users.contains(&peer.uid) {
             return None;
         }
-        self.ground.open()
+        self.sources.open()
     }
 
-    fn closed(&mut self, arena: u16) {
+    fn ring_closed(&mut self, arena: u16) {
         self.reader = self.reader.filter(|reader| *reader != arena);
-        self.tell_computed(arena);
+        self.count_computed(arena);
         self.recorder.end(arena);
-        self.channel.forget_waiting(arena);
-        if let Some(session) = self.ground.close(arena) {
+        self.channel.forget_pending(arena);
+        if let Some(session) = self.sources.close(arena) {
             self.channel.end(&session);
             self.forget_keys();
         }
     }
 
-    fn carry_out(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
+    fn execute(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
         let Some(op) = Op::from_number(descriptor.op) else {
             return Answer::fault(Fault::BadRequest);
         };
@@ -375,7 +382,7 @@ impl Handler for Zone {
             return Answer::fault(Fault::NotRecorded);
         }
         let input = self.recorder.input(arena, op, descriptor, area);
-        let answer = self.either(arena, op, descriptor, area);
+        let answer = self.dispatch(arena, op, descriptor, area);
         if let Some(input) = input {
             self.recorder
                 .take(arena, (op, descriptor), input, &answer, area);
@@ -387,13 +394,13 @@ impl Handler for Zone {
     }
 
     fn idle(&mut self) {
-        self.hands.wipe();
-        // Words that went through frames of operations that have returned.
+        self.scratch.wipe();
+        // Values may be left on the stack by operations that have returned.
         strongroom_crypto::wipe_stack();
     }
 }
 
-/// Whether nobody has asked for this yet.
+/// Whether the operation is asked ahead of need.
 const fn is_ahead(op: Op, descriptor: &Descriptor) -> bool {
     matches!(op, Op::CompareMany | Op::TestMany | Op::TokenMany)
         && descriptor.flags & strongroom_columns_ring::op::flag::AHEAD != 0
@@ -416,7 +423,7 @@ fn offset_of(descriptor: &Descriptor) -> Result<usize, Fault> {
     usize::try_from(descriptor.b).map_err(|_| Fault::BadRequest)
 }
 
-/// Offset of the answers, for operations that leave their arguments as they are.
+/// Offset of the answers, for operations that do not overwrite their arguments.
 fn answers_of(descriptor: &Descriptor) -> Result<usize, Fault> {
     let offset = offset_of(descriptor)?.checked_add(strongroom_columns_ring::ANSWER_HALF);
     offset.ok_or(Fault::BadRequest)

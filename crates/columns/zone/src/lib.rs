@@ -1,6 +1,7 @@
 //! The privacy zone: the process that holds confidential values and computes on them.
 //!
-//! Invariants are in docs/internals/columns.md. Must not: know PostgreSQL's structures, write a value in clear anywhere.
+//! Invariants are in docs/internals/columns.md. Must not: know PostgreSQL's structures, write a
+//! value in clear anywhere.
 mod arena;
 pub mod engine;
 mod policy;

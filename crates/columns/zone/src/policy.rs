@@ -1,12 +1,14 @@
-//! Who may do what: the one place where it is decided.
+//! The policy: decides what a ring may do.
 //!
 //! | a ring with | may |
 //! |---|---|
-//! | nothing | compare stored values of one column with each other; store what is of the column's own lineage (copies and dumps of it); have stored values, and what came in an envelope, sealed under the key they belong to |
+//! | nothing | compare stored values of one column with each other |
+//! | nothing | store values of the column's own lineage: copies and dumps of it |
+//! | nothing | have stored values, and values from envelopes, sealed under the key they belong to |
 //! | a ticket | what its rights say, with values whose column keys it names |
 //!
-//! Invariants A1 to A3 of docs/internals/columns.md. A value is judged by its [`Scope`]: the column keys that it was made from.
-//! Must not: look at a value.
+//! Invariants A1 to A3 of docs/internals/columns.md. A value is judged by its [`Scope`]: the
+//! column keys that it was made from. Must not: look at a value.
 
 use strongroom_columns_ring::Fault;
 use strongroom_format::columns::Lineage;
@@ -16,23 +18,23 @@ use crate::arena::{Origin, Scope};
 use crate::session::Session;
 use crate::store::Binding;
 
-/// A stored value's place: partition and column.
-pub(crate) type Place = (u16, u16);
+/// The column of a stored value: partition and column number.
+pub(crate) type ColumnAddress = (u16, u16);
 
-/// What the values of one comparison have in common.
+/// The columns that the values of one comparison have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Common {
-    /// Nothing was looked at yet.
+    /// No value was added yet.
     Nothing,
     /// All are stored values of this column.
-    Column(Place),
-    /// They are not, or some are not stored; whether one came in an envelope.
+    Column(ColumnAddress),
+    /// They are of several columns, or some are not stored; whether one came in an envelope.
     Mixed { constant: bool },
 }
 
 impl Common {
-    /// With one value more.
-    pub(crate) fn with(self, place: Option<Place>, from: Origin) -> Self {
+    /// The same with one more value.
+    pub(crate) fn with(self, place: Option<ColumnAddress>, from: Origin) -> Self {
         let constant = from == Origin::Envelope;
         match (self, place) {
             (Self::Nothing, Some(place)) => Self::Column(place),
@@ -44,8 +46,8 @@ impl Common {
         }
     }
 
-    /// The rights that it needs beside that of the operation.
-    pub(crate) const fn further(self) -> u32 {
+    /// The rights that they need besides that of the operation.
+    pub(crate) const fn extra_rights(self) -> u32 {
         match self {
             Self::Mixed { constant: true } => right::CONSTANT,
             _ => 0,
@@ -53,7 +55,8 @@ impl Common {
     }
 }
 
-/// Whether `count` truths may be given on values that have `common` in common and were made from the keys of `scope`.
+/// Whether `count` truths may be given on values that have `common` in common and were made from
+/// the keys of `scope`.
 ///
 /// # Errors
 /// [`Fault::NotAllowed`], [`Fault::BudgetSpent`].
@@ -64,8 +67,8 @@ pub(crate) fn truths(
     scope: &Scope,
     count: u64,
 ) -> Result<(), Fault> {
-    // Comparing stored values of one column tells their order, which an index on the column tells as well: without it neither
-    // VACUUM nor REINDEX could run while no client is connected.
+    // Comparing stored values of one column tells their order, which an index on the column tells
+    // as well: without it neither VACUUM nor REINDEX could run while no client is connected.
     let comparing = wanted == right::COMPARE || wanted == right::RANK;
     let free = comparing && matches!(common, Common::Column(_));
     match session {
@@ -73,15 +76,16 @@ pub(crate) fn truths(
         None => Err(Fault::NotAllowed),
         Some(session) => {
             if !free {
-                session.allow(wanted | common.further(), scope.keys())?;
+                session.allow(wanted | common.extra_rights(), scope.keys())?;
             }
-            // Whoever has a ticket learns order at its cost, though it would be free without one: the ledger is of all that was told.
+            // With a ticket, order counts against its budget, though it would be free without one:
+            // the ledger counts all answers.
             session.spend_truths(count)
         }
     }
 }
 
-/// The key under which a value is sealed for whoever asks, and the lineage that its envelope says.
+/// The key under which a value may be sealed for the ring, and the lineage that its envelope names.
 ///
 /// # Errors
 /// [`Fault::NotAllowed`], [`Fault::BudgetSpent`].
@@ -90,8 +94,9 @@ pub(crate) fn output(
     scope: &Scope,
     len: u64,
 ) -> Result<Binding, Fault> {
-    let key = match (scope.from(), scope.only_key()) {
-        // Whoever has the key of the column, or of the envelope, may know it. Sealed under that key it tells nobody else.
+    let key = match (scope.origin(), scope.only_key()) {
+        // A holder of the key of the column, or of the envelope, may know the value. Sealed under
+        // that key it is revealed to nobody else.
         (Origin::Column | Origin::Envelope, Some(key)) => key,
         (_, only) => {
             let session = session.as_deref_mut().ok_or(Fault::NotAllowed)?;
@@ -103,7 +108,7 @@ pub(crate) fn output(
     if let Some(session) = session {
         session.spend_outputs(1, len)?;
     }
-    // Nothing that the zone seals may pass for something that a client sealed.
+    // A value that the zone seals must not look like one that a client sealed.
     let own = scope.lineage();
     let lineage = if own.is_column() {
         own
@@ -113,14 +118,16 @@ pub(crate) fn output(
     Ok(Binding { key, lineage })
 }
 
-/// What the column is bound to into which a value may be stored; `bound` says what it is bound to already, `draw` draws a lineage.
+/// The binding of a column into which a value may be stored. `bound` is the binding that the column
+/// has already, `draw` draws a lineage.
 ///
-/// Stored values of one column may be compared without a ticket. So without one a column takes only what is of its own lineage: what was
-/// copied or dumped from it, or from the one column that it is a copy of. Everything else would let an operator put values of two columns,
-/// or constants, side by side.
+/// Stored values of one column may be compared without a ticket. So without one a column takes only
+/// values of its own lineage: copies and dumps of it, or of the one column that it is a copy of.
+/// Anything else would let an operator compare values of two columns, or constants.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`]: storing a value in a column of another key also makes it readable under that key. [`Fault::BudgetSpent`].
+/// [`Fault::NotAllowed`]: storing a value in a column of another key also makes it readable under
+/// that key. [`Fault::BudgetSpent`].
 pub(crate) fn store(
     session: Option<&mut Session>,
     scope: &Scope,
@@ -132,7 +139,7 @@ pub(crate) fn store(
     let own = own.map(|key| Binding { key, lineage });
     match (own, bound) {
         (Some(own), Some(bound)) if own == bound => return Ok(bound),
-        (Some(own), None) if session.is_none() || scope.from() == Origin::Envelope => {
+        (Some(own), None) if session.is_none() || scope.origin() == Origin::Envelope => {
             return Ok(own);
         }
         _ => {}
@@ -142,7 +149,7 @@ pub(crate) fn store(
     let key = key
         .or_else(|| session.first_key())
         .ok_or(Fault::NotAllowed)?;
-    let mut wanted = match scope.from() {
+    let mut wanted = match scope.origin() {
         Origin::Column => right::COMPUTE,
         Origin::Envelope => right::CONSTANT,
         Origin::Computed => right::OUTPUT,
@@ -152,7 +159,7 @@ pub(crate) fn store(
     }
     session.allow(wanted, scope.keys())?;
     session.allow(wanted, &[key])?;
-    if scope.from() == Origin::Computed {
+    if scope.origin() == Origin::Computed {
         session.spend_outputs(1, 0)?;
     }
     match bound {
@@ -180,8 +187,9 @@ pub(crate) fn declassify(
     Ok(())
 }
 
-/// The scope of a value that came in clear: that of a constant of the session's own. Whoever may choose such values can find any value out
-/// by comparing, which is why it takes the same right as giving values in clear.
+/// The scope of a value that came in clear: that of a constant of the session. A client that may
+/// choose such values can find out any value by comparing, so it needs the same right as for
+/// reading values in clear.
 ///
 /// # Errors
 /// [`Fault::NotAllowed`].
@@ -221,9 +229,9 @@ mod tests {
         let mut ids = keys.iter().map(|key| scopes.intern(column(*key)).unwrap());
         let first = ids.next().unwrap();
         let rest: Vec<_> = ids.collect();
-        let mut all = scopes.computed(first, first).unwrap();
+        let mut all = scopes.join_cached(first, first).unwrap();
         for id in rest {
-            all = scopes.computed(all, id).unwrap();
+            all = scopes.join_cached(all, id).unwrap();
         }
         scopes.get(all).unwrap().clone()
     }
@@ -240,7 +248,7 @@ mod tests {
         Scope::column(bound(key))
     }
 
-    /// What the data owner's client sealed.
+    /// The scope of a constant that the data owner's client sealed.
     fn constant(key: KeyId) -> Scope {
         Scope::envelope(Binding {
             key,

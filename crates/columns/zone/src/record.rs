@@ -1,8 +1,10 @@
-//! Records for the operator: what one backend asks and what it is answered, sealed, to be replayed without the zone.
+//! Records for the operator: the requests of one backend and the answers, sealed, to be replayed
+//! without the zone.
 //!
-//! Specified in docs/spec/columns-record.md. Invariants: a record has what the server sees and nothing else, so an operation that
-//! carries a value in clear is refused while its ring is recorded; each record has a key of its own, so its counter is a nonce; a record
-//! that was not ended has no last piece and is not replayed. Must not: hold up a ring that is not recorded.
+//! Specified in docs/spec/columns-record.md. Invariants: a record has what the server sees and
+//! nothing else, so an operation that carries a value in clear is refused while its ring is
+//! recorded; each record has a key of its own, so its counter is a nonce; a record that was not
+//! ended has no last piece and is not replayed. Must not: delay a ring that is not recorded.
 
 pub mod replay;
 mod shape;
@@ -22,15 +24,15 @@ use strongroom_keyring::{Error, NewObject, Object, Opener, Purpose};
 const NAME_MAX: usize = 64;
 /// Records in one directory; a server that asks for more is refused.
 const RECORDS_MAX: usize = 100;
-/// What the names of records end in.
+/// The suffix of the names of records.
 const SUFFIX: &str = ".record";
 
-/// Makes records, if the zone was told to.
+/// Makes records, if the zone is configured for it.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    place: Option<(PathBuf, Opener)>,
+    target: Option<(PathBuf, Opener)>,
     open: BTreeMap<u16, Recording>,
-    /// Rings whose record could not go on and who were not told yet.
+    /// Rings whose record ended with an error that was not reported yet.
     failed: BTreeSet<u16>,
 }
 
@@ -44,22 +46,22 @@ struct Recording {
 }
 
 impl Recorder {
-    /// Lets records be made in this directory, which exists, under this key.
+    /// Allows records in this directory, which exists, sealed for this opener.
     pub(crate) fn at(directory: PathBuf, opener: Opener) -> Self {
         Self {
-            place: Some((directory, opener)),
+            target: Some((directory, opener)),
             ..Self::default()
         }
     }
 
-    /// Begins a record of the ring under this name, in the place of one that is being made.
+    /// Begins a record of the ring under this name, and ends the one that is being made.
     ///
     /// # Errors
     /// [`Fault::NotRecorded`].
     pub(crate) fn begin(&mut self, ring: u16, name: &[u8]) -> Result<(), Fault> {
         self.end(ring);
-        let (directory, opener) = self.place.as_ref().ok_or(Fault::NotRecorded)?;
-        let name = sound(name).ok_or(Fault::NotRecorded)?;
+        let (directory, opener) = self.target.as_ref().ok_or(Fault::NotRecorded)?;
+        let name = valid_name(name).ok_or(Fault::NotRecorded)?;
         let started = Recording::start(directory, opener, name);
         self.open
             .insert(ring, started.map_err(|_| Fault::NotRecorded)?);
@@ -70,12 +72,13 @@ impl Recorder {
     pub(crate) fn end(&mut self, ring: u16) {
         self.failed.remove(&ring);
         if let Some(recording) = self.open.remove(&ring) {
-            // Without its last piece a record is not replayed; nobody waits for it who could be told.
+            // A record without its last piece is not replayed. No caller waits for the error.
             recording.finish();
         }
     }
 
-    /// The arguments in the data area, before the operation replaces them. `None` when it is not recorded.
+    /// The arguments in the data area, before the operation replaces them. `None` when it is not
+    /// recorded.
     pub(crate) fn input(
         &self,
         ring: u16,
@@ -94,12 +97,12 @@ impl Recorder {
         matches!(op, Op::Declassify | Op::Classify) && self.open.contains_key(&ring)
     }
 
-    /// Whether the ring's record had to end, told once.
+    /// Whether the ring's record ended with an error; true once for each.
     pub(crate) fn has_failed(&mut self, ring: u16) -> bool {
         !self.failed.is_empty() && self.failed.remove(&ring)
     }
 
-    /// Takes an operation that was carried out into the ring's record.
+    /// Adds an operation that was carried out to the ring's record.
     pub(crate) fn take(
         &mut self,
         ring: u16,
@@ -134,7 +137,7 @@ impl Recorder {
 }
 
 /// The name, if it is one that a file may have: letters, digits, `-` and `_`.
-fn sound(name: &[u8]) -> Option<&str> {
+fn valid_name(name: &[u8]) -> Option<&str> {
     let name = core::str::from_utf8(name).ok()?;
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let sound = !name.is_empty() && name.len() <= NAME_MAX && name.bytes().all(good);
@@ -202,7 +205,7 @@ impl Recording {
     fn finish(mut self) {
         let rest = core::mem::take(&mut self.pending);
         if self.write(rest, true).is_some() {
-            // A record is for looking into now; one that a power cut takes is made again.
+            // A record is for use now: after a power cut it is made again.
             drop(self.file.sync_all());
         }
     }

@@ -1,9 +1,11 @@
-//! What the zone gives up before it serves: privileges, other files, other system calls, core dumps, swapping.
+//! The sandbox of the zone: before it serves it gives up privileges, other files, other system
+//! calls, core dumps and swapping.
 //!
-//! Invariants: after [`close`] the calling thread and those it starts cannot gain privileges (`PR_SET_NO_NEW_PRIVS`), reach files
-//! but below the directories named (Landlock, Linux 5.13), or call what is not on the list (seccomp): no `execve`, no `ptrace`, no
-//! new sockets. The process leaves no core, and its memory is not swapped. What the kernel does not offer is told by
-//! [`Closed`], not passed over. Must not: be undone.
+//! Invariants: after [`close`] the calling thread and those it starts cannot gain privileges
+//! (`PR_SET_NO_NEW_PRIVS`), reach files but below the directories named (Landlock, Linux 5.13), or
+//! call what is not on the list (seccomp): no `execve`, no `ptrace`, no new sockets. The process
+//! leaves no core, and its memory is not swapped. [`Closed`] says what the kernel could not do.
+//! Must not: be undone.
 #![expect(unsafe_code, reason = "mlockall and prctl have no safe interface here")]
 
 use std::io;
@@ -15,22 +17,23 @@ use landlock::{
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
-/// What stays open.
+/// What the process may still use.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    /// Directories below which files may be read and written: the store's, the anchor's, the socket's.
+    /// Directories below which files may be read and written: the store's, the anchor's, the
+    /// socket's.
     pub directories: Vec<PathBuf>,
     /// Memory that cannot be locked is an error.
     pub insist_on_locks: bool,
-    /// Other threads of the process are refused the same system calls. Files they can reach as before (Landlock is a thread's own), so none
-    /// should have been started.
+    /// Other threads of the process are refused the same system calls. Files they can reach as
+    /// before (Landlock is a thread's own), so none should have been started.
     pub all_threads: bool,
 }
 
-/// What was closed.
+/// What the sandbox could close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Whether files are out of reach; an old kernel has no Landlock.
+    /// Whether other files are out of reach; an old kernel has no Landlock.
     pub files: bool,
     /// Whether all memory is locked.
     pub locked: bool,
@@ -42,8 +45,8 @@ pub struct Closed {
 /// Of the kernel. The process must not serve then.
 pub fn close(sandbox: &Sandbox) -> io::Result<Closed> {
     strongroom_crypto::forbid_core_dumps();
-    // Under a limit all later memory would be refused when it is reached, the allocator's too: then values and keys are locked by
-    // themselves, and the rest is not.
+    // Under a limit all later memory would be refused when it is reached, the allocator's too: then
+    // values and keys are locked by themselves, and the rest is not.
     let unlimited = may_lock_all();
     let future = if unlimited { libc::MCL_FUTURE } else { 0 };
     let flags = libc::MCL_CURRENT | future | libc::MCL_ONFAULT;
@@ -61,7 +64,7 @@ pub fn close(sandbox: &Sandbox) -> io::Result<Closed> {
     Ok(Closed { files, locked })
 }
 
-/// Whether the process may lock whatever it gets: it is the superuser's, or has no limit.
+/// Whether the process may lock all memory that it gets: it runs as root, or has no limit.
 fn may_lock_all() -> bool {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -92,7 +95,8 @@ fn restrict_files(sandbox: &Sandbox) -> Result<bool, landlock::RulesetError> {
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// What the engine, the store, the watching thread and the allocator call. Anything else is refused with `EPERM`.
+/// The system calls of the engine, the store, the watching thread and the allocator. Anything else
+/// is refused with `EPERM`.
 const CALLS: &[libc::c_long] = &[
     // memory
     libc::SYS_brk,

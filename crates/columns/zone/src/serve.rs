@@ -1,7 +1,7 @@
-//! Serving: the socket, the engine's thread, the sandbox, in the order in which they have to come.
+//! Serving: binds the socket, closes the sandbox and runs the engine, in this order.
 //!
-//! Invariant: the store is open and the socket bound before the sandbox closes; backends are served only behind it. Must not: carry
-//! out operations.
+//! Invariant: the store is open and the socket bound before the sandbox closes; backends are served
+//! only after that. Must not: run operations itself.
 
 use std::io;
 use std::path::Path;
@@ -18,33 +18,35 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Binds the socket at `path`, whose file gets the permissions `mode`. Who may connect is decided by user id, not by these.
+    /// Binds the socket at `path`, whose file gets the permissions `mode`. The user id of a process
+    /// decides whether it is served, not these.
     ///
     /// # Errors
-    /// `AddrInUse` when a zone listens there, or something other than a socket is there; otherwise the kernel's.
+    /// `AddrInUse` when a zone listens there, or something other than a socket is there; otherwise
+    /// the kernel's.
     pub fn bind(zone: Zone, path: &Path, mode: u32) -> io::Result<Self> {
         let server = Server::bind(path, mode, zone.incarnation())?;
         Ok(Self { zone, server })
     }
 
-    /// What stops it.
+    /// A handle that stops the server from another thread.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.server.stopper()
     }
 
-    /// Closes the sandbox, if there is one, tells what it could close, and serves until it is stopped. Gives the zone back: whoever stops
-    /// it in order ends with [`Zone::checkpoint`].
+    /// Closes the sandbox, if there is one, calls `report` with what it could close, and serves
+    /// until it is stopped. Returns the zone, for a last [`Zone::checkpoint`].
     ///
     /// # Errors
-    /// When the sandbox cannot be closed; `told`'s; of the kernel.
+    /// When the sandbox cannot be closed; those of `report`; those of the kernel.
     pub fn run(
         mut self,
         sandbox: Option<&Sandbox>,
-        told: impl FnOnce(Closed) -> io::Result<()>,
+        report: impl FnOnce(Closed) -> io::Result<()>,
     ) -> io::Result<Zone> {
         if let Some(sandbox) = sandbox {
-            told(sandbox::close(sandbox)?)?;
+            report(sandbox::close(sandbox)?)?;
         }
         self.server.run(&mut self.zone)?;
         Ok(self.zone)

@@ -1,7 +1,9 @@
-//! Sessions of data owners: who may do what, until when and how often, and what was learnt by it.
+//! Sessions of data owners: their tickets, with rights, time and budgets, and the counts of their
+//! answers.
 //!
-//! Invariants A1 to A3 are in docs/internals/columns.md. Column keys come over the channel only ([`channel`]) and are kept in locked
-//! memory. Must not: decide without the ticket, or know where a value is kept.
+//! Invariants A1 to A3 are in docs/internals/columns.md. Column keys come over the channel only
+//! ([`channel`]) and are kept in locked memory. Must not: decide without the ticket, or know where
+//! a value is kept.
 
 mod accounts;
 pub mod attest;
@@ -26,18 +28,18 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session under a ticket that was checked, with what was counted under it so far.
+    /// A session under a ticket that was checked, with the counts of earlier sessions under it.
     #[must_use]
     pub const fn new(id: [u8; 16], ticket: Ticket, ledger: Ledger) -> Self {
         Self { id, ticket, ledger }
     }
 
-    /// The session goes on under another ticket of the same name.
+    /// Replaces the ticket by another one of the same name.
     pub(crate) fn renew(&mut self, ticket: Ticket) {
         self.ticket = ticket;
     }
 
-    /// Its number, drawn at random.
+    /// The session's identifier, drawn at random.
     #[must_use]
     pub const fn id(&self) -> &[u8; 16] {
         &self.id
@@ -49,13 +51,13 @@ impl Session {
         &self.ticket
     }
 
-    /// What it has learnt.
+    /// The counts of its answers.
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The key of a column that this session makes without naming one.
+    /// The key for columns that this session makes without naming a key.
     #[must_use]
     pub fn first_key(&self) -> Option<KeyId> {
         self.ticket.keys.first().copied()
@@ -80,29 +82,30 @@ impl Session {
         Err(Fault::NotAllowed)
     }
 
-    /// Counts truths that are about to be given: `count` of them.
+    /// Counts `count` truths before they are given.
     ///
     /// # Errors
     /// [`Fault::BudgetSpent`] when the ticket does not have as many left; then none may be given.
     pub fn spend_truths(&mut self, count: u64) -> Result<(), Fault> {
-        self.afford(count)?;
+        self.check_budget(count)?;
         self.ledger.count_truths(count);
         Ok(())
     }
 
-    /// Counts that it is about to be told whether something that was computed has failed: whether a value is above a limit of its type, or
-    /// zero, is found out by an overflow or a division as well as by a comparison.
+    /// Counts an answer that shows whether a computation has failed, before it is given: an
+    /// overflow or a division shows whether a value is above a limit of its type, or zero, as a
+    /// comparison does.
     ///
     /// # Errors
     /// [`Fault::BudgetSpent`], as for truths.
     pub fn spend_check(&mut self) -> Result<(), Fault> {
-        self.afford(1)?;
+        self.check_budget(1)?;
         self.ledger.count_check();
         Ok(())
     }
 
-    /// Whether the ticket has as many answers left.
-    fn afford(&self, count: u64) -> Result<(), Fault> {
+    /// Checks that the ticket has as many answers left.
+    fn check_budget(&self, count: u64) -> Result<(), Fault> {
         let spent = self.ledger.truths().saturating_add(self.ledger.checks());
         if self.ticket.truths != u64::MAX && spent.saturating_add(count) > self.ticket.truths {
             self.ledger.refuse();
@@ -111,7 +114,7 @@ impl Session {
         Ok(())
     }
 
-    /// Counts values that are about to be sealed: `count`, of `bytes` bytes together.
+    /// Counts `count` values, of `bytes` bytes together, before they are sealed.
     ///
     /// # Errors
     /// [`Fault::BudgetSpent`], as for truths.

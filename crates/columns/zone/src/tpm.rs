@@ -1,10 +1,12 @@
-//! A TPM 2.0: the four commands that a zone gives it, over a character device or a simulator's socket.
+//! A TPM 2.0: the four commands that the zone uses, over a character device or a simulator's
+//! socket.
 //!
-//! Source: TCG, "Trusted Platform Module Library", part 3 "Commands"; structures are in `strongroom_format::columns::tpm`.
-//! Invariants: it is opened before the sandbox closes, and only read and written after that; one command at a time; after an answer
-//! that did not come whole nothing is asked any more, because the next answer could be the last one's. Keys and counters are used
-//! with an empty authorization: who may open the device is for the system to say.
-//! Must not: make keys or counters, extend a register, hold a secret.
+//! Source: TCG, "Trusted Platform Module Library", part 3 "Commands"; structures are in
+//! `strongroom_format::columns::tpm`. Invariants: it is opened before the sandbox closes, and only
+//! read and written after that; one command at a time; after an answer that did not come whole no
+//! further command is sent, because the next answer could belong to the last command. Keys and
+//! counters are used with an empty authorization: the system's permissions decide who may open the
+//! device. Must not: make keys or counters, extend a register, hold a secret.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]
 
 use std::fs::File;
@@ -27,17 +29,19 @@ const NV_INCREMENT: u32 = 0x134;
 const NV_READ: u32 = 0x14e;
 const QUOTE: u32 = 0x158;
 const NV_READ_PUBLIC: u32 = 0x169;
-/// One password session (`TPM_RS_PW`), no nonce, no attributes, an empty password; its length before it.
+/// One password session (`TPM_RS_PW`), no nonce, no attributes, an empty password; its length
+/// before it.
 const EMPTY_PASSWORD: [u8; 13] = [0, 0, 0, 9, 0x40, 0, 0, 9, 0, 0, 0, 0, 0];
-/// Answers to be asked again: `TPM_RC_YIELDED`, `TPM_RC_TESTING`, `TPM_RC_NV_RATE`, `TPM_RC_RETRY`.
-const AGAIN: [u32; 4] = [0x908, 0x90a, 0x920, 0x922];
-const TRIES: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(100);
+/// Response codes after which the command is repeated: `TPM_RC_YIELDED`, `TPM_RC_TESTING`,
+/// `TPM_RC_NV_RATE`, `TPM_RC_RETRY`.
+const RETRY_CODES: [u32; 4] = [0x908, 0x90a, 0x920, 0x922];
+const TRIES_MAX: u32 = 50;
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// How long a simulator may take; a device's driver has limits of its own.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Tag, length, code.
 const HEAD: usize = 10;
-/// No answer is longer.
+/// The longest answer, in bytes.
 const ANSWER_MAX: usize = 4096;
 // TPMA_NV.
 const AUTH_WRITE: u32 = 1 << 2;
@@ -49,43 +53,44 @@ const WRITTEN: u32 = 1 << 29;
 const COUNTER_SIZE: u16 = 8;
 
 /// An open TPM.
-pub struct Tpm(Mutex<Link>);
+pub struct Tpm(Mutex<Connection>);
 
-struct Link {
+struct Connection {
     file: File,
     broken: bool,
 }
 
 impl Tpm {
-    /// Opens the TPM at `place`: the path of a character device (`/dev/tpmrm0`) or of a simulator's socket, or `HOST:PORT` of one.
+    /// Opens the TPM at `address`: the path of a character device (`/dev/tpmrm0`) or of a
+    /// simulator's socket, or `HOST:PORT` of one.
     ///
     /// # Errors
     /// Of the system.
-    pub fn open(place: &str) -> io::Result<Arc<Self>> {
-        let file = if place.contains('/') {
-            let path = Path::new(place);
+    pub fn open(address: &str) -> io::Result<Arc<Self>> {
+        let file = if address.contains('/') {
+            let path = Path::new(address);
             if std::fs::metadata(path)?.file_type().is_socket() {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
                 File::from(OwnedFd::from(stream))
             } else {
                 File::options().read(true).write(true).open(path)?
             }
         } else {
-            let stream = TcpStream::connect(place)?;
+            let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
             File::from(OwnedFd::from(stream))
         };
-        let link = Link {
+        let connection = Connection {
             file,
             broken: false,
         };
-        Ok(Arc::new(Self(Mutex::new(link))))
+        Ok(Arc::new(Self(Mutex::new(connection))))
     }
 
-    /// `TPM2_Quote` by the key of `handle`, of the registers `pcrs` (bit n: register n) of the SHA-256 bank: evidence as
-    /// docs/spec/columns-channel.md has it.
+    /// `TPM2_Quote` by the key of `handle`, of the registers `pcrs` (bit n: register n) of the
+    /// SHA-256 bank: evidence as docs/spec/columns-channel.md has it.
     ///
     /// # Errors
     /// Of the system; the TPM's own, as its response code.
@@ -100,13 +105,14 @@ impl Tpm {
         body.extend_from_slice(&SHA256.to_be_bytes());
         body.push(3);
         body.extend_from_slice(&selected(pcrs));
-        self.authorized(QUOTE, &body)
+        self.authorized_command(QUOTE, &body)
     }
 
     /// The counter at an index, after one increment if it has never had one.
     ///
     /// # Errors
-    /// `InvalidInput` for an index that is no counter, loses increments with the power, or wants an authorization; as [`Self::quote`].
+    /// `InvalidInput` for an index that is no counter, loses increments with the power, or wants an
+    /// authorization; as [`Self::quote`].
     pub fn counter(self: &Arc<Self>, index: u32) -> io::Result<Counter> {
         let attributes = self.attributes(index)?;
         let wanted = AUTH_READ | AUTH_WRITE | COUNTER;
@@ -142,7 +148,7 @@ impl Tpm {
     }
 
     /// A command with one empty authorization; the answer's parameters.
-    fn authorized(&self, code: u32, body: &[u8]) -> io::Result<Vec<u8>> {
+    fn authorized_command(&self, code: u32, body: &[u8]) -> io::Result<Vec<u8>> {
         let answer = self.command(AUTHORIZED, code, body)?;
         let mut fields = Fields(&answer);
         let len = fields.uint32().and_then(|len| usize::try_from(len).ok());
@@ -156,14 +162,14 @@ impl Tpm {
         command.extend_from_slice(&len.to_be_bytes());
         command.extend_from_slice(&code.to_be_bytes());
         command.extend_from_slice(body);
-        let mut link = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..TRIES {
-            let answer = link.exchange(&command)?;
+        let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..TRIES_MAX {
+            let answer = connection.exchange(&command)?;
             let mut fields = Fields(&answer);
             fields.bytes(6);
             match fields.uint32().ok_or_else(malformed)? {
                 0 => return Ok(fields.0.to_vec()),
-                code if AGAIN.contains(&code) => std::thread::sleep(PAUSE),
+                code if RETRY_CODES.contains(&code) => std::thread::sleep(RETRY_PAUSE),
                 code => {
                     let what = format!("the TPM answers with response code {code:#x}");
                     return Err(io::Error::other(what));
@@ -177,7 +183,7 @@ impl Tpm {
     }
 }
 
-impl Link {
+impl Connection {
     fn exchange(&mut self, command: &[u8]) -> io::Result<Vec<u8>> {
         if self.broken {
             return Err(io::Error::new(
@@ -186,13 +192,13 @@ impl Link {
             ));
         }
         self.broken = true;
-        // A device takes a command in one write and gives its answer in one read.
+        // A device takes a command in one write and returns its answer in one read.
         self.file.write_all(command)?;
         let mut answer = vec![0; ANSWER_MAX];
         let mut have = 0;
         let whole = loop {
-            let room = answer.get_mut(have..).unwrap_or_default();
-            let read = self.file.read(room)?;
+            let rest = answer.get_mut(have..).unwrap_or_default();
+            let read = self.file.read(rest)?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -223,7 +229,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// What it stands at.
+    /// The counter's value.
     ///
     /// # Errors
     /// As [`Tpm::quote`].
@@ -231,7 +237,7 @@ impl Counter {
         let mut body = self.handles();
         body.extend_from_slice(&COUNTER_SIZE.to_be_bytes());
         body.extend_from_slice(&[0, 0]);
-        let answer = self.tpm.authorized(NV_READ, &body)?;
+        let answer = self.tpm.authorized_command(NV_READ, &body)?;
         let value = Fields(&answer).sized().map(Fields);
         value
             .and_then(|mut value| value.uint64())
@@ -243,10 +249,12 @@ impl Counter {
     /// # Errors
     /// As [`Tpm::quote`].
     pub fn increment(&self) -> io::Result<()> {
-        self.tpm.authorized(NV_INCREMENT, &self.handles()).map(drop)
+        self.tpm
+            .authorized_command(NV_INCREMENT, &self.handles())
+            .map(drop)
     }
 
-    /// The index as what authorizes and as what is used, and its empty authorization.
+    /// The index twice, for authorization and for use, and its empty authorization.
     fn handles(&self) -> Vec<u8> {
         let index = self.index.to_be_bytes();
         [&index[..], &index, &EMPTY_PASSWORD].concat()

@@ -49,7 +49,7 @@ pub(super) unsafe fn check_template(command: *mut pg_sys::CreatedbStmt) {
     let partitions = zone::with(|connection| {
         let holds = Descriptor {
             a: u64::from(database.to_u32()),
-            ..Descriptor::of(Op::Holds)
+            ..Descriptor::of(Op::CountPartitions)
         };
         connection.call(holds)
     });

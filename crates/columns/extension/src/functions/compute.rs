@@ -101,7 +101,7 @@ fn prepare_call(
     if function.args.len() == 3 {
         connection.post(Descriptor {
             a: operand(call, function, 2),
-            ..Descriptor::of(Op::Third)
+            ..Descriptor::of(Op::ThirdArgument)
         })?;
     }
     Ok(Descriptor {

@@ -221,7 +221,7 @@ impl Connection {
             flags: flags | u16::from(kind.number()),
             n,
             r,
-            ..Descriptor::of(Op::Intake)
+            ..Descriptor::of(Op::OpenEnvelope)
         })?;
         Ok(answer.value)
     }
@@ -243,7 +243,7 @@ impl Connection {
             n: u32::try_from(envelope.len()).map_err(|_| too_long)?,
             b: offset as u64,
             r,
-            ..Descriptor::of(Op::Accept)
+            ..Descriptor::of(Op::PostEnvelope)
         })?;
         self.envelope_bytes += size;
         Ok(r)

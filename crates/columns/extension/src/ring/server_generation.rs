@@ -112,7 +112,7 @@ pub(super) fn send(host: &mut Host) -> Result<(), Broken> {
         a,
         b,
         n,
-        ..Descriptor::of(Op::Life)
+        ..Descriptor::of(Op::ServerGeneration)
     };
     host.call(descriptor, interrupts::check_while_waiting)
         .map(drop)

@@ -177,7 +177,7 @@ fn move_partition(
     connection.write(0, &to.record(0))?;
     let answer = connection.call(Descriptor {
         a: existing.value,
-        ..Descriptor::of(Op::Rehome)
+        ..Descriptor::of(Op::ReassignPartition)
     })?;
     read_record(connection, answer)
 }

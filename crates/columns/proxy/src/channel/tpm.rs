@@ -1,20 +1,23 @@
-//! What makes a TPM 2.0 quote one that a key is released for: docs/spec/columns-channel.md, "TPM 2.0".
+//! Checks the TPM 2.0 quotes for which keys are released: docs/spec/columns-channel.md, "TPM
+//! 2.0".
 //!
-//! Invariant: nothing that a quote says is believed before its signature is one by a trusted key. Must not: talk to a TPM.
+//! Invariant: nothing in a quote is used before its signature was checked with a trusted key.
+//! Must not: talk to a TPM.
 
 use std::collections::BTreeMap;
 
 use strongroom_crypto::{sha256, verify_p256, verify_rsa};
 use strongroom_format::columns::tpm::{AttestationKey, PCRS, QuoteEvidence, Signature};
 
-use super::Refused;
+use super::error::ChannelError;
 
-/// An attestation key that quotes are believed by.
+/// An attestation key whose quotes are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedKey(Vec<u8>);
 
 impl TrustedKey {
-    /// The key of this public area (`TPM2B_PUBLIC`). `None` unless it signs nothing but what its TPM made.
+    /// The key of this public area (`TPM2B_PUBLIC`). `None` unless it signs only data that its TPM
+    /// made.
     #[must_use]
     pub fn new(public: Vec<u8>) -> Option<Self> {
         AttestationKey::parse(&public)?;
@@ -38,12 +41,13 @@ impl TrustedKey {
     }
 }
 
-/// What the registers of the SHA-256 bank have to hold.
+/// The values that registers of the SHA-256 bank have to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PcrPolicy(BTreeMap<u8, [u8; 32]>);
 
 impl PcrPolicy {
-    /// Of registers with their values. `None` when there is none, one is named twice, or there is none of that number.
+    /// The policy of these registers and values. `None` when there is no register, one is named
+    /// twice, or a number is not that of a register.
     #[must_use]
     pub fn new(values: &[(u8, [u8; 32])]) -> Option<Self> {
         let all: BTreeMap<_, _> = values.iter().copied().collect();
@@ -64,17 +68,17 @@ pub(super) fn check(
     binding: &[u8; 32],
     keys: &[TrustedKey],
     policies: &[PcrPolicy],
-) -> Result<(), Refused> {
-    let evidence = QuoteEvidence::parse(evidence).ok_or(Refused::Malformed)?;
+) -> Result<(), ChannelError> {
+    let evidence = QuoteEvidence::parse(evidence).ok_or(ChannelError::Malformed)?;
     if !keys.iter().any(|key| key.verifies(&evidence)) {
-        return Err(Refused::Untrusted);
+        return Err(ChannelError::Untrusted);
     }
     if evidence.quote.extra_data != binding {
-        return Err(Refused::Unbound);
+        return Err(ChannelError::Unbound);
     }
     if policies.iter().any(|policy| policy.holds(&evidence)) {
         Ok(())
     } else {
-        Err(Refused::Registers)
+        Err(ChannelError::Registers)
     }
 }

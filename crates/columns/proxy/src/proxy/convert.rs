@@ -1,30 +1,37 @@
-//! Values between the forms that the client speaks and the envelopes that the server keeps.
+//! Converts values between the client's forms and the server's envelopes.
 //!
 //! Must not: put a value into an error.
 
 use std::sync::Arc;
 
-use strongroom_columns_values::{Buf, Out, Unreadable, Zone};
+use strongroom_columns_values::{Buf, Out, Unreadable};
 use strongroom_format::columns::{EnvelopeHeader, Kind};
 use zeroize::Zeroizing;
 
-use super::downstream::unexpected;
-use super::session::{ResultColumn, Settings};
-use super::wire::{Builder, Fields};
+use super::settings::Settings;
+use super::wire::{Builder, Fields, unexpected};
 use crate::envelope::{self, EnvelopeError};
 use crate::keys::ColumnKeys;
 use crate::sql::catalog::{Catalog, EncType, base_array_oid};
 use crate::sql::refusal::Refusal;
 
-/// Most dimensions of an array (`MAXDIM`).
+/// The most dimensions of an array (`MAXDIM`).
 const DIMENSIONS_MAX: i32 = 6;
 /// Format code of text.
 pub(crate) const TEXT: i16 = 0;
 /// Format code of the binary form.
 pub(crate) const BINARY: i16 = 1;
 
-/// The format of the field at this place: none means text for all, one means the same for all.
-pub(crate) fn formats_at(formats: &[i16], at: usize) -> i16 {
+/// A column of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResultColumn {
+    pub(crate) enc: Option<EncType>,
+    /// 0 text, 1 binary; as the `RowDescription` says.
+    pub(crate) format: i16,
+}
+
+/// The format of field `at`: no format code means text for all, one code is for all.
+pub(crate) fn format_at(formats: &[i16], at: usize) -> i16 {
     match formats {
         [] => TEXT,
         [all] => *all,
@@ -32,8 +39,8 @@ pub(crate) fn formats_at(formats: &[i16], at: usize) -> i16 {
     }
 }
 
-/// The type that the client is shown for a type of the server's.
-pub(crate) fn shown_oid(catalog: &Catalog, oid: u32) -> u32 {
+/// The OID that the client gets for a type of the server.
+pub(crate) fn client_type_oid(catalog: &Catalog, oid: u32) -> u32 {
     match catalog.enc_type(oid) {
         Some(EncType { kind, array: false }) => kind.base_oid(),
         Some(EncType { kind, array: true }) => base_array_oid(kind),
@@ -41,16 +48,17 @@ pub(crate) fn shown_oid(catalog: &Catalog, oid: u32) -> u32 {
     }
 }
 
-/// Rewrites a `RowDescription` with base types into `shown`, and gives the columns.
+/// Rewrites a `RowDescription` with base types into `shown`, and returns the columns.
 ///
 /// # Errors
-/// It does not have its form, or says of a pinned column that it is plain (SR-8106): its values would be the server's own.
-pub(crate) fn shown_columns(
+/// It is malformed, or says that a pinned column is plain (SR-8106): its values would be made up by
+/// the server.
+pub(crate) fn rewrite_row_description(
     catalog: &Catalog,
     body: &[u8],
     shown: &mut Vec<u8>,
 ) -> Result<Vec<ResultColumn>, Refusal> {
-    let columns = described(catalog, body, shown).ok_or_else(unexpected)?;
+    let columns = parse_row_description(catalog, body, shown).ok_or_else(unexpected)?;
     let plain = columns.iter().find(|(column, relation, place)| {
         column.enc.is_none() && catalog.is_pinned(*relation, *place)
     });
@@ -61,7 +69,7 @@ pub(crate) fn shown_columns(
 }
 
 /// The columns, each with the OID of the relation and the number of the column that it comes from.
-fn described(
+fn parse_row_description(
     catalog: &Catalog,
     body: &[u8],
     shown: &mut Vec<u8>,
@@ -84,12 +92,13 @@ fn described(
             .string(name)
             .oid(relation)
             .int16(place)
-            .oid(shown_oid(catalog, oid));
+            .oid(client_type_oid(catalog, oid));
         match enc {
             Some(EncType { kind, array: false }) => {
                 let len = kind.fixed_len().and_then(|len| i16::try_from(len).ok());
                 field.int16(len.unwrap_or(-1));
-                // Precision and scale are packed as for numeric; no other confidential type has a modifier.
+                // Precision and scale are packed as for numeric; no other confidential type has a
+                // modifier.
                 if kind == Kind::Numeric {
                     field.bytes(modifier)
                 } else {
@@ -109,9 +118,9 @@ fn described(
     Some(columns)
 }
 
-/// The type that the server gets for a confidential parameter that the client declares as `declared`. 0 leaves it to the server;
-/// `None`: no confidential type stands for it.
-pub(crate) fn declared_oid(catalog: &Catalog, declared: u32) -> Option<u32> {
+/// The type that the server gets for a confidential parameter that the client declares as
+/// `declared`. 0 leaves it to the server; `None` when no confidential type corresponds to it.
+pub(crate) fn server_type_oid(catalog: &Catalog, declared: u32) -> Option<u32> {
     // 0 and unknown.
     if matches!(declared, 0 | 705) || catalog.enc_type(declared).is_some() {
         return Some(if declared == 705 { 0 } else { declared });
@@ -119,7 +128,7 @@ pub(crate) fn declared_oid(catalog: &Catalog, declared: u32) -> Option<u32> {
     catalog.oid(declared_type(declared)?)
 }
 
-/// What a declared type's values are (OIDs fixed in `pg_type.dat`).
+/// The confidential type that corresponds to a declared type (OIDs fixed in `pg_type.dat`).
 fn declared_type(oid: u32) -> Option<EncType> {
     let scalar = |oid: u32| match oid {
         // int2; float4; varchar, bpchar, name.
@@ -153,39 +162,36 @@ impl<'a> Converter<'a> {
         Self { keys, settings }
     }
 
-    /// What the server sent, in its format, as the client sees it in the same format.
-    pub(crate) fn reveal(
+    /// Opens a value of a result; returns it in the same format.
+    pub(crate) fn open_result(
         &self,
         of: EncType,
         format: i16,
         bytes: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         match (of.array, format) {
-            (false, BINARY) => envelope::open(self.keys, of.kind, bytes).map_err(unopened),
-            (false, _) => self.reveal_text(of.kind, bytes),
-            (true, BINARY) => elements(bytes, of.kind.base_oid(), |bytes| {
-                envelope::open(self.keys, of.kind, bytes).map_err(unopened)
+            (false, BINARY) => envelope::open(self.keys, of.kind, bytes).map_err(envelope_refusal),
+            (false, _) => self.open_text(of.kind, bytes),
+            (true, BINARY) => map_array_elements(bytes, of.kind.base_oid(), |bytes| {
+                envelope::open(self.keys, of.kind, bytes).map_err(envelope_refusal)
             }),
-            (true, _) => self.reveal_array(of.kind, bytes),
+            (true, _) => self.open_array(of.kind, bytes),
         }
     }
 
     /// As [`Self::reveal`] for the text form of one value.
-    pub(crate) fn reveal_text(
-        &self,
-        kind: Kind,
-        text: &[u8],
-    ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        let sealed = envelope::from_text(text).map_err(unopened)?;
-        let value = envelope::open(self.keys, kind, &sealed).map_err(unopened)?;
+    pub(crate) fn open_text(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        let sealed = envelope::from_text(text).map_err(envelope_refusal)?;
+        let value = envelope::open(self.keys, kind, &sealed).map_err(envelope_refusal)?;
         self.to_text(kind, &value)
     }
 
-    /// What the client sent for a parameter, in the form of the type it declared, as the server gets it.
+    /// Seals a parameter of the client, given in the form of the type that it declared. Returns
+    /// format and bytes for the server.
     ///
     /// # Errors
     /// The value is not one of its type.
-    pub(crate) fn conceal(
+    pub(crate) fn seal_parameter(
         &self,
         catalog: &Arc<Catalog>,
         of: EncType,
@@ -208,12 +214,12 @@ impl<'a> Converter<'a> {
             return Ok((format, bytes.to_vec()));
         }
         match (of.array, format) {
-            (false, TEXT) => Ok((BINARY, self.conceal_text(of.kind, bytes)?)),
+            (false, TEXT) => Ok((BINARY, self.seal_text(of.kind, bytes)?)),
             (false, BINARY) => Ok((
                 BINARY,
-                self.seal(of.kind, &widened(of.kind, declared, bytes)?)?,
+                self.seal(of.kind, &widen_binary(of.kind, declared, bytes)?)?,
             )),
-            (true, TEXT) => Ok((TEXT, self.conceal_array(of.kind, bytes)?)),
+            (true, TEXT) => Ok((TEXT, self.seal_array(of.kind, bytes)?)),
             (true, BINARY) => {
                 let oid = catalog
                     .oid(EncType {
@@ -221,7 +227,7 @@ impl<'a> Converter<'a> {
                         array: false,
                     })
                     .unwrap_or(0);
-                let sealed = elements(bytes, oid, |bytes| {
+                let sealed = map_array_elements(bytes, oid, |bytes| {
                     Ok(Zeroizing::new(self.seal(of.kind, bytes)?))
                 })?;
                 Ok((BINARY, sealed.to_vec()))
@@ -233,34 +239,36 @@ impl<'a> Converter<'a> {
     }
 
     /// The envelope of a value in the binary form of its base type.
-    pub(crate) fn conceal_binary(&self, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
+    pub(crate) fn seal_binary(&self, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
         self.seal(kind, bytes)
     }
 
     /// The envelope of a value in the text form of its type.
-    pub(crate) fn conceal_text(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
+    pub(crate) fn seal_text(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
         let value = self.to_binary(kind, text)?;
         self.seal(kind, &value)
     }
 
     fn seal(&self, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Refusal> {
-        // What no server would take as this type's binary form is not sealed either: it would be found out too late.
+        // Bytes that no server would accept as this type's binary form are refused here: after
+        // sealing the error would come too late.
         strongroom_columns_values::receive(kind, value, &mut Out::new())
-            .map_err(|why| unreadable(kind, why))?;
+            .map_err(|why| unreadable_value(kind, why))?;
         envelope::seal(self.keys, kind, value)
             .map_err(|_| Refusal::value("58000", "the system's random number generator failed"))
     }
 
     /// The binary form of a value's text form.
     fn to_binary(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-        let text = std::str::from_utf8(text).map_err(|_| unreadable(kind, Unreadable::Encoding))?;
-        self.speaks(text.is_ascii())?;
+        let text =
+            std::str::from_utf8(text).map_err(|_| unreadable_value(kind, Unreadable::Encoding))?;
+        self.check_encoding(text.is_ascii())?;
         let (mut value, mut binary) = (Out::new(), Buf::new());
-        let settings = self.values_settings(kind)?;
+        let settings = self.value_settings(kind)?;
         strongroom_columns_values::parse(kind, text, &settings, &mut value)
-            .map_err(|why| unreadable(kind, why))?;
+            .map_err(|why| unreadable_value(kind, why))?;
         strongroom_columns_values::send(kind, value.value(), &mut binary)
-            .map_err(|_| unreadable(kind, Unreadable::Syntax))?;
+            .map_err(|_| unreadable_value(kind, Unreadable::Syntax))?;
         Ok(Zeroizing::new(binary.as_slice().to_vec()))
     }
 
@@ -285,21 +293,21 @@ impl<'a> Converter<'a> {
         strongroom_columns_values::print(
             kind,
             value.value(),
-            &self.values_settings(kind)?,
+            &self.value_settings(kind)?,
             &mut text,
         )
         .map_err(|_| invalid())?;
-        self.speaks(text.as_slice().is_ascii())?;
+        self.check_encoding(text.as_slice().is_ascii())?;
         Ok(Zeroizing::new(text.as_slice().to_vec()))
     }
 
     /// The settings that the value's forms depend on.
-    fn values_settings(&self, kind: Kind) -> Result<strongroom_columns_values::Settings, Refusal> {
-        match &self.settings.zone {
-            Some(zone) => Ok(strongroom_columns_values::Settings { zone: zone.clone() }),
-            None if kind != Kind::Timestamptz => {
-                Ok(strongroom_columns_values::Settings { zone: Zone::utc() })
-            }
+    fn value_settings(&self, kind: Kind) -> Result<strongroom_columns_values::Settings, Refusal> {
+        match &self.settings.time_zone {
+            Some(time_zone) => Ok(strongroom_columns_values::Settings {
+                time_zone: time_zone.clone(),
+            }),
+            None if kind != Kind::Timestamptz => Ok(strongroom_columns_values::Settings::utc()),
             None => Err(Refusal::value(
                 "0A000",
                 "the session's time zone is none of the IANA database's: SET TimeZone to one",
@@ -307,8 +315,8 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Text is UTF-8; in other encodings only what is the same there.
-    fn speaks(&self, ascii: bool) -> Result<(), Refusal> {
+    /// Refuses text in other encodings than UTF-8, unless it is ASCII.
+    fn check_encoding(&self, ascii: bool) -> Result<(), Refusal> {
         if ascii
             || matches!(
                 self.settings.client_encoding.as_str(),
@@ -323,10 +331,10 @@ impl<'a> Converter<'a> {
         ))
     }
 
-    /// The server's text form of an array: envelopes need no quotes.
-    fn reveal_array(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    /// Opens the server's text form of an array, in which envelopes have no quotes.
+    fn open_array(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let mut out = Zeroizing::new(Vec::new());
-        let mut rest = bounds(text, &mut out);
+        let mut rest = copy_array_bounds(text, &mut out);
         while let Some((byte, after)) = rest.split_first() {
             if matches!(byte, b'{' | b'}' | b',') {
                 out.push(*byte);
@@ -343,7 +351,7 @@ impl<'a> Converter<'a> {
                 out.extend_from_slice(token);
                 continue;
             }
-            let value = self.reveal_text(kind, token)?;
+            let value = self.open_text(kind, token)?;
             out.push(b'"');
             for byte in value.iter() {
                 if matches!(byte, b'"' | b'\\') {
@@ -356,11 +364,11 @@ impl<'a> Converter<'a> {
         Ok(out)
     }
 
-    /// The client's text form of an array (src/backend/utils/adt/arrayfuncs.c, `array_in`).
-    fn conceal_array(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
+    /// Seals the client's text form of an array (src/backend/utils/adt/arrayfuncs.c, `array_in`).
+    fn seal_array(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
         let malformed = || Refusal::value("22P02", "malformed array literal");
         let mut out = Vec::new();
-        let text = bounds(text.trim_ascii(), &mut out);
+        let text = copy_array_bounds(text.trim_ascii(), &mut out);
         if text.first() != Some(&b'{') {
             return Err(malformed());
         }
@@ -405,17 +413,15 @@ impl<'a> Converter<'a> {
             if !quoted && value.eq_ignore_ascii_case(b"NULL") {
                 out.extend_from_slice(b"NULL");
             } else {
-                out.extend_from_slice(
-                    envelope::to_text(&self.conceal_text(kind, value)?).as_bytes(),
-                );
+                out.extend_from_slice(envelope::to_text(&self.seal_text(kind, value)?).as_bytes());
             }
         }
         Ok(out)
     }
 }
 
-/// Copies the bounds that may stand before an array: `[1:2]={..}`.
-fn bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
+/// Copies the bounds that may precede an array: `[1:2]={..}`. Returns the rest.
+fn copy_array_bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     if text.first() != Some(&b'[') {
         return text;
     }
@@ -428,7 +434,7 @@ fn bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
             || byte.is_ascii_digit()
             || byte.is_ascii_whitespace()
     };
-    // Anything else is no bound, but data.
+    // Anything else is data.
     if !text
         .get(..len)
         .is_some_and(|bounds| bounds.iter().all(is_bound))
@@ -441,7 +447,7 @@ fn bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
 }
 
 /// Rewrites each element of an array in its binary form, and the type of the elements.
-fn elements(
+fn map_array_elements(
     bytes: &[u8],
     oid: u32,
     mut each: impl FnMut(&[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal>,
@@ -481,12 +487,12 @@ fn elements(
     Ok(Zeroizing::new(framed.split_off(4)))
 }
 
-/// A binary value of the declared type as one of the confidential type's base.
+/// Converts a binary value of the declared type to the base type of the confidential type.
 #[expect(
     clippy::big_endian_bytes,
     reason = "PostgreSQL's binary forms are big-endian"
 )]
-fn widened(kind: Kind, declared: u32, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+fn widen_binary(kind: Kind, declared: u32, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
     let malformed = || {
         Refusal::value(
             "22P03",
@@ -506,14 +512,14 @@ fn widened(kind: Kind, declared: u32, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>
     }))
 }
 
-fn unreadable(kind: Kind, why: Unreadable) -> Refusal {
+fn unreadable_value(kind: Kind, why: Unreadable) -> Refusal {
     Refusal::value(
         why.sqlstate(kind),
         &format!("{}: {}", kind.base(), why.message()),
     )
 }
 
-fn unopened(error: EnvelopeError) -> Refusal {
+fn envelope_refusal(error: EnvelopeError) -> Refusal {
     let message = match error {
         EnvelopeError::Malformed => "the server sent something that is no envelope",
         EnvelopeError::UnknownKey => {

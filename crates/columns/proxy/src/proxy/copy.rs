@@ -1,7 +1,9 @@
-//! COPY's data: the fields of confidential columns are encrypted on the way in and decrypted on the way out.
+//! The data of COPY: seals the fields of confidential columns on the way in, and opens them on the
+//! way out.
 //!
-//! The formats are those of src/backend/commands/copyfromparse.c and copyto.c. A message may end anywhere in a row, so rows are gathered
-//! first. Must not: guess; what is not understood exactly is refused when the statement is planned.
+//! The formats are those of src/backend/commands/copyfromparse.c and copyto.c. A message may end
+//! anywhere in a row, so rows are collected first. Must not: guess: a form that is not understood
+//! exactly is refused when the statement is planned.
 
 use std::sync::Arc;
 
@@ -9,7 +11,7 @@ use strongroom_format::columns::Kind;
 use zeroize::Zeroizing;
 
 use super::convert::{BINARY, Converter};
-use super::session::Settings;
+use super::settings::Settings;
 use super::wire::{Builder, Fields};
 use crate::envelope;
 use crate::keys::ColumnKeys;
@@ -17,7 +19,7 @@ use crate::sql::catalog::EncType;
 use crate::sql::refusal::Refusal;
 use crate::sql::{Copy, CopyFormat, CopyOptions};
 
-/// What binary COPY begins with.
+/// The first bytes of binary COPY data.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 /// Longest row, as in PostgreSQL.
 const ROW_MAX: usize = 0x3fff_ffff;
@@ -32,7 +34,7 @@ impl Transform {
     /// The transformation for a planned COPY. `None` when there is nothing to transform.
     ///
     /// # Errors
-    /// The statement uses what cannot be done exactly.
+    /// The statement uses an option that cannot be handled exactly.
     pub(crate) fn of(copy: &Copy) -> Result<Option<Arc<Self>>, Refusal> {
         const HINT: &str = "Use INSERT, or another form of COPY.";
         let Some(columns) = copy.columns.clone() else {
@@ -59,22 +61,22 @@ impl Transform {
 }
 
 /// One direction of one COPY.
-struct Stream {
+struct CopyStream {
     transform: Arc<Transform>,
     keys: Arc<ColumnKeys>,
     settings: Settings,
     pending: Zeroizing<Vec<u8>>,
     /// Header row or binary header are still to come.
     header: bool,
-    concealing: bool,
-    /// The end marker has come; what follows is passed over by the server.
+    sealing: bool,
+    /// The end marker has come; the server ignores further data.
     ended: bool,
 }
 
 /// Data from the client to the server.
-pub(crate) struct Incoming(Stream);
+pub(crate) struct Incoming(CopyStream);
 /// Data from the server to the client.
-pub(crate) struct Outgoing(Stream);
+pub(crate) struct Outgoing(CopyStream);
 
 impl Incoming {
     pub(crate) fn new(
@@ -82,10 +84,10 @@ impl Incoming {
         keys: Arc<ColumnKeys>,
         settings: Settings,
     ) -> Self {
-        Self(Stream::new(transform, keys, settings, true))
+        Self(CopyStream::new(transform, keys, settings, true))
     }
 
-    /// Takes in a piece and appends the rows that are whole.
+    /// Adds a piece of data and appends the rows that are complete.
     pub(crate) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         self.0.push(piece, out)
     }
@@ -102,21 +104,21 @@ impl Outgoing {
         keys: Arc<ColumnKeys>,
         settings: Settings,
     ) -> Self {
-        Self(Stream::new(transform, keys, settings, false))
+        Self(CopyStream::new(transform, keys, settings, false))
     }
 
-    /// Takes in a piece and appends the rows that are whole.
+    /// Adds a piece of data and appends the rows that are complete.
     pub(crate) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         self.0.push(piece, out)
     }
 }
 
-impl Stream {
+impl CopyStream {
     fn new(
         transform: Arc<Transform>,
         keys: Arc<ColumnKeys>,
         settings: Settings,
-        concealing: bool,
+        sealing: bool,
     ) -> Self {
         let header = transform.options.header || transform.options.format == CopyFormat::Binary;
         Self {
@@ -125,14 +127,14 @@ impl Stream {
             settings,
             pending: Zeroizing::new(Vec::new()),
             header,
-            concealing,
+            sealing,
             ended: false,
         }
     }
 
     fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         if self.ended {
-            return self.behind_end(piece);
+            return self.check_after_end(piece);
         }
         self.pending.extend_from_slice(piece);
         let pending = std::mem::take(&mut self.pending);
@@ -141,7 +143,7 @@ impl Stream {
             let (row, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
             self.row(row, out)?;
             if self.ended {
-                return self.behind_end(after);
+                return self.check_after_end(after);
             }
             rest = after;
         }
@@ -152,8 +154,9 @@ impl Stream {
         Ok(())
     }
 
-    /// What follows the end of the data: as the server does, passed over in text, an error in binary form (copyfromparse.c).
-    fn behind_end(&self, bytes: &[u8]) -> Result<(), Refusal> {
+    /// Checks data after the end marker: as in the server, it is ignored in text and an error in
+    /// binary form (copyfromparse.c).
+    fn check_after_end(&self, bytes: &[u8]) -> Result<(), Refusal> {
         if self.transform.options.format == CopyFormat::Binary && !bytes.is_empty() {
             return Err(Refusal::value(
                 "22P04",
@@ -188,7 +191,7 @@ impl Stream {
 
     fn row(&mut self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let end_marker =
-            self.transform.options.format != CopyFormat::Binary && trimmed(row).0 == b"\\.";
+            self.transform.options.format != CopyFormat::Binary && split_line_end(row).0 == b"\\.";
         if end_marker {
             self.ended = true;
             out.extend_from_slice(row);
@@ -207,7 +210,7 @@ impl Stream {
 
     fn text_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let options = &self.transform.options;
-        let (line, end) = trimmed(row);
+        let (line, end) = split_line_end(row);
         let mut rest = line;
         let mut at = 0;
         loop {
@@ -215,8 +218,8 @@ impl Stream {
             let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
             match self.kind(at) {
                 Some(kind) if field != options.null => {
-                    let value = Zeroizing::new(unescaped(field));
-                    let converted = self.converted(kind, &value)?;
+                    let value = Zeroizing::new(unescape_text(field));
+                    let converted = self.convert_field(kind, &value)?;
                     escape_text(&converted, options.delimiter, out);
                 }
                 _ => out.extend_from_slice(field),
@@ -229,12 +232,12 @@ impl Stream {
             rest = next;
         }
         out.extend_from_slice(end);
-        self.checked(at)
+        self.check_field_count(at)
     }
 
     fn csv_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let options = &self.transform.options;
-        let (line, end) = trimmed(row);
+        let (line, end) = split_line_end(row);
         let mut rest = line;
         let mut at = 0;
         loop {
@@ -242,7 +245,7 @@ impl Stream {
             let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
             match self.kind(at) {
                 Some(kind) if quoted || *value != options.null => {
-                    let converted = self.converted(kind, &value)?;
+                    let converted = self.convert_field(kind, &value)?;
                     quote_csv(&converted, options, out);
                 }
                 _ => out.extend_from_slice(field),
@@ -255,7 +258,7 @@ impl Stream {
             rest = next;
         }
         out.extend_from_slice(end);
-        self.checked(at)
+        self.check_field_count(at)
     }
 
     fn binary_row(&mut self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
@@ -267,7 +270,7 @@ impl Stream {
             return Ok(());
         }
         let count = usize::try_from(count).map_err(|_| malformed())?;
-        self.checked(count)?;
+        self.check_field_count(count)?;
         let converter = Converter::new(&self.keys, &self.settings);
         let mut framed = Vec::new();
         let mut message = Builder::untagged(&mut framed);
@@ -275,11 +278,12 @@ impl Stream {
         for at in 0..count {
             let value = fields.value().ok_or_else(malformed)?;
             match (value, self.kind(at)) {
-                (Some(bytes), Some(kind)) if self.concealing => {
-                    message.value(Some(converter.conceal_binary(kind, bytes)?.as_slice()));
+                (Some(bytes), Some(kind)) if self.sealing => {
+                    message.value(Some(converter.seal_binary(kind, bytes)?.as_slice()));
                 }
                 (Some(bytes), Some(kind)) => {
-                    let value = converter.reveal(EncType { kind, array: false }, BINARY, bytes)?;
+                    let value =
+                        converter.open_result(EncType { kind, array: false }, BINARY, bytes)?;
                     message.value(Some(value.as_slice()));
                 }
                 (value, _) => {
@@ -295,8 +299,8 @@ impl Stream {
         self.transform.columns.get(at).copied().flatten()
     }
 
-    /// A row with another number of fields is not sent: which of them are confidential is not certain.
-    fn checked(&self, fields: usize) -> Result<(), Refusal> {
+    /// Refuses a row with another number of fields: which of them are confidential is not certain.
+    fn check_field_count(&self, fields: usize) -> Result<(), Refusal> {
         if fields == self.transform.columns.len() {
             return Ok(());
         }
@@ -306,13 +310,13 @@ impl Stream {
         ))
     }
 
-    fn converted(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    fn convert_field(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let converter = Converter::new(&self.keys, &self.settings);
-        if self.concealing {
-            let sealed = converter.conceal_text(kind, text)?;
+        if self.sealing {
+            let sealed = converter.seal_text(kind, text)?;
             return Ok(Zeroizing::new(envelope::to_text(&sealed).into_bytes()));
         }
-        converter.reveal_text(kind, text)
+        converter.open_text(kind, text)
     }
 }
 
@@ -320,8 +324,8 @@ fn malformed() -> Refusal {
     Refusal::value("22P04", "malformed binary COPY data")
 }
 
-/// The line and its end.
-fn trimmed(row: &[u8]) -> (&[u8], &[u8]) {
+/// The line without its end, and the end.
+fn split_line_end(row: &[u8]) -> (&[u8], &[u8]) {
     let len = match row {
         [rest @ .., b'\r', b'\n'] => rest.len(),
         [rest @ .., b'\n' | b'\r'] => rest.len(),
@@ -355,7 +359,7 @@ fn text_field_len(bytes: &[u8], delimiter: u8) -> usize {
 }
 
 /// Undoes COPY's backslashes (copyfromparse.c, `CopyReadAttributesText`).
-fn unescaped(field: &[u8]) -> Vec<u8> {
+fn unescape_text(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut bytes = field.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
@@ -465,7 +469,8 @@ fn csv_row_len(bytes: &[u8], options: &CopyOptions) -> Option<usize> {
     let mut escaped = false;
     for (at, byte) in bytes.iter().enumerate() {
         if inside {
-            // With escape = quote, two quotes leave and enter again, which comes to the same.
+            // With escape = quote, two quotes end the quoted part and begin it again, which has the
+            // same effect.
             if escaped {
                 escaped = false;
             } else if *byte == options.escape && options.escape != options.quote {
@@ -514,7 +519,8 @@ fn binary_row_len(bytes: &[u8], header: bool) -> Result<Option<usize>, Refusal> 
         let Some(flags) = fields.bytes(SIGNATURE.len()).and_then(|_| fields.int32()) else {
             return Ok(None);
         };
-        // Bit 16, OIDs, was last written by PostgreSQL 11; the bits above say that a reader must understand them.
+        // Bit 16, OIDs, was last written by PostgreSQL 11; the bits above say that a reader must
+        // understand them.
         if flags != 0 {
             return Err(malformed());
         }

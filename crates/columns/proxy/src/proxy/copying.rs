@@ -1,10 +1,11 @@
 //! COPY's messages from the client.
 //!
 //! Invariants:
-//! - C1 Data is sent only after the server has said that it copies, because only then is it known which columns are confidential.
-//! - C2 Data belongs to the request that was sent last: what an older request began gets none of it.
+//! - C1 Data is sent only after the server has announced the COPY, because only then is it known
+//!   which columns are confidential.
+//! - C2 Data belongs to the request that was sent last: a COPY of an older request gets none of it.
 //!
-//! Must not: keep anything of a COPY beyond it.
+//! Must not: keep data after the end of its COPY.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ impl Upstream {
     /// `CopyData`, `CopyDone`, `CopyFail`.
     pub(super) fn copy_message(&mut self, message: &Message) -> Outcome {
         let Some(copying) = self.copying()? else {
-            // The server ignores data when nothing is copied.
+            // The server ignores data outside a COPY.
             self.incoming = None;
             return Ok(());
         };
@@ -75,13 +76,14 @@ impl Upstream {
             return Ok(Some(copying));
         }
         if self.in_pipeline {
-            // The server says that it copies as soon as it does, but an error in front of that only when asked.
+            // The server announces a COPY at once, but it sends an earlier error only after a
+            // Flush.
             append(&mut self.out, b'H', &[]);
         }
         self.flush()?;
-        let began = self
-            .session
-            .wait(|state| current(state).is_some() || state.expects.is_empty() || state.skipping);
+        let began = self.session.wait(|state| {
+            current(state).is_some() || state.pending_answers.is_empty() || state.skipping
+        });
         if !began {
             return Err(Failure::Skipped);
         }

@@ -1,21 +1,24 @@
-//! From the server to the client: answers are matched with what is expected, values decrypted, types shown as base types.
+//! From the server to the client: matches answers with the expected ones, opens values, and shows
+//! types as base types.
 //!
-//! Invariants: P1 to P3 of `session.rs`; an envelope that does not open ends the connection, because an error in the middle of
-//! a pipeline could not undo what the server goes on to do. Must not: write to the server.
+//! Invariants: P1 to P3 of `session.rs`; an envelope that does not open ends the connection,
+//! because an error in the middle of a pipeline could not undo the statements that the server
+//! executes after it. Must not: write to the server.
 
 use std::io::{self, BufReader, Write};
 use std::sync::Arc;
 
-use super::convert::{Converter, formats_at};
-use super::session::{
-    Columns, Copying, Description, Expect, ResultColumn, Session, Settings, State,
-};
+use super::convert::{Converter, ResultColumn, format_at};
+use super::session::{Columns, Copying, Description, PendingAnswer, Session, State};
+use super::settings::Settings;
 use super::stream::Stream;
-use super::wire::{self, Builder, Fields, Message, append, append_error, without_field};
+use super::wire::{
+    self, Builder, Fields, Message, append, append_error, parse_text_row, unexpected, without_field,
+};
 use crate::keys::ColumnKeys;
 use crate::sql::refusal::Refusal;
 
-/// Bytes collected for the client before they are written although more is at hand.
+/// Bytes collected for the client before they are written although more messages wait.
 const BATCH: usize = 64 * 1024;
 
 pub(crate) struct Downstream {
@@ -24,9 +27,9 @@ pub(crate) struct Downstream {
     server: BufReader<Stream>,
     client: Stream,
     out: Vec<u8>,
-    /// Columns of the rows that come now, from the last `RowDescription`.
+    /// Columns of the last `RowDescription`.
     described: Vec<ResultColumn>,
-    /// Columns of the rows of this execution, while they come.
+    /// Columns and settings for the rows of the current execution.
     current: Option<(Vec<ResultColumn>, Settings)>,
     copy: Option<super::copy::Outgoing>,
     /// A statement's parameters, between their description and that of its result.
@@ -53,7 +56,7 @@ impl Downstream {
         }
     }
 
-    /// Relays until either side is gone.
+    /// Relays until either side has closed its connection.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let ended = self.relay();
         if let Err(error) = &ended
@@ -73,7 +76,7 @@ impl Downstream {
             let Some(message) = wire::read(&mut self.server)? else {
                 return Ok(());
             };
-            if let Err(refusal) = self.message(message) {
+            if let Err(refusal) = self.handle_message(message) {
                 append_error(&mut self.out, "FATAL", &refusal);
                 return Ok(());
             }
@@ -88,10 +91,10 @@ impl Downstream {
         Ok(())
     }
 
-    fn message(&mut self, message: Message) -> Result<(), Refusal> {
+    fn handle_message(&mut self, message: Message) -> Result<(), Refusal> {
         match message.tag {
-            b'D' => return self.row(&message.body),
-            b'd' => return self.copy_data(&message.body),
+            b'D' => return self.handle_data_row(&message.body),
+            b'd' => return self.handle_copy_data(&message.body),
             b'N' | b'A' => {
                 append(&mut self.out, message.tag, &message.body);
                 return Ok(());
@@ -100,38 +103,38 @@ impl Downstream {
         }
         let session = Arc::clone(&self.session);
         let mut state = session.lock();
-        let done = self.answer(&mut state, message);
+        let done = self.handle_answer(&mut state, message);
         drop(state);
         session.wake();
         done
     }
 
-    fn answer(&mut self, state: &mut State, message: Message) -> Result<(), Refusal> {
+    fn handle_answer(&mut self, state: &mut State, message: Message) -> Result<(), Refusal> {
         let Message { tag, body } = message;
         match tag {
             b'S' => {
                 let mut fields = Fields(&body);
                 if let (Some(name), Some(value)) = (fields.string(), fields.string()) {
-                    state.settings.report(name, value);
+                    state.settings.apply_status(name, value);
                 }
                 append(&mut self.out, tag, &body);
                 Ok(())
             }
             b'E' => {
-                self.error(state, &body);
+                self.handle_error(state, &body);
                 Ok(())
             }
-            b'1' | b'2' | b'3' => self.done(state, tag, &body),
-            b't' => self.parameters(state, &body),
-            b'T' | b'n' => self.description(state, tag, &body),
-            b'C' | b'I' | b's' => self.complete(state, tag, &body),
-            b'G' | b'H' | b'W' => self.begin_copy(state, tag, &body),
+            b'1' | b'2' | b'3' => self.handle_completion(state, tag, &body),
+            b't' => self.handle_parameter_description(state, &body),
+            b'T' | b'n' => self.handle_row_description(state, tag, &body),
+            b'C' | b'I' | b's' => self.handle_command_complete(state, tag, &body),
+            b'G' | b'H' | b'W' => self.handle_copy_response(state, tag, &body),
             b'c' => {
                 self.end_copy();
                 append(&mut self.out, tag, &body);
                 Ok(())
             }
-            b'Z' => self.ready(state, &body),
+            b'Z' => self.handle_ready(state, &body),
             _ => {
                 append(&mut self.out, tag, &body);
                 Ok(())
@@ -139,17 +142,17 @@ impl Downstream {
         }
     }
 
-    fn error(&mut self, state: &mut State, body: &[u8]) {
+    fn handle_error(&mut self, state: &mut State, body: &[u8]) {
         self.current = None;
         self.copy = None;
         state.copying = None;
         state.lost |= is_lost(body);
-        let (refusal, changed) = match state.expects.front_mut() {
-            Some(Expect::Parse {
+        let (refusal, changed) = match state.pending_answers.front_mut() {
+            Some(PendingAnswer::Parse {
                 refusal, changed, ..
             }) => (refusal.take(), *changed),
-            Some(Expect::Query { refusal, .. }) => (refusal.take(), false),
-            Some(Expect::Own { rows, .. }) => {
+            Some(PendingAnswer::Query { refusal, .. }) => (refusal.take(), false),
+            Some(PendingAnswer::Own { rows, .. }) => {
                 rows.get_or_init(|| None);
                 return;
             }
@@ -160,17 +163,26 @@ impl Downstream {
             None if changed => append(&mut self.out, b'E', &without_field(body, b'P')),
             None => append(&mut self.out, b'E', body),
         }
-        if !state.expects.front().is_some_and(Expect::ends_ready) {
-            state.fail();
+        if !state
+            .pending_answers
+            .front()
+            .is_some_and(PendingAnswer::awaits_ready)
+        {
+            state.skip_to_sync();
         }
     }
 
     /// `ParseComplete`, `BindComplete`, `CloseComplete`.
-    fn done(&mut self, state: &mut State, tag: u8, body: &[u8]) -> Result<(), Refusal> {
-        let forward = match (tag, state.expects.pop_front()) {
-            (b'1', Some(Expect::Parse { forward, .. }))
-            | (b'2', Some(Expect::Bind { forward })) => forward,
-            (b'3', Some(Expect::Close)) => true,
+    fn handle_completion(
+        &mut self,
+        state: &mut State,
+        tag: u8,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
+        let forward = match (tag, state.pending_answers.pop_front()) {
+            (b'1', Some(PendingAnswer::Parse { forward, .. }))
+            | (b'2', Some(PendingAnswer::Bind { forward })) => forward,
+            (b'3', Some(PendingAnswer::Close)) => true,
             _ => return Err(unexpected()),
         };
         if forward {
@@ -180,9 +192,15 @@ impl Downstream {
     }
 
     /// `ParameterDescription`: the client sees base types, and only its own parameters.
-    fn parameters(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
+    fn handle_parameter_description(
+        &mut self,
+        state: &mut State,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
         let catalog = Arc::clone(&state.catalog);
-        let Some(Expect::DescribeStatement { slot, forward }) = state.expects.front_mut() else {
+        let Some(PendingAnswer::DescribeStatement { slot, forward }) =
+            state.pending_answers.front_mut()
+        else {
             return Err(unexpected());
         };
         let mut fields = Fields(body);
@@ -194,7 +212,7 @@ impl Downstream {
             let shown = oids.get(..shown).unwrap_or(&oids);
             message.count(shown.len());
             for oid in shown {
-                message.oid(super::convert::shown_oid(&catalog, *oid));
+                message.oid(super::convert::client_type_oid(&catalog, *oid));
             }
             message.end();
         }
@@ -206,15 +224,20 @@ impl Downstream {
     }
 
     /// `RowDescription` or `NoData`.
-    fn description(&mut self, state: &mut State, tag: u8, body: &[u8]) -> Result<(), Refusal> {
+    fn handle_row_description(
+        &mut self,
+        state: &mut State,
+        tag: u8,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
         let catalog = Arc::clone(&state.catalog);
         let mut shown = Vec::new();
         let columns = match tag {
-            b'T' => super::convert::shown_columns(&catalog, body, &mut shown)?,
+            b'T' => super::convert::rewrite_row_description(&catalog, body, &mut shown)?,
             _ => Vec::new(),
         };
-        let forward = match state.expects.front_mut() {
-            Some(Expect::DescribeStatement { slot, forward }) => {
+        let forward = match state.pending_answers.front_mut() {
+            Some(PendingAnswer::DescribeStatement { slot, forward }) => {
                 if let Some(slot) = slot.take() {
                     let parameters = std::mem::take(&mut self.parameters_kept);
                     slot.get_or_init(|| {
@@ -225,15 +248,15 @@ impl Downstream {
                     });
                 }
                 let forward = forward.is_some();
-                state.expects.pop_front();
+                state.pending_answers.pop_front();
                 forward
             }
-            Some(Expect::DescribePortal { forward, rows_only }) => {
+            Some(PendingAnswer::DescribePortal { forward, rows_only }) => {
                 let forward = *forward && (tag == b'T' || !*rows_only);
-                state.expects.pop_front();
+                state.pending_answers.pop_front();
                 forward
             }
-            Some(Expect::Own { .. }) => return Ok(()),
+            Some(PendingAnswer::Own { .. }) => return Ok(()),
             Some(_) => tag == b'T',
             None => return Err(unexpected()),
         };
@@ -247,15 +270,15 @@ impl Downstream {
     }
 
     /// `DataRow`.
-    fn row(&mut self, body: &[u8]) -> Result<(), Refusal> {
+    fn handle_data_row(&mut self, body: &[u8]) -> Result<(), Refusal> {
         if self.current.is_none() {
             let session = Arc::clone(&self.session);
             let mut state = session.lock();
-            if let Some(Expect::Own { collected, .. }) = state.expects.front_mut() {
-                collected.push(text_row(body).ok_or_else(unexpected)?);
+            if let Some(PendingAnswer::Own { collected, .. }) = state.pending_answers.front_mut() {
+                collected.push(parse_text_row(body).ok_or_else(unexpected)?);
                 return Ok(());
             }
-            self.current = Some((self.columns_of(&state), state.settings.clone()));
+            self.current = Some((self.result_columns(&state), state.settings.clone()));
         }
         let Some((columns, settings)) = self.current.as_ref() else {
             return Err(unexpected());
@@ -279,7 +302,7 @@ impl Downstream {
                         format,
                     }),
                 ) => {
-                    let shown = converter.reveal(*enc, *format, bytes)?;
+                    let shown = converter.open_result(*enc, *format, bytes)?;
                     message.value(Some(shown.as_slice()));
                 }
                 (value, _) => {
@@ -291,11 +314,11 @@ impl Downstream {
         Ok(())
     }
 
-    fn columns_of(&self, state: &State) -> Vec<ResultColumn> {
-        let Some(Expect::Execute {
+    fn result_columns(&self, state: &State) -> Vec<ResultColumn> {
+        let Some(PendingAnswer::Execute {
             columns: Columns::Statement(slot, formats),
             ..
-        }) = state.expects.front()
+        }) = state.pending_answers.front()
         else {
             return self.described.clone();
         };
@@ -305,41 +328,56 @@ impl Downstream {
             .map(|description| description.columns.clone());
         let mut columns = described.unwrap_or_default();
         for (at, column) in columns.iter_mut().enumerate() {
-            column.format = formats_at(formats, at);
+            column.format = format_at(formats, at);
         }
         columns
     }
 
     /// `CommandComplete`, `EmptyQueryResponse`, `PortalSuspended`.
-    fn complete(&mut self, state: &mut State, tag: u8, body: &[u8]) -> Result<(), Refusal> {
+    fn handle_command_complete(
+        &mut self,
+        state: &mut State,
+        tag: u8,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
         self.current = None;
         self.copy = None;
         state.copying = None;
-        match state.expects.front() {
-            Some(Expect::Execute { .. }) => drop(state.expects.pop_front()),
-            Some(Expect::Query { .. }) => {}
-            Some(Expect::Own { .. }) => return Ok(()),
+        match state.pending_answers.front() {
+            Some(PendingAnswer::Execute { .. }) => drop(state.pending_answers.pop_front()),
+            Some(PendingAnswer::Query { .. }) => {}
+            Some(PendingAnswer::Own { .. }) => return Ok(()),
             _ => return Err(unexpected()),
         }
         append(&mut self.out, tag, body);
         Ok(())
     }
 
-    fn begin_copy(&mut self, state: &mut State, tag: u8, body: &[u8]) -> Result<(), Refusal> {
-        // What nobody asked for gets no data.
-        let (transform, request) = match state.expects.front() {
-            Some(Expect::Execute { copy, request, .. } | Expect::Query { copy, request, .. }) => {
-                (copy.clone(), *request)
-            }
+    fn handle_copy_response(
+        &mut self,
+        state: &mut State,
+        tag: u8,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
+        // A COPY that was not requested gets no data.
+        let (transform, request) = match state.pending_answers.front() {
+            Some(
+                PendingAnswer::Execute { copy, request, .. }
+                | PendingAnswer::Query { copy, request, .. },
+            ) => (copy.clone(), *request),
             _ => return Err(unexpected()),
         };
         if tag == b'G' {
-            // The server ignores a Sync that it reads while it copies (src/backend/commands/copyfromparse.c): of those that
-            // were sent together with the command no answer will come.
-            if matches!(state.expects.front(), Some(Expect::Execute { .. })) {
+            // The server ignores a Sync that it reads while it copies
+            // (src/backend/commands/copyfromparse.c): those that were sent together with the
+            // command get no answer.
+            if matches!(
+                state.pending_answers.front(),
+                Some(PendingAnswer::Execute { .. })
+            ) {
                 state
-                    .expects
-                    .retain(|expect| !matches!(expect, Expect::Sync { .. }));
+                    .pending_answers
+                    .retain(|expect| !matches!(expect, PendingAnswer::Sync { .. }));
             }
             state.copying = Some(Copying { request, transform });
         } else if let Some(transform) = transform {
@@ -353,7 +391,7 @@ impl Downstream {
         Ok(())
     }
 
-    fn copy_data(&mut self, body: &[u8]) -> Result<(), Refusal> {
+    fn handle_copy_data(&mut self, body: &[u8]) -> Result<(), Refusal> {
         match self.copy.as_mut() {
             None => append(&mut self.out, b'd', body),
             Some(copy) => {
@@ -372,15 +410,15 @@ impl Downstream {
     }
 
     /// `ReadyForQuery`.
-    fn ready(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
+    fn handle_ready(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
         self.current = None;
         self.copy = None;
         state.copying = None;
         state.transaction = body.first().copied().unwrap_or(b'I');
-        let forward = match state.expects.pop_front() {
-            Some(Expect::Sync { forward }) => forward,
-            Some(Expect::Query { .. } | Expect::FunctionCall) => true,
-            Some(Expect::Own { rows, collected }) => {
+        let forward = match state.pending_answers.pop_front() {
+            Some(PendingAnswer::Sync { forward }) => forward,
+            Some(PendingAnswer::Query { .. } | PendingAnswer::FunctionCall) => true,
+            Some(PendingAnswer::Own { rows, collected }) => {
                 rows.get_or_init(|| Some(collected));
                 false
             }
@@ -393,8 +431,8 @@ impl Downstream {
     }
 }
 
-/// Whether an error says that the zone has forgotten the session: it was started anew (SR-8003), has no ticket for the session (SR-8006), or
-/// not the keys (SR-8008).
+/// Whether an error says that the zone has forgotten the session: the zone was started anew
+/// (SR-8003), has no ticket for the session (SR-8006), or lacks the keys (SR-8008).
 fn is_lost(body: &[u8]) -> bool {
     let message = body
         .split(|byte| *byte == 0)
@@ -403,22 +441,4 @@ fn is_lost(body: &[u8]) -> bool {
     [b"(SR-8003)", b"(SR-8006)", b"(SR-8008)"]
         .iter()
         .any(|code| message.windows(code.len()).any(|window| window == *code))
-}
-
-pub(super) fn unexpected() -> Refusal {
-    Refusal::protocol("the server's answer is not the one that was expected")
-}
-
-pub(crate) fn text_row(body: &[u8]) -> Option<Vec<Option<String>>> {
-    let mut fields = Fields(body);
-    let count = fields.count()?;
-    let mut row = Vec::with_capacity(count);
-    for _ in 0..count {
-        row.push(
-            fields
-                .value()?
-                .map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
-        );
-    }
-    Some(row)
 }

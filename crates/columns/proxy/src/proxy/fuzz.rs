@@ -1,6 +1,7 @@
 //! Entry points for fuzzing: what must hold for any bytes that a client or a server sends.
 //!
-//! Each must come to an end without a panic; COPY's data must come out as it went in, wherever it is cut. Must not: be called outside tests.
+//! Each must come to an end without a panic; COPY's data must come out as it went in, wherever it
+//! is cut. Must not: be called outside tests.
 
 use std::io::{BufReader, Write as _};
 use std::net::Shutdown;
@@ -13,16 +14,18 @@ use strongroom_crypto::SecretKey;
 use strongroom_format::columns::{Kind, Lineage};
 
 use super::copy::{Incoming, Outgoing, Transform};
-use super::session::{Session, Settings};
+use super::session::Session;
+use super::settings::Settings;
+use super::socket::Socket;
 use super::startup::{self, Connection};
-use super::stream::{Address, Socket, Stream};
+use super::stream::{Address, Stream};
 use super::{PlaintextConstants, Shared, Tls};
 use crate::envelope;
 use crate::keys::ColumnKeys;
 use crate::sql::catalog::Catalog;
 use crate::sql::{self, Copy, CopyFormat, CopyOptions};
 
-/// More would not fit a socket that nobody reads.
+/// More would not fit into a socket that is not read.
 const SCRIPT_MAX: usize = 16_384;
 /// Kinds of the columns of `p`, after the plain column `id`.
 const KINDS: [Kind; 5] = [
@@ -33,7 +36,7 @@ const KINDS: [Kind; 5] = [
     Kind::Bytea,
 ];
 
-/// Keys; what is sealed here passes for the zone's results.
+/// Keys whose envelopes count as the zone's results.
 fn keys() -> Option<Arc<ColumnKeys>> {
     envelope::SEALS_AS.set(Lineage::RESULT);
     let key = SecretKey::take(&mut [7; 32]).ok()?;
@@ -78,21 +81,22 @@ fn peer(script: &[u8]) -> Option<(Stream, UnixStream)> {
     Some((Stream::Plain(Socket::Unix(ours)), theirs))
 }
 
-/// What a client begins with.
+/// The first bytes of a client.
 pub fn beginning(bytes: &[u8]) {
     let script = bytes.get(..bytes.len().min(SCRIPT_MAX)).unwrap_or_default();
     let (Some(keys), Some((client, _theirs))) = (keys(), peer(script)) else {
         return;
     };
     let shared = shared(keys);
-    let begun = startup::begin(client, &shared.server, &shared);
+    let begun = startup::accept_client(client, &shared.server, &shared);
     assert!(
         !matches!(begun, Ok(Some(_))),
         "there is no server to begin with"
     );
 }
 
-/// Messages of a client and of a server, in any order: the first two bytes say how many are the client's.
+/// Messages of a client and of a server, in any order: the first two bytes say how many are the
+/// client's.
 pub fn messages(bytes: &[u8]) {
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else {
         return;
@@ -109,7 +113,7 @@ pub fn messages(bytes: &[u8]) {
         client: BufReader::new(client),
         server: BufReader::new(server),
         session: Session::new(catalog(), Settings::default(), b'I'),
-        held: None,
+        zone_session: None,
     };
     drop(super::relay(connection, &shared(keys)));
 }
@@ -123,7 +127,8 @@ pub fn statement(bytes: &[u8]) {
     let Ok(plans) = sql::plan(text, &catalog, 0) else {
         return;
     };
-    // What is sent has to be something that can be planned again, and has nothing left to be taken out.
+    // What is sent has to be something that can be planned again, and has nothing left to be taken
+    // out.
     for plan in plans.iter().filter(|plan| plan.changed) {
         let parameters = usize::try_from(plan.parameters).unwrap_or_default();
         let declared = parameters.saturating_add(plan.constants.len());
@@ -174,7 +179,7 @@ pub fn copied(bytes: &[u8]) {
     }
 }
 
-/// Binary data has to begin with its header for anything behind it to be looked at.
+/// Binary data has to begin with its header for the rest to be read.
 fn normalised(form: u8, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if form % 3 == 2 && form & 0x40 == 0 {
@@ -226,7 +231,8 @@ mod tests {
         }
         statement(b"SELECT id FROM p WHERE text = 'x' AND int4 > 5 -- y");
         statement(b"INSERT INTO p VALUES (1, 'x', 5, 1.5, date '1999-12-31', NULL)");
-        // A parameter that cannot be: found by fuzzing, because it is written anew as a placeholder.
+        // A parameter that cannot be: found by fuzzing, because it is written anew as a
+        // placeholder.
         statement(b"SELECT id FROM p WHERE id = $0 AND text = 'x'");
         beginning(&[0, 0, 0, 9, 0, 3, 0, 0, 0]);
         let query = b"Q\0\0\0\x0eSELECT 1;\0";

@@ -1,8 +1,8 @@
-//! The proxy: any PostgreSQL driver connects to it and sees base types; the server behind it sees envelopes.
+//! The proxy: PostgreSQL drivers connect to it and see base types; the server sees envelopes.
 //!
-//! Two threads for each connection, one for each direction (`upstream.rs`, `downstream.rs`), and what they share (`session.rs`).
-//! Authentication passes through: the proxy has no credentials of its own.
-//! Must not: log a statement or a value.
+//! Two threads for each connection, one for each direction (`upstream.rs`, `downstream.rs`), and
+//! their shared state (`session.rs`). Authentication passes through: the proxy has no credentials
+//! of its own. Must not: log a statement or a value.
 
 mod convert;
 mod copy;
@@ -12,13 +12,17 @@ mod downstream;
 pub mod fuzz;
 mod planning;
 mod prepared;
-mod release;
+mod renewal;
 mod session;
+mod settings;
+mod shared;
+mod socket;
 mod startup;
 pub(crate) mod stream;
 mod tls;
 mod upstream;
 pub(crate) mod wire;
+mod zone_session;
 
 use std::io;
 use std::sync::Arc;
@@ -26,12 +30,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-pub use release::Terms;
+pub use shared::PlaintextConstants;
 pub use stream::Address;
 pub use tls::Tls;
+pub use zone_session::TicketTerms;
 
 use downstream::Downstream;
 use session::Session;
+use shared::Shared;
 use startup::Connection;
 use stream::{Listener, Stream};
 use upstream::Upstream;
@@ -44,58 +50,37 @@ const PARSER_STACK: usize = 64 << 20;
 /// Pause after a failed accept (no descriptors left), in milliseconds.
 const ACCEPT_PAUSE_MS: u64 = 50;
 
-/// What is done with a constant that stands beside a confidential value where the server expects a plain one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlaintextConstants {
-    /// An error that names it.
-    Refuse,
-    /// It is sent in clear.
-    Allow,
-}
-
-/// What the proxy is to do.
+/// The configuration of a proxy.
 pub struct Config {
-    /// Where clients connect.
+    /// The addresses that clients connect to.
     pub listen: Vec<Address>,
-    /// Where the server is.
+    /// The server's address.
     pub server: Address,
-    /// Where TLS is spoken.
+    /// TLS towards clients and the server.
     pub tls: Tls,
     /// The column keys.
     pub keys: ColumnKeys,
-    /// Which zones get the keys, and what for. `None`: none does; values can be stored and read, and nothing is computed.
-    pub terms: Option<Terms>,
+    /// The zones that get the keys, and the terms of their tickets. `None`: no zone gets them;
+    /// values can be stored and read, but not computed on.
+    pub terms: Option<TicketTerms>,
     /// See [`PlaintextConstants`].
     pub plaintext_constants: PlaintextConstants,
-    /// Columns that are confidential whatever the server says. The catalog is the server's word: what is not pinned is
-    /// protected from a server that stores and computes, not from one that lies about its columns' types.
+    /// Columns that are confidential whatever the server says. Without pinned columns the proxy
+    /// trusts the server's catalog: values are protected from a server that stores and computes
+    /// honestly, not from one that lies about the types of its columns.
     pub pinned: Vec<PinnedColumn>,
-    /// Connections at a time; more are turned away.
+    /// The most connections at a time; more are refused.
     pub connections_max: usize,
 }
 
-/// What all connections share.
-struct Shared {
-    server: Address,
-    tls: Tls,
-    keys: Arc<ColumnKeys>,
-    terms: Option<Terms>,
-    plaintext_constants: PlaintextConstants,
-    pinned: Vec<PinnedColumn>,
-    /// Raised when a connection has changed which columns there are.
-    epoch: AtomicU64,
-    connections: AtomicUsize,
-    connections_max: usize,
-}
-
-/// A proxy that listens.
+/// A listening proxy.
 pub struct Proxy {
     listeners: Vec<Listener>,
     shared: Arc<Shared>,
 }
 
 impl Proxy {
-    /// Listens.
+    /// Listens on the configured addresses.
     ///
     /// # Errors
     /// An address cannot be listened on; the error names it.
@@ -127,7 +112,7 @@ impl Proxy {
         })
     }
 
-    /// Where it listens, with the ports that the system chose.
+    /// The addresses that it listens on, with the ports that the system chose.
     ///
     /// # Errors
     /// The system does not say.
@@ -164,7 +149,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             std::thread::sleep(Duration::from_millis(ACCEPT_PAUSE_MS));
             continue;
         };
-        let count = Counted::new(shared);
+        let count = ConnectionCount::new(shared);
         if count.0.connections.load(Ordering::Acquire) > shared.connections_max {
             continue;
         }
@@ -173,30 +158,30 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             .name("client".to_owned())
             .stack_size(PARSER_STACK)
             .spawn(work);
-        // Without a thread the connection is closed, which is all the client can be told.
+        // Without a thread the connection is closed; there is no way to send the client an error.
         drop(started);
     }
 }
 
-/// Counts a connection as long as it lives.
-struct Counted(Arc<Shared>);
+/// Counts a connection until it is dropped.
+struct ConnectionCount(Arc<Shared>);
 
-impl Counted {
+impl ConnectionCount {
     fn new(shared: &Arc<Shared>) -> Self {
         shared.connections.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(shared))
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// One connection, from its beginning to its end. Errors of its sockets end it and concern nobody else.
+/// Serves one connection. Errors of its sockets end this connection only.
 fn connection(client: Stream, shared: &Arc<Shared>) {
-    if let Ok(Some(connection)) = startup::begin(client, &shared.server, shared) {
+    if let Ok(Some(connection)) = startup::accept_client(client, &shared.server, shared) {
         drop(relay(connection, shared));
     }
 }
@@ -206,7 +191,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
         client,
         server,
         session,
-        held,
+        zone_session,
     } = connection;
     let session = Arc::new(session);
     let sockets = Sockets {
@@ -227,7 +212,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
         Arc::clone(shared),
         client,
         to_server,
-        held,
+        zone_session,
     );
     std::thread::scope(|scope| {
         let ends = &sockets;
@@ -235,10 +220,10 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
             .name("server".to_owned())
             .spawn_scoped(scope, move || {
                 // Dropped on panic too, so that the other thread does not wait for ever.
-                let _end = Ending(ends);
+                let _end = EndOnDrop(ends);
                 down.run()
             })?;
-        let end = Ending(&sockets);
+        let end = EndOnDrop(&sockets);
         let done = up.run();
         drop(end);
         let other = down
@@ -255,9 +240,9 @@ struct Sockets {
 }
 
 /// Ends both directions when it is dropped.
-struct Ending<'a>(&'a Sockets);
+struct EndOnDrop<'a>(&'a Sockets);
 
-impl Drop for Ending<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.session.end();
         self.0.server.close();

@@ -1,4 +1,4 @@
-//! The catalog kept fresh, and the client's statements planned with it.
+//! Keeps the catalog fresh, and plans the client's statements with it.
 //!
 //! Must not: send anything but the query of the catalog.
 
@@ -7,14 +7,14 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::PlaintextConstants;
-use super::convert::declared_oid;
-use super::session::{Expect, Rows};
+use super::convert::server_type_oid;
+use super::session::{PendingAnswer, RowsSlot};
 use super::upstream::{Failure, Outcome, Statement, Upstream};
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
 use crate::sql::{self, Plan};
 
-/// How long a catalog is believed although nobody is known to have changed it.
+/// The longest time that a catalog is used without reading it again.
 const CATALOG_AGE_MAX: Duration = Duration::from_secs(10);
 
 impl Upstream {
@@ -22,27 +22,29 @@ impl Upstream {
         Arc::clone(&self.session.lock().catalog)
     }
 
-    /// Reads the catalog again where that is possible: not in a pipeline, nor in a failed transaction; in an open transaction only
-    /// when it must be (a query would come before SET TRANSACTION otherwise).
-    fn refresh(&mut self, must: bool) -> Outcome<bool> {
+    /// Reads the catalog again where that is possible: not in a pipeline, nor in a failed
+    /// transaction; in an open transaction only with `force` or after a definition,
+    /// because a query of the proxy's own would precede the client's SET TRANSACTION.
+    fn refresh(&mut self, force: bool) -> Outcome<bool> {
         let epoch = self.shared.epoch.load(Ordering::Acquire);
         let due =
             self.defined || epoch != self.epoch || self.catalog_read.elapsed() > CATALOG_AGE_MAX;
-        if self.in_pipeline || !(due || must) {
+        if self.in_pipeline || !(due || force) {
             return Ok(false);
         }
         self.flush()?;
-        if !self.session.wait(|state| state.expects.is_empty()) {
+        if !self.session.wait(|state| state.pending_answers.is_empty()) {
             return Err(Failure::Skipped);
         }
         let transaction = self.session.lock().transaction;
-        if transaction != b'I' && !(transaction == b'T' && (self.defined || must)) {
+        if transaction != b'I' && !(transaction == b'T' && (self.defined || force)) {
             return Ok(false);
         }
-        if let Some(rows) = &self.own(CATALOG_QUERY.as_bytes())? {
+        if let Some(rows) = &self.query_own(CATALOG_QUERY.as_bytes())? {
             let mut catalog = Catalog::from_rows(rows);
             self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
-            // The same one stays the same, so that statements planned with it need no second look.
+            // An unchanged catalog stays the same object, so that statements planned with it need
+            // no new check.
             let mut state = self.session.lock();
             if self.denied.is_none() && *state.catalog != catalog {
                 state.catalog = Arc::new(catalog);
@@ -50,7 +52,7 @@ impl Upstream {
             drop(state);
             self.catalog_read = Instant::now();
             if std::mem::take(&mut self.defined) {
-                // In an open transaction nobody else sees the change yet.
+                // In an open transaction no other connection sees the change yet.
                 if transaction == b'I' {
                     self.shared.epoch.fetch_add(1, Ordering::AcqRel);
                 } else {
@@ -62,13 +64,14 @@ impl Upstream {
         Ok(true)
     }
 
-    /// Runs a statement of the proxy's own, of which the client sees nothing. `None`: the server refuses it.
-    pub(super) fn own(&mut self, text: &[u8]) -> Outcome<Option<Vec<Vec<Option<String>>>>> {
+    /// Runs a statement of the proxy's own, which the client does not see. `None` when the server
+    /// refuses it.
+    pub(super) fn query_own(&mut self, text: &[u8]) -> Outcome<Option<Vec<Vec<Option<String>>>>> {
         let rows = self.send_own(text)?;
-        // Also the ReadyForQuery behind the rows.
+        // Waits for the ReadyForQuery after the rows too.
         if !self
             .session
-            .wait(|state| rows.get().is_some() && state.expects.is_empty())
+            .wait(|state| rows.get().is_some() && state.pending_answers.is_empty())
         {
             return Err(Failure::Skipped);
         }
@@ -76,9 +79,9 @@ impl Upstream {
     }
 
     /// Sends a statement of the proxy's own.
-    pub(super) fn send_own(&mut self, text: &[u8]) -> Outcome<Rows> {
-        let rows: Rows = Arc::new(OnceLock::new());
-        let expect = Expect::Own {
+    pub(super) fn send_own(&mut self, text: &[u8]) -> Outcome<RowsSlot> {
+        let rows: RowsSlot = Arc::new(OnceLock::new());
+        let expect = PendingAnswer::Own {
             rows: Arc::clone(&rows),
             collected: Vec::new(),
         };
@@ -89,8 +92,8 @@ impl Upstream {
         Ok(rows)
     }
 
-    /// What is to be sent for the client's SQL.
-    pub(super) fn planned(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
+    /// The statements to be sent for the client's SQL.
+    pub(super) fn plan_statements(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
         self.refresh(false)?;
         if let Some(refusal) = &self.denied {
             return Err(refusal.clone().into());
@@ -112,7 +115,7 @@ impl Upstream {
                 "standard_conforming_strings is off, and the proxy cannot tell where constants end",
                 "SET standard_conforming_strings TO on",
             );
-            // The way out has to stay open.
+            // A statement that ends the transaction has to get through.
             if !text
                 .to_ascii_lowercase()
                 .contains("standard_conforming_strings")
@@ -131,18 +134,18 @@ impl Upstream {
             }
             plans = sql::plan(text, &self.catalog(), declared)?;
         }
-        // What follows in the same pipeline is planned before the catalog can be read again.
+        // Later statements of the same pipeline are planned before the catalog can be read again.
         if let Some(defined) = plans.last().and_then(|plan| plan.defined.clone()) {
             self.session.lock().catalog = defined;
         }
         Ok(plans)
     }
 
-    /// Whether what a prepared statement was planned with still holds.
+    /// Checks that the catalog still says what a prepared statement was planned with.
     ///
     /// # Errors
-    /// A parameter, or a constant that has gone out in clear, belongs to a confidential expression now.
-    pub(super) fn still_holds(&mut self, statement: &Statement) -> Outcome {
+    /// A parameter, or a constant that was sent in clear, belongs to a confidential expression now.
+    pub(super) fn check_still_valid(&mut self, statement: &Statement) -> Outcome {
         self.refresh(false)?;
         if let Some(refusal) = &self.denied {
             return Err(refusal.clone().into());
@@ -172,8 +175,9 @@ impl Upstream {
         Ok(())
     }
 
-    /// The types that the server is told: confidential ones for parameters of confidential expressions.
-    pub(super) fn types(&self, plan: &Plan, declared: &[u32]) -> Outcome<Vec<u32>> {
+    /// The parameter types to be declared to the server: confidential ones for parameters of
+    /// confidential expressions.
+    pub(super) fn parameter_types(&self, plan: &Plan, declared: &[u32]) -> Outcome<Vec<u32>> {
         let catalog = self.catalog();
         let mut types = Vec::with_capacity(declared.len());
         for (at, oid) in declared.iter().enumerate() {
@@ -184,7 +188,7 @@ impl Upstream {
                 types.push(*oid);
                 continue;
             }
-            match declared_oid(&catalog, *oid) {
+            match server_type_oid(&catalog, *oid) {
                 Some(oid) => types.push(oid),
                 None if self.shared.plaintext_constants == PlaintextConstants::Allow => {
                     types.push(*oid);

@@ -1,13 +1,14 @@
 //! Prepared statements and portals: Parse, Bind, Describe, Execute, Close.
 //!
-//! Invariant: a value is sent only after the server has said what type its parameter has. Must not: plan a statement.
+//! Invariant: a value is sent only after the server has said what type its parameter has. Must not:
+//! plan a statement.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::PlaintextConstants;
-use super::convert::{BINARY, Converter, formats_at};
+use super::convert::{BINARY, Converter, format_at};
 use super::copy::Transform;
-use super::session::{Columns, Description, Expect, Slot};
+use super::session::{Columns, Description, DescriptionSlot, PendingAnswer};
 use super::upstream::{
     BATCH, Failure, Outcome, Portal, Statement, Upstream, bind_values, int16s, malformed,
 };
@@ -15,8 +16,9 @@ use super::wire::Fields;
 use crate::sql::refusal::Refusal;
 use crate::sql::{Effects, Structure};
 
-/// Whether a parameter that stays in clear beside a confidential value is what it has to be: a whole number, the name of a field.
-fn structural(
+/// Checks a parameter that is sent in clear beside a confidential value: it has to be a whole
+/// number or the name of a field.
+fn check_structural(
     structure: Structure,
     number: usize,
     [declared, oid]: [u32; 2],
@@ -44,7 +46,7 @@ fn structural(
 }
 
 impl Upstream {
-    pub(super) fn parse(&mut self, body: &[u8]) -> Outcome {
+    pub(super) fn handle_parse(&mut self, body: &[u8]) -> Outcome {
         let mut fields = Fields(body);
         let (name, text) = (
             fields.string().ok_or_else(malformed)?,
@@ -53,17 +55,17 @@ impl Upstream {
         let count = fields.count().ok_or_else(malformed)?;
         let declared: Option<Vec<u32>> = (0..count).map(|_| fields.oid()).collect();
         let declared = declared.ok_or_else(malformed)?;
-        let mut plans = self.planned(text, declared.len())?;
+        let mut plans = self.plan_statements(text, declared.len())?;
         if plans.len() > 1 {
             let message = "cannot insert multiple commands into a prepared statement".to_owned();
             return Err(Refusal::postgres("42601", message).into());
         }
         let plan = plans.pop().unwrap_or_default();
         let catalog = self.catalog();
-        Self::check(&plan)?;
+        Self::check_sendable(&plan)?;
         let copy = plan.copy.as_ref().map(Transform::of).transpose()?.flatten();
-        let types = self.types(&plan, &declared)?;
-        let slot: Slot = Arc::new(OnceLock::new());
+        let types = self.parameter_types(&plan, &declared)?;
+        let slot: DescriptionSlot = Arc::new(OnceLock::new());
         let sent = if plan.changed {
             plan.sql.as_bytes()
         } else {
@@ -73,7 +75,7 @@ impl Upstream {
         let known = usize::try_from(plan.parameters)
             .unwrap_or(0)
             .max(declared.len());
-        // Without constants every parameter is the client's.
+        // Without constants all parameters are the client's.
         let shown = if plan.constants.is_empty() {
             usize::MAX
         } else {
@@ -106,8 +108,8 @@ impl Upstream {
         Ok(())
     }
 
-    /// The statement that the name stands for, as far as is known without waiting.
-    fn made(&self, name: &[u8]) -> Option<Arc<Statement>> {
+    /// The statement of this name, as far as it is known without waiting.
+    fn known_statement(&self, name: &[u8]) -> Option<Arc<Statement>> {
         let named = self.statements.get(name)?;
         named
             .iter()
@@ -116,7 +118,7 @@ impl Upstream {
             .cloned()
     }
 
-    /// The statement that the name stands for, and what the server says of it.
+    /// The statement of this name, and the server's description of it.
     fn statement(&mut self, name: &[u8]) -> Outcome<(Arc<Statement>, Description)> {
         let missing = || {
             let shown = String::from_utf8_lossy(name);
@@ -125,12 +127,12 @@ impl Upstream {
                 format!("prepared statement \"{shown}\" does not exist"),
             )
         };
-        if self.made(name).is_none() {
-            self.adopt(name)?;
+        if self.known_statement(name).is_none() {
+            self.describe_sql_statement(name)?;
         }
-        // Each round goes to an older statement of the name.
-        while let Some(statement) = self.made(name) {
-            if let Some(description) = self.wait_described(&statement.slot)? {
+        // Each round tries an older statement of the name.
+        while let Some(statement) = self.known_statement(name) {
+            if let Some(description) = self.wait_for_description(&statement.slot)? {
                 return Ok((statement, description));
             }
             if self.session.lock().skipping {
@@ -140,10 +142,10 @@ impl Upstream {
         Err(missing().into())
     }
 
-    /// A statement that the client made by SQL: the server is asked what it is.
-    fn adopt(&mut self, name: &[u8]) -> Outcome {
-        let slot: Slot = Arc::new(OnceLock::new());
-        let expect = Expect::DescribeStatement {
+    /// Asks the server to describe a statement that the client made by SQL.
+    fn describe_sql_statement(&mut self, name: &[u8]) -> Outcome {
+        let slot: DescriptionSlot = Arc::new(OnceLock::new());
+        let expect = PendingAnswer::DescribeStatement {
             slot: Some(Arc::clone(&slot)),
             forward: None,
         };
@@ -170,7 +172,7 @@ impl Upstream {
         Ok(())
     }
 
-    pub(super) fn bind(&mut self, body: &[u8]) -> Outcome {
+    pub(super) fn handle_bind(&mut self, body: &[u8]) -> Outcome {
         let mut fields = Fields(body);
         let (portal, name) = (
             fields.string().ok_or_else(malformed)?,
@@ -198,13 +200,14 @@ impl Upstream {
             Some(statement) => (statement, Vec::new()),
             None => {
                 let (statement, description) = self.statement(name)?;
-                self.still_holds(&statement)?;
-                let mut concealed = self.concealed(&statement, &description, &formats, &values)?;
-                concealed.extend(self.concealed_constants(&statement.constants, &description)?);
+                self.check_still_valid(&statement)?;
+                let mut concealed =
+                    self.seal_parameters(&statement, &description, &formats, &values)?;
+                concealed.extend(self.seal_constants(&statement.constants, &description)?);
                 (statement, concealed)
             }
         };
-        self.send(Expect::Bind { forward: true }, b'B', |message| {
+        self.send(PendingAnswer::Bind { forward: true }, b'B', |message| {
             message.string(portal).string(name);
             bind_values(message, &values);
             message.count(result_formats.len());
@@ -222,8 +225,8 @@ impl Upstream {
         Ok(())
     }
 
-    /// The client's parameters as the server gets them.
-    fn concealed(
+    /// The client's parameters in the form for the server: sealed where they are confidential.
+    fn seal_parameters(
         &self,
         statement: &Statement,
         description: &Description,
@@ -234,7 +237,8 @@ impl Upstream {
             let state = self.session.lock();
             (Arc::clone(&state.catalog), state.settings.clone())
         };
-        // What has no parameter has no type: the server would have seen it before it refuses it.
+        // A value without a parameter has no type: the server would see the value before it refuses
+        // it.
         let expected = description.parameters.len().min(statement.shown);
         if values.len() > expected {
             let message = format!(
@@ -246,7 +250,7 @@ impl Upstream {
         let converter = Converter::new(&self.shared.keys, &settings);
         let mut out = Vec::with_capacity(values.len());
         for (at, value) in values.iter().enumerate() {
-            let format = formats_at(formats, at);
+            let format = format_at(formats, at);
             let Some(bytes) = value else {
                 out.push((format, None));
                 continue;
@@ -259,7 +263,7 @@ impl Upstream {
             match catalog.enc_type(oid) {
                 Some(enc) => {
                     let (format, value) =
-                        converter.conceal(&catalog, enc, declared, format, bytes)?;
+                        converter.seal_parameter(&catalog, enc, declared, format, bytes)?;
                     out.push((format, Some(value)));
                 }
                 None if confidential
@@ -274,7 +278,7 @@ impl Upstream {
                         .ok()
                         .and_then(|number| statement.structural.get(&number));
                     if let Some(structure) = structure {
-                        structural(*structure, number, [declared, oid], format, bytes)?;
+                        check_structural(*structure, number, [declared, oid], format, bytes)?;
                     }
                     out.push((format, Some(bytes.to_vec())));
                 }
@@ -283,7 +287,7 @@ impl Upstream {
         Ok(out)
     }
 
-    pub(super) fn describe(&mut self, body: &[u8]) -> Outcome {
+    pub(super) fn handle_describe(&mut self, body: &[u8]) -> Outcome {
         let mut fields = Fields(body);
         let (what, name) = (
             fields.byte().ok_or_else(malformed)?,
@@ -292,14 +296,14 @@ impl Upstream {
         let expect = match what {
             b'S' => {
                 let shown = self
-                    .made(name)
+                    .known_statement(name)
                     .map_or(usize::MAX, |statement| statement.shown);
-                Expect::DescribeStatement {
+                PendingAnswer::DescribeStatement {
                     slot: None,
                     forward: Some(shown),
                 }
             }
-            _ => Expect::DescribePortal {
+            _ => PendingAnswer::DescribePortal {
                 forward: true,
                 rows_only: false,
             },
@@ -309,7 +313,7 @@ impl Upstream {
         })
     }
 
-    pub(super) fn execute(&mut self, body: &[u8]) -> Outcome {
+    pub(super) fn handle_execute(&mut self, body: &[u8]) -> Outcome {
         let name = Fields(body).string().ok_or_else(malformed)?;
         let portal = self.portals.get(name);
         let copy = portal.and_then(|portal| portal.copy.clone());
@@ -319,7 +323,7 @@ impl Upstream {
             Some(columns) => columns,
             None => {
                 self.send(
-                    Expect::DescribePortal {
+                    PendingAnswer::DescribePortal {
                         forward: false,
                         rows_only: false,
                     },
@@ -331,7 +335,7 @@ impl Upstream {
                 Columns::Described
             }
         };
-        let expect = Expect::Execute {
+        let expect = PendingAnswer::Execute {
             columns,
             copy,
             request: 0,
@@ -341,13 +345,13 @@ impl Upstream {
         })
     }
 
-    pub(super) fn close(&mut self, body: &[u8]) -> Outcome {
+    pub(super) fn handle_close(&mut self, body: &[u8]) -> Outcome {
         let mut fields = Fields(body);
         let (what, name) = (
             fields.byte().ok_or_else(malformed)?,
             fields.string().ok_or_else(malformed)?,
         );
-        self.send(Expect::Close, b'C', |message| {
+        self.send(PendingAnswer::Close, b'C', |message| {
             message.bytes(body);
         })?;
         match what {

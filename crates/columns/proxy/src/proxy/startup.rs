@@ -1,15 +1,17 @@
-//! The beginning of a connection: what a client may begin with, authentication passed through, the catalog read.
+//! The start of a connection: the startup packet, authentication, which is passed through, and the
+//! catalog.
 //!
-//! Must not: see a password as anything but bytes to pass on.
+//! Must not: interpret a password: its bytes are passed on.
 
 use std::borrow::Cow;
 use std::io::{self, BufReader, Write};
 
-use super::release::Held;
-use super::session::{Session, Settings};
+use super::session::Session;
+use super::settings::Settings;
+use super::shared::Shared;
 use super::stream::{Address, Stream, TIMEOUT};
 use super::wire::{self, Builder, Fields, Message, append, append_error, invalid};
-use super::{Shared, release};
+use super::zone_session::{self, ZoneSession};
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
 
@@ -21,8 +23,8 @@ const GSS: i32 = 80_877_104;
 const VERSION_MAJOR: i32 = 3;
 /// `AuthenticationSASL`.
 const SASL: i32 = 10;
-/// Binds the exchange to one TLS connection, and here there are two.
-const WITH_BINDING: &[u8] = b"-PLUS";
+/// Mechanisms with this suffix bind the exchange to one TLS connection, and here there are two.
+const CHANNEL_BINDING_SUFFIX: &[u8] = b"-PLUS";
 
 /// A connection whose client is authenticated.
 pub(crate) struct Connection {
@@ -30,11 +32,12 @@ pub(crate) struct Connection {
     pub(crate) server: BufReader<Stream>,
     pub(crate) session: Session,
     /// The session with the zone.
-    pub(super) held: Option<Held>,
+    pub(super) zone_session: Option<ZoneSession>,
 }
 
-/// Goes through the beginning. `None`: there is no session to relay (a cancel request, a failed authentication).
-pub(crate) fn begin(
+/// Runs the start of a connection. `None` when there is no session to relay (a cancel request, a
+/// failed authentication).
+pub(crate) fn accept_client(
     client: Stream,
     address: &Address,
     shared: &Shared,
@@ -71,15 +74,15 @@ pub(crate) fn begin(
     if let Err(column) = catalog.pin(&shared.pinned) {
         return refuse(&mut client, &Refusal::denied(column));
     }
-    // A database without the extension is served as it is.
+    // A database without the extension has no session with the zone.
     let terms = shared.terms.as_ref().filter(|_| catalog.is_confidential());
-    let mut held = None;
+    let mut zone_session = None;
     if let Some(terms) = terms {
-        let opened = release::open(&shared.keys, terms, |function, bytes| {
-            release::ask(&mut server, function, bytes)
+        let opened = zone_session::open(&shared.keys, terms, |function, bytes| {
+            zone_session::call(&mut server, function, bytes)
         })?;
         match opened {
-            Ok(session) => held = Some(session),
+            Ok(session) => zone_session = Some(session),
             Err(refusal) => return refuse(&mut client, &refusal),
         }
     }
@@ -92,7 +95,7 @@ pub(crate) fn begin(
         client,
         server,
         session: Session::new(catalog, settings, transaction),
-        held,
+        zone_session,
     }))
 }
 
@@ -103,8 +106,9 @@ fn refuse(client: &mut BufReader<Stream>, refusal: &Refusal) -> io::Result<Optio
     Ok(None)
 }
 
-/// The packet that begins a session. TLS is spoken if there is a certificate, GSSAPI encryption is declined; a cancel request is passed on: the process id and
-/// the secret that the client has are the server's own.
+/// The packet that begins a session. TLS is spoken if there is a certificate, GSSAPI encryption is
+/// declined; a cancel request is passed on: the process id and the secret that the client has are
+/// the server's own.
 fn startup_packet(
     client: &mut BufReader<Stream>,
     address: &Address,
@@ -119,7 +123,8 @@ fn startup_packet(
         match code {
             SSL | GSS => match &shared.tls.accept {
                 Some(config) if code == SSL && !client.get_ref().is_tls() => {
-                    // Bytes behind the request came in clear, from whoever stands between: they are nobody's.
+                    // Bytes after the request came in clear: an attacker between could have sent
+                    // them.
                     if !client.buffer().is_empty() {
                         return Err(invalid("bytes behind a request for TLS"));
                     }
@@ -162,7 +167,8 @@ fn is_replication(packet: &[u8]) -> bool {
     false
 }
 
-/// Passes authentication through until the server is ready: its `ReadyForQuery`, which the client has not seen yet.
+/// Passes authentication through until the server is ready: its `ReadyForQuery`, which the client
+/// has not seen yet.
 fn authenticate(
     client: &mut BufReader<Stream>,
     server: &mut BufReader<Stream>,
@@ -178,15 +184,15 @@ fn authenticate(
         if message.tag == b'S' {
             let mut fields = Fields(&message.body);
             if let (Some(name), Some(value)) = (fields.string(), fields.string()) {
-                settings.report(name, value);
+                settings.apply_status(name, value);
             }
         }
         let mut out = Vec::new();
-        append(&mut out, message.tag, &offered(&message));
+        append(&mut out, message.tag, &without_channel_binding(&message));
         client.get_mut().write_all(&out)?;
         match message.tag {
             b'E' => return Ok(None),
-            b'R' if wants_answer(&message.body) => {
+            b'R' if expects_response(&message.body) => {
                 let Some(answer) = wire::read(client)? else {
                     return Ok(None);
                 };
@@ -199,16 +205,16 @@ fn authenticate(
     }
 }
 
-/// An authentication request as the client sees it: without mechanisms that bind the exchange to a TLS connection. The client's and the
-/// server's are two, if there are any.
-fn offered(message: &Message) -> Cow<'_, [u8]> {
+/// An authentication request for the client: without mechanisms that bind the exchange to a TLS
+/// connection, because the client's connection is not the server's.
+fn without_channel_binding(message: &Message) -> Cow<'_, [u8]> {
     let mut fields = Fields(&message.body);
     if message.tag != b'R' || fields.int32() != Some(SASL) {
         return Cow::Borrowed(&message.body);
     }
     let mut body = message.body.get(..4).unwrap_or_default().to_vec();
     while let Some(name) = fields.string() {
-        if !name.ends_with(WITH_BINDING) {
+        if !name.ends_with(CHANNEL_BINDING_SUFFIX) {
             body.extend_from_slice(name);
             body.push(0);
         }
@@ -216,8 +222,9 @@ fn offered(message: &Message) -> Cow<'_, [u8]> {
     Cow::Owned(body)
 }
 
-/// Every request but `AuthenticationOk` and `AuthenticationSASLFinal` is answered.
-fn wants_answer(body: &[u8]) -> bool {
+/// Whether the client answers the request: any but `AuthenticationOk` and
+/// `AuthenticationSASLFinal`.
+fn expects_response(body: &[u8]) -> bool {
     !matches!(Fields(body).int32(), Some(0 | 12) | None)
 }
 
@@ -234,7 +241,7 @@ fn read_catalog(server: &mut BufReader<Stream>) -> io::Result<Option<Catalog>> {
         let message = wire::read(server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         match message.tag {
             b'D' => {
-                let row = super::downstream::text_row(&message.body);
+                let row = wire::parse_text_row(&message.body);
                 rows.push(row.ok_or_else(|| invalid("a malformed row"))?);
             }
             b'E' => failed = true,

@@ -1,8 +1,8 @@
-//! A connection, over TCP or a UNIX socket, in clear or through TLS, and where to listen or connect.
+//! Connections, over TCP or a UNIX socket, in clear or through TLS, and their addresses.
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 
+use super::socket::Socket;
 use super::tls::{Channel, ToServer};
 
-/// What asks PostgreSQL for TLS: its length, then the request's code (src/include/libpq/pqcomm.h).
+/// The request for TLS: its length, then its code (src/include/libpq/pqcomm.h).
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// As PostgreSQL's `authentication_timeout`.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where to listen or connect.
+/// An address to listen on or connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// `host:port`.
@@ -36,7 +37,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Connects; through TLS when that is said. A server that has none is an error.
+    /// Connects, through TLS if `tls` is given. A server without TLS is an error then.
     pub(crate) fn connect(&self, tls: Option<&ToServer>) -> io::Result<Stream> {
         let socket = match self {
             Self::Tcp(address) => {
@@ -51,7 +52,8 @@ impl Address {
         };
         socket.set_read_timeout(Some(TIMEOUT))?;
         (&socket).write_all(&SSL_REQUEST)?;
-        // One byte and no more: what else came in clear would be taken for the server's.
+        // Reads exactly one byte: further bytes came in clear, and must not be taken for the
+        // server's.
         let mut answer = [0];
         (&socket).read_exact(&mut answer)?;
         if answer != *b"S" {
@@ -63,7 +65,7 @@ impl Address {
         Ok(Stream::Tls(Arc::new(channel)))
     }
 
-    /// Listens. A socket that nobody listens on any more is replaced.
+    /// Listens. A socket without a listener is replaced.
     pub(crate) fn listen(&self) -> io::Result<Listener> {
         match self {
             Self::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(address)?)),
@@ -97,7 +99,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens: the port that the system chose, if it was left to it.
+    /// The address that it listens on, with the port that the system chose.
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => Ok(Address::Tcp(listener.local_addr()?.to_string())),
@@ -107,64 +109,6 @@ impl Listener {
                 Ok(Address::Unix(path))
             }
         }
-    }
-}
-
-/// A socket.
-pub(crate) enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Socket {
-    fn try_clone(&self) -> io::Result<Self> {
-        Ok(match self {
-            Self::Tcp(stream) => Self::Tcp(stream.try_clone()?),
-            Self::Unix(stream) => Self::Unix(stream.try_clone()?),
-        })
-    }
-
-    fn shutdown(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
-            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
-        }
-    }
-
-    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(timeout),
-            Self::Unix(stream) => stream.set_read_timeout(timeout),
-        }
-    }
-
-    pub(super) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_write_timeout(timeout),
-            Self::Unix(stream) => stream.set_write_timeout(timeout),
-        }
-    }
-}
-
-impl Read for &Socket {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => (&mut &*stream).read(buf),
-            Socket::Unix(stream) => (&mut &*stream).read(buf),
-        }
-    }
-}
-
-impl Write for &Socket {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => (&mut &*stream).write(buf),
-            Socket::Unix(stream) => (&mut &*stream).write(buf),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -182,7 +126,7 @@ impl Stream {
         })
     }
 
-    /// Goes over to TLS, as its server. Nothing may have been read of it that was not asked for.
+    /// Switches to TLS, as its server. The caller must not have read further bytes in clear.
     pub(super) fn accept_tls(&mut self, config: &Arc<ServerConfig>) -> io::Result<()> {
         if let Self::Plain(socket) = self {
             let channel = Channel::accept(socket.try_clone()?, config)?;
@@ -195,10 +139,10 @@ impl Stream {
         matches!(self, Self::Tls(_))
     }
 
-    /// Closes both directions for every copy; that it is closed already is no error.
+    /// Closes both directions for all copies. A connection that is closed already is no error.
     pub(crate) fn close(&self) {
         if let Self::Tls(channel) = self {
-            channel.farewell();
+            channel.send_close_notify();
         }
         drop(self.socket().shutdown());
     }

@@ -7,7 +7,7 @@ use strongroom_format::columns::{Kind, Lineage};
 
 use super::convert::{BINARY, Converter, TEXT};
 use super::copy::{Incoming, Outgoing, Transform};
-use super::session::Settings;
+use super::settings::Settings;
 use crate::envelope;
 use crate::keys::ColumnKeys;
 use crate::sql::catalog::{Catalog, EncType};
@@ -52,13 +52,15 @@ fn text_comes_back_as_postgresql_writes_it() {
     ];
     for (kind, given, shown) in cases {
         let (format, sealed) = converter
-            .conceal(&catalog, scalar(*kind), 0, TEXT, given.as_bytes())
+            .seal_parameter(&catalog, scalar(*kind), 0, TEXT, given.as_bytes())
             .unwrap();
         assert_eq!(format, BINARY);
-        let binary = converter.reveal(scalar(*kind), BINARY, &sealed).unwrap();
+        let binary = converter
+            .open_result(scalar(*kind), BINARY, &sealed)
+            .unwrap();
         assert_eq!(binary.len(), kind.fixed_len().unwrap_or(binary.len()));
         let text = converter
-            .reveal(scalar(*kind), TEXT, envelope::to_text(&sealed).as_bytes())
+            .open_result(scalar(*kind), TEXT, envelope::to_text(&sealed).as_bytes())
             .unwrap();
         assert_eq!(text.as_slice(), shown.as_bytes(), "{kind:?}");
     }
@@ -78,14 +80,22 @@ fn what_is_no_value_is_refused_without_being_shown() {
     ];
     for (kind, format, bytes, state) in cases {
         let refusal = converter
-            .conceal(&catalog, scalar(*kind), 0, *format, bytes)
+            .seal_parameter(&catalog, scalar(*kind), 0, *format, bytes)
             .unwrap_err();
         assert_eq!(refusal.sqlstate, *state, "{refusal}");
         assert!(!refusal.message.contains("secret"));
     }
     for bad in [&b"plain text"[..], b"sr1:", b"sr1:AAAA"] {
-        assert!(converter.reveal(scalar(Kind::Text), TEXT, bad).is_err());
-        assert!(converter.reveal(scalar(Kind::Text), BINARY, bad).is_err());
+        assert!(
+            converter
+                .open_result(scalar(Kind::Text), TEXT, bad)
+                .is_err()
+        );
+        assert!(
+            converter
+                .open_result(scalar(Kind::Text), BINARY, bad)
+                .is_err()
+        );
     }
 }
 
@@ -98,7 +108,7 @@ fn narrow_types_are_widened() {
     let (keys, settings, catalog) = (keys(), Settings::default(), catalog());
     let converter = Converter::new(&keys, &settings);
     let (_, sealed) = converter
-        .conceal(
+        .seal_parameter(
             &catalog,
             scalar(Kind::Int4),
             21,
@@ -108,12 +118,12 @@ fn narrow_types_are_widened() {
         .unwrap();
     assert_eq!(
         *converter
-            .reveal(scalar(Kind::Int4), BINARY, &sealed)
+            .open_result(scalar(Kind::Int4), BINARY, &sealed)
             .unwrap(),
         (-7_i32).to_be_bytes()
     );
     let (_, sealed) = converter
-        .conceal(
+        .seal_parameter(
             &catalog,
             scalar(Kind::Float8),
             700,
@@ -123,7 +133,7 @@ fn narrow_types_are_widened() {
         .unwrap();
     assert_eq!(
         *converter
-            .reveal(scalar(Kind::Float8), BINARY, &sealed)
+            .open_result(scalar(Kind::Float8), BINARY, &sealed)
             .unwrap(),
         1.5_f64.to_be_bytes()
     );
@@ -138,17 +148,23 @@ fn arrays_in_both_forms() {
         array: true,
     };
     let given = br#"{a,"b \"c\", {d}",NULL,"NULL",{e\\f}}"#;
-    let (format, sealed) = converter.conceal(&catalog, of, 0, TEXT, given).unwrap();
+    let (format, sealed) = converter
+        .seal_parameter(&catalog, of, 0, TEXT, given)
+        .unwrap();
     assert_eq!(
         (format, sealed.windows(3).any(|part| part == b"b \"")),
         (TEXT, false)
     );
-    let shown = converter.reveal(of, TEXT, &sealed).unwrap();
+    let shown = converter.open_result(of, TEXT, &sealed).unwrap();
     assert_eq!(
         shown.as_slice(),
         br#"{"a","b \"c\", {d}",NULL,"NULL",{"e\\f"}}"#
     );
-    assert!(converter.conceal(&catalog, of, 0, TEXT, br#"{"a"#).is_err());
+    assert!(
+        converter
+            .seal_parameter(&catalog, of, 0, TEXT, br#"{"a"#)
+            .is_err()
+    );
 
     let of = EncType {
         kind: Kind::Int4,
@@ -160,17 +176,20 @@ fn arrays_in_both_forms() {
         255, 255, 255,
     ];
     let (format, sealed) = converter
-        .conceal(&catalog, of, 1007, BINARY, &given)
+        .seal_parameter(&catalog, of, 1007, BINARY, &given)
         .unwrap();
     assert!(format == BINARY && sealed.len() > given.len());
     assert_eq!(
-        converter.reveal(of, BINARY, &sealed).unwrap().as_slice(),
+        converter
+            .open_result(of, BINARY, &sealed)
+            .unwrap()
+            .as_slice(),
         given
     );
     for len in 0..given.len() {
         assert!(
             converter
-                .conceal(&catalog, of, 1007, BINARY, &given[..len])
+                .seal_parameter(&catalog, of, 1007, BINARY, &given[..len])
                 .is_err(),
             "{len}"
         );

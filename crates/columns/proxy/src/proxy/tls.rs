@@ -1,8 +1,10 @@
-//! TLS towards applications and towards the server. The protocol is rustls's; PostgreSQL's way into it is `startup.rs`'s and `stream.rs`'s.
+//! TLS towards applications and towards the server. rustls implements the protocol; `startup.rs`
+//! and `stream.rs` do PostgreSQL's negotiation.
 //!
-//! Two threads use one connection, one for each direction. Invariants: the state of the connection is locked for computing only, never while a
-//! socket is waited for, so neither direction can hold up the other; what is sealed is written in the order in which it was sealed.
-//! Must not: go on in clear where TLS was asked for.
+//! Two threads use one connection, one for each direction. Invariants: the state of the connection
+//! is locked for computing only, never while a socket is waited for, so neither direction can block
+//! the other; records are written in the order in which they were sealed. Must not: go on in clear
+//! where TLS was asked for.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::IpAddr;
@@ -20,21 +22,21 @@ use rustls::{
     ServerConnection, SignatureScheme,
 };
 
-use super::stream::Socket;
+use super::socket::Socket;
 
-/// Bytes that are read of a socket at a time: a TLS record and its head.
-const RECORD: usize = 16_640;
-/// A peer that does not read any more is not waited for when a connection ends.
-const FAREWELL: Duration = Duration::from_millis(100);
+/// Bytes that are read from a socket at a time: a TLS record with its header.
+const RECORD_LEN: usize = 16_640;
+/// The longest wait for a peer that does not read when a connection ends.
+const CLOSE_NOTIFY_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Where the proxy speaks TLS. By default nowhere.
+/// Where the proxy uses TLS; by default nowhere.
 #[derive(Clone, Default)]
 pub struct Tls {
     pub(super) accept: Option<Arc<ServerConfig>>,
     pub(super) connect: Option<ToServer>,
 }
 
-/// How the proxy speaks TLS to the server.
+/// TLS towards the server.
 #[derive(Clone)]
 pub(crate) struct ToServer {
     config: Arc<ClientConfig>,
@@ -46,7 +48,8 @@ fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
 }
 
 impl Tls {
-    /// Applications may ask for TLS: the proxy has this certificate (with those between it and its authority behind it) and this key, in PEM.
+    /// Lets applications use TLS: with this certificate, followed by its intermediate certificates,
+    /// and this key, in PEM.
     ///
     /// # Errors
     /// The files cannot be read, or do not belong together.
@@ -63,8 +66,9 @@ impl Tls {
         Ok(self)
     }
 
-    /// The server has to speak TLS, and to show a certificate for `host` that an authority in the PEM file `authorities` vouches for.
-    /// Without a file any certificate will do: that keeps out who listens, not who stands between.
+    /// The server has to speak TLS, and to show a certificate for `host` that an authority in the
+    /// PEM file `authorities` vouches for. Without a file any certificate is accepted: that
+    /// protects against eavesdroppers, not against an attacker in the middle.
     ///
     /// # Errors
     /// The file cannot be read or has no authority; `host` is no name or address.
@@ -114,7 +118,7 @@ fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     Ok(found)
 }
 
-/// Takes any certificate, as `sslmode=require` does. That the server has its key is checked.
+/// Accepts any certificate, as `sslmode=require` does. It checks that the server has the key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -159,9 +163,9 @@ impl ServerCertVerifier for AnyCertificate {
 pub(crate) struct Channel {
     socket: Socket,
     state: Mutex<Connection>,
-    /// Sealed bytes on their way: whoever holds it may write to the socket.
+    /// Sealed bytes to be written: the holder of this lock may write to the socket.
     out: Mutex<Vec<u8>>,
-    /// Sealed bytes that came.
+    /// Sealed bytes that were received.
     incoming: Mutex<Incoming>,
 }
 
@@ -171,7 +175,7 @@ struct Incoming {
     to: usize,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -179,22 +183,22 @@ impl Channel {
     /// The proxy's end towards an application.
     pub(super) fn accept(socket: Socket, config: &Arc<ServerConfig>) -> io::Result<Self> {
         let state = ServerConnection::new(Arc::clone(config)).map_err(invalid)?;
-        Self::shake(socket, state.into())
+        Self::handshake(socket, state.into())
     }
 
     /// The proxy's end towards the server.
     pub(super) fn connect(socket: Socket, to: &ToServer) -> io::Result<Self> {
         let state = ClientConnection::new(Arc::clone(&to.config), to.name.clone());
-        Self::shake(socket, state.map_err(invalid)?.into())
+        Self::handshake(socket, state.map_err(invalid)?.into())
     }
 
-    fn shake(socket: Socket, mut state: Connection) -> io::Result<Self> {
+    fn handshake(socket: Socket, mut state: Connection) -> io::Result<Self> {
         let mut both = &socket;
         while state.is_handshaking() {
             state.complete_io(&mut both)?;
         }
         let incoming = Incoming {
-            bytes: vec![0; RECORD],
+            bytes: vec![0; RECORD_LEN],
             from: 0,
             to: 0,
         };
@@ -211,10 +215,10 @@ impl Channel {
     }
 
     pub(super) fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        let mut incoming = locked(&self.incoming);
+        let mut incoming = lock(&self.incoming);
         loop {
-            let mut state = locked(&self.state);
-            // What was opened goes first: then there is room for what is opened next.
+            let mut state = lock(&self.state);
+            // Opened bytes are delivered first, which makes space for the next ones.
             match state.reader().read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
@@ -223,44 +227,44 @@ impl Channel {
                 drop(state);
                 let len = (&self.socket).read(&mut incoming.bytes)?;
                 (incoming.from, incoming.to) = (0, len);
-                state = locked(&self.state);
+                state = lock(&self.state);
             }
             let came = incoming.bytes.get(incoming.from..incoming.to);
             let mut came = came.unwrap_or_default();
-            // Nothing is the end; the state then says whether it was announced.
+            // No bytes are the end of the stream; the state says whether it was announced.
             let taken = state.read_tls(&mut came)?;
             incoming.from = incoming.from.saturating_add(taken);
             let processed = state.process_new_packets();
             let answers = state.wants_write();
             drop(state);
             if answers {
-                self.answer();
+                self.send_protocol_data();
             }
             processed.map_err(invalid)?;
         }
     }
 
-    /// Sends what the protocol itself has to say, unless somebody is writing: then it goes with that.
-    fn answer(&self) {
+    /// Sends protocol messages of TLS itself, unless another thread is writing: then it sends them.
+    fn send_protocol_data(&self) {
         let mut out = match self.out.try_lock() {
             Ok(out) => out,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        // An error here is found again by whoever reads or writes next.
-        drop(self.drain(&mut out));
+        // The next read or write finds an error again.
+        drop(self.write_sealed(&mut out));
     }
 
     pub(super) fn write(&self, buf: &[u8]) -> io::Result<usize> {
-        let mut out = locked(&self.out);
-        let taken = locked(&self.state).writer().write(buf)?;
-        self.drain(&mut out)?;
+        let mut out = lock(&self.out);
+        let taken = lock(&self.state).writer().write(buf)?;
+        self.write_sealed(&mut out)?;
         Ok(taken)
     }
 
-    /// Writes out whatever is sealed.
-    fn drain(&self, out: &mut Vec<u8>) -> io::Result<()> {
-        let mut state = locked(&self.state);
+    /// Writes all sealed bytes.
+    fn write_sealed(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        let mut state = lock(&self.state);
         while state.wants_write() {
             state.write_tls(out)?;
         }
@@ -270,11 +274,15 @@ impl Channel {
         written
     }
 
-    /// Says that nothing more comes, to whom that still matters.
-    pub(super) fn farewell(&self) {
-        locked(&self.state).send_close_notify();
-        if self.socket.set_write_timeout(Some(FAREWELL)).is_ok() {
-            self.answer();
+    /// Announces the end of the stream, if the peer still reads.
+    pub(super) fn send_close_notify(&self) {
+        lock(&self.state).send_close_notify();
+        if self
+            .socket
+            .set_write_timeout(Some(CLOSE_NOTIFY_TIMEOUT))
+            .is_ok()
+        {
+            self.send_protocol_data();
         }
     }
 }

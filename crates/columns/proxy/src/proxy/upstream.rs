@@ -1,9 +1,9 @@
-//! From the client to the server: statements are planned, parameters and constants encrypted.
+//! From the client to the server: plans statements, seals parameters and constants.
 //!
-//! A refusal is sent to the server as a statement that cannot be parsed, and its error is replaced on the way back. So a transaction
-//! fails as it would for any error, the server skips the rest of a pipeline, and answers keep their order.
-//! Invariants: P1 and P2 of `session.rs`; a parameter is sent only after the server has said what type it has. Must not: write to
-//! the client.
+//! A refusal is sent to the server as a statement that cannot be parsed, and its error is replaced
+//! on the way back. So a transaction fails as it would for any error, the server skips the rest of
+//! a pipeline, and answers keep their order. Invariants: P1 and P2 of `session.rs`; a parameter is
+//! sent only after the server has said its type. Must not: write to the client.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
@@ -13,34 +13,35 @@ use std::time::Instant;
 
 use super::convert::Converter;
 use super::copy::{Incoming, Transform};
-use super::release::Held;
-use super::session::{Columns, Description, Expect, Session, Slot};
+use super::session::{Columns, Description, DescriptionSlot, PendingAnswer, Session};
+use super::shared::{PlaintextConstants, Shared};
 use super::stream::Stream;
 use super::wire::{self, Builder, Fields, Message, append};
-use super::{PlaintextConstants, Shared};
+use super::zone_session::ZoneSession;
 use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
 use crate::sql::{Constant, Effects, Plan, Structure};
 
-/// A statement that fails in the server's parser, whatever state the session is in. It is never made, so its name is free.
+/// A statement that fails in the server's parser, whatever state the session is in. It is never
+/// made, so its name does not collide.
 pub(super) const POISON: &[u8] = b"strongroom_refused";
-/// Bytes collected for the server before they are written although more is at hand.
+/// Bytes collected for the server before they are written although more messages wait.
 pub(super) const BATCH: usize = 64 * 1024;
 
 /// A prepared statement.
 pub(super) struct Statement {
-    pub(super) slot: Slot,
+    pub(super) slot: DescriptionSlot,
     pub(super) constants: Vec<Constant>,
     pub(super) confidential: std::collections::BTreeSet<i32>,
-    /// Parameters that say how and not what.
+    /// Parameters that are structure and not data.
     pub(super) structural: BTreeMap<i32, Structure>,
-    /// The client's text. Empty: it was made by SQL.
+    /// The client's text; empty when the statement was made by SQL.
     pub(super) text: Vec<u8>,
     /// The catalog that it was last planned with.
     pub(super) planned: Mutex<Arc<Catalog>>,
     /// Types that the client declared.
     pub(super) declared: Vec<u32>,
-    /// How many parameters the client knows of.
+    /// How many parameters are the client's own.
     pub(super) shown: usize,
     pub(super) effects: Effects,
     pub(super) copy: Option<Arc<Transform>>,
@@ -59,7 +60,8 @@ pub(crate) struct Upstream {
     pub(crate) client: BufReader<Stream>,
     pub(crate) server: Stream,
     pub(super) out: Vec<u8>,
-    /// By name: the newest last, behind those that the name may still stand for, should the newer ones not be made.
+    /// By name, the newest last. Older ones are kept because the server may fail to make the newer
+    /// ones.
     pub(super) statements: BTreeMap<Vec<u8>, Vec<Arc<Statement>>>,
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
     /// Between a message of the extended protocol and its Sync.
@@ -67,26 +69,26 @@ pub(crate) struct Upstream {
     /// A statement may have changed which columns there are.
     pub(super) defined: bool,
     pub(super) catalog_read: Instant,
-    /// The catalog says of a pinned column that it is plain.
+    /// The refusal of all statements once the catalog says that a pinned column is plain.
     pub(super) denied: Option<Refusal>,
     pub(super) epoch: u64,
-    /// The COPY whose data comes from the client, by the number of its request. The inner one is empty when nothing of it is
-    /// confidential.
+    /// The COPY whose data comes from the client, by the number of its request. The inner one is
+    /// empty when nothing of it is confidential.
     pub(super) incoming: Option<(u64, Option<Incoming>)>,
-    /// The request of a COPY whose data was refused; the rest of it is passed over.
+    /// The request of a COPY whose data was refused; the rest of its data is ignored.
     pub(super) copy_refused: Option<u64>,
     /// When a session with the zone was last opened.
     pub(super) opened: Instant,
     /// The session with the zone.
-    pub(super) held: Option<Held>,
+    pub(super) zone_session: Option<ZoneSession>,
 }
 
-/// What was to be done was refused.
+/// The outcome of handling a message.
 pub(super) type Outcome<T = ()> = Result<T, Failure>;
 
 /// Why a message is not passed on.
 pub(super) enum Failure {
-    /// The client is told.
+    /// The client gets this refusal.
     Refused(Refusal),
     /// The server ignores it anyway, or the connection has ended.
     Skipped,
@@ -115,7 +117,7 @@ impl Upstream {
         shared: Arc<Shared>,
         client: BufReader<Stream>,
         server: Stream,
-        held: Option<Held>,
+        zone_session: Option<ZoneSession>,
     ) -> Self {
         let epoch = shared.epoch.load(Ordering::Acquire);
         Self {
@@ -134,11 +136,11 @@ impl Upstream {
             incoming: None,
             copy_refused: None,
             opened: Instant::now(),
-            held,
+            zone_session,
         }
     }
 
-    /// Relays until either side is gone.
+    /// Relays until either side has closed its connection.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         loop {
             if self.client.buffer().is_empty() || self.out.len() >= BATCH {
@@ -147,18 +149,18 @@ impl Upstream {
             let message = match wire::read(&mut self.client) {
                 Ok(Some(message)) if message.tag != b'X' => message,
                 Ok(left) => {
-                    self.leave();
+                    self.close_session();
                     if left.is_some() {
                         append(&mut self.out, b'X', &[]);
                     }
                     return self.flush();
                 }
                 Err(error) => {
-                    self.leave();
+                    self.close_session();
                     return Err(error);
                 }
             };
-            match self.message(&message) {
+            match self.handle_message(&message) {
                 Ok(()) | Err(Failure::Skipped) => {}
                 Err(Failure::Refused(refusal)) => self.refuse(refusal),
                 Err(Failure::Io(error)) => return Err(error),
@@ -174,11 +176,11 @@ impl Upstream {
         Ok(())
     }
 
-    fn message(&mut self, message: &Message) -> Outcome {
+    fn handle_message(&mut self, message: &Message) -> Outcome {
         let body = message.body.as_slice();
         match message.tag {
             b'Q' => {
-                let done = self.keep_session().and_then(|()| self.query(body));
+                let done = self.keep_session().and_then(|()| self.handle_query(body));
                 self.in_pipeline = false;
                 return match done {
                     Err(Failure::Refused(refusal)) => {
@@ -194,9 +196,11 @@ impl Upstream {
                 return Ok(());
             }
             b'S' => {
-                // While data is copied the server ignores it.
+                // During a COPY the server ignores a Sync.
                 if self.session.lock().copying.is_some()
-                    || self.session.expect(Expect::Sync { forward: true })
+                    || self
+                        .session
+                        .push_pending(PendingAnswer::Sync { forward: true })
                 {
                     append(&mut self.out, b'S', &[]);
                 }
@@ -207,11 +211,11 @@ impl Upstream {
         }
         self.keep_session()?;
         let done = match message.tag {
-            b'P' => self.parse(body),
-            b'B' => self.bind(body),
-            b'D' => self.describe(body),
-            b'E' => self.execute(body),
-            b'C' => self.close(body),
+            b'P' => self.handle_parse(body),
+            b'B' => self.handle_bind(body),
+            b'D' => self.handle_describe(body),
+            b'E' => self.handle_execute(body),
+            b'C' => self.handle_close(body),
             b'F' => return self.function_call(body),
             _ => Err(Failure::Refused(Refusal::protocol(
                 "a message that the protocol does not have",
@@ -224,11 +228,11 @@ impl Upstream {
     /// Appends a message, unless the server would ignore it.
     pub(super) fn send(
         &mut self,
-        expect: Expect,
+        expect: PendingAnswer,
         tag: u8,
         build: impl FnOnce(&mut Builder<'_>),
     ) -> Outcome {
-        if !self.session.expect(expect) {
+        if !self.session.push_pending(expect) {
             return Err(Failure::Skipped);
         }
         let mut message = Builder::new(&mut self.out, tag);
@@ -237,9 +241,9 @@ impl Upstream {
         Ok(())
     }
 
-    /// Makes the server fail in this place of the pipeline, and the client see the refusal.
+    /// Makes the server fail at this point of the pipeline, and replaces its error by the refusal.
     fn refuse(&mut self, refusal: Refusal) {
-        let expect = Expect::Parse {
+        let expect = PendingAnswer::Parse {
             forward: false,
             changed: true,
             refusal: Some(refusal),
@@ -247,12 +251,12 @@ impl Upstream {
         let sent = self.send(expect, b'P', |message| {
             message.string(POISON).string(POISON).count(0);
         });
-        // Skipped: the client is told of an earlier error.
+        // Skipped: the client gets an earlier error.
         drop(sent);
     }
 
     fn refuse_query(&mut self, refusal: Refusal) {
-        let expect = Expect::Query {
+        let expect = PendingAnswer::Query {
             refusal: Some(refusal),
             copy: None,
             request: 0,
@@ -263,8 +267,8 @@ impl Upstream {
         drop(sent);
     }
 
-    /// What cannot be sent whatever its constants are.
-    pub(super) fn check(plan: &Plan) -> Outcome {
+    /// Refuses a statement that cannot be sent whatever its constants are.
+    pub(super) fn check_sendable(plan: &Plan) -> Outcome {
         if plan.executes.is_some() {
             let message = "EXECUTE with constants: the proxy does not know which are confidential";
             let hint = "Use the driver's own prepared statements: their parameters are encrypted.";
@@ -273,11 +277,11 @@ impl Upstream {
         Ok(())
     }
 
-    fn query(&mut self, body: &[u8]) -> Outcome {
+    fn handle_query(&mut self, body: &[u8]) -> Outcome {
         let text = Fields(body).string().ok_or_else(malformed)?;
-        let plans = self.planned(text, 0)?;
+        let plans = self.plan_statements(text, 0)?;
         for plan in &plans {
-            Self::check(plan)?;
+            Self::check_sendable(plan)?;
             self.defined |= plan.effects.defines;
         }
         let mut copy = None;
@@ -293,7 +297,7 @@ impl Upstream {
         }
         if plans.iter().all(|plan| !plan.changed) {
             return self.send(
-                Expect::Query {
+                PendingAnswer::Query {
                     refusal: None,
                     copy,
                     request: 0,
@@ -304,33 +308,33 @@ impl Upstream {
                 },
             );
         }
-        match self.rewritten(&plans) {
+        match self.send_extended(&plans) {
             Err(Failure::Refused(refusal)) => self.refuse(refusal),
             Err(Failure::Io(error)) => return Err(error.into()),
             Ok(()) | Err(Failure::Skipped) => {}
         }
-        self.send(Expect::Sync { forward: true }, b'S', |_| {})
+        self.send(PendingAnswer::Sync { forward: true }, b'S', |_| {})
     }
 
-    /// A simple query by the extended protocol: statements up to one Sync are one implicit transaction, as those of one
-    /// simple query are, and give the same answers but for those that are kept back.
-    fn rewritten(&mut self, plans: &[Plan]) -> Outcome {
+    /// Sends a simple query by the extended protocol: the statements up to one Sync are one
+    /// implicit transaction, as those of a simple query are, and the client gets the same answers.
+    fn send_extended(&mut self, plans: &[Plan]) -> Outcome {
         for plan in plans {
-            let slot: Slot = Arc::new(OnceLock::new());
+            let slot: DescriptionSlot = Arc::new(OnceLock::new());
             self.send_parse(&[], plan.sql.as_bytes(), &[], false, plan.changed, &slot)?;
             let constants = if plan.constants.is_empty() {
                 Vec::new()
             } else {
-                let description = self.wait_described(&slot)?.ok_or(Failure::Skipped)?;
-                self.concealed_constants(&plan.constants, &description)?
+                let description = self.wait_for_description(&slot)?.ok_or(Failure::Skipped)?;
+                self.seal_constants(&plan.constants, &description)?
             };
-            self.send(Expect::Bind { forward: false }, b'B', |message| {
+            self.send(PendingAnswer::Bind { forward: false }, b'B', |message| {
                 message.string(b"").string(b"");
                 bind_values(message, &constants);
                 message.count(0);
             })?;
             self.send(
-                Expect::DescribePortal {
+                PendingAnswer::DescribePortal {
                     forward: true,
                     rows_only: true,
                 },
@@ -340,7 +344,7 @@ impl Upstream {
                 },
             )?;
             self.send(
-                Expect::Execute {
+                PendingAnswer::Execute {
                     columns: Columns::Described,
                     copy: None,
                     request: 0,
@@ -354,7 +358,7 @@ impl Upstream {
         Ok(())
     }
 
-    /// Parse, and the description that the proxy itself needs.
+    /// Sends Parse, and a Describe whose answer the proxy itself needs.
     pub(super) fn send_parse(
         &mut self,
         name: &[u8],
@@ -362,10 +366,10 @@ impl Upstream {
         types: &[u32],
         forward: bool,
         changed: bool,
-        slot: &Slot,
+        slot: &DescriptionSlot,
     ) -> Outcome {
         self.send(
-            Expect::Parse {
+            PendingAnswer::Parse {
                 forward,
                 changed,
                 refusal: None,
@@ -379,7 +383,7 @@ impl Upstream {
             },
         )?;
         self.send(
-            Expect::DescribeStatement {
+            PendingAnswer::DescribeStatement {
                 slot: Some(Arc::clone(slot)),
                 forward: None,
             },
@@ -390,8 +394,11 @@ impl Upstream {
         )
     }
 
-    /// Waits for a statement's description. `None`: it was not made.
-    pub(super) fn wait_described(&mut self, slot: &Slot) -> Outcome<Option<Description>> {
+    /// Waits for a statement's description. `None` when the statement was not made.
+    pub(super) fn wait_for_description(
+        &mut self,
+        slot: &DescriptionSlot,
+    ) -> Outcome<Option<Description>> {
         if slot.get().is_none() {
             append(&mut self.out, b'H', &[]);
             self.flush()?;
@@ -402,8 +409,9 @@ impl Upstream {
         Ok(slot.get().cloned().flatten())
     }
 
-    /// The constants' values in order of their parameters, encrypted for the types that the server gave them.
-    pub(super) fn concealed_constants(
+    /// The values of constants in order of their parameters, sealed for the types that the server
+    /// found.
+    pub(super) fn seal_constants(
         &self,
         constants: &[Constant],
         description: &Description,
@@ -423,7 +431,7 @@ impl Upstream {
             let text = constant.literal.text.as_bytes();
             match catalog.enc_type(oid) {
                 Some(enc) => {
-                    let (format, value) = converter.conceal(&catalog, enc, 0, 0, text)?;
+                    let (format, value) = converter.seal_parameter(&catalog, enc, 0, 0, text)?;
                     out.push((format, Some(value)));
                 }
                 None if self.shared.plaintext_constants == PlaintextConstants::Allow => {
@@ -432,14 +440,14 @@ impl Upstream {
                 None => {
                     let why =
                         "it stands beside a confidential value, but the server expects a plain one";
-                    return Err(constant.literal.refused(why).into());
+                    return Err(constant.literal.refusal(why).into());
                 }
             }
         }
         Ok(out)
     }
 
-    /// The old fast path: its arguments have no types that the proxy could know.
+    /// The function call protocol: the proxy does not know the types of its arguments.
     fn function_call(&mut self, body: &[u8]) -> Outcome {
         if self.catalog().is_confidential() {
             let message =
@@ -447,7 +455,7 @@ impl Upstream {
             self.refuse_query(Refusal::statement(message, "Call the function by SELECT."));
             return Ok(());
         }
-        self.send(Expect::FunctionCall, b'F', |message| {
+        self.send(PendingAnswer::FunctionCall, b'F', |message| {
             message.bytes(body);
         })
     }

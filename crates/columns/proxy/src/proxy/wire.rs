@@ -1,14 +1,17 @@
 //! PostgreSQL's frontend/backend protocol, version 3: messages as they are on the wire.
 //!
-//! Source: PostgreSQL's documentation, "Frontend/Backend Protocol", "Message Formats"; src/backend/libpq/pqcomm.c for the limits.
-//! Invariants: a length is checked before anything is allocated for it, and memory grows with what has arrived; a field that is
-//! not there is an error, never a panic. Must not: know what a message means.
+//! Source: PostgreSQL's documentation, "Frontend/Backend Protocol", "Message Formats";
+//! src/backend/libpq/pqcomm.c for the limits. Invariants: a length is checked before anything is
+//! allocated for it, and memory grows with what has arrived; a field that is not there is an error,
+//! never a panic. Must not: know what a message means.
 #![expect(
     clippy::big_endian_bytes,
     reason = "the protocol's integers are big-endian"
 )]
 
 use std::io::{self, Read};
+
+use crate::sql::refusal::Refusal;
 
 /// Longest message, as in the server (`PQ_LARGE_MESSAGE_LIMIT`).
 const MESSAGE_MAX: usize = 0x3fff_ffff;
@@ -24,7 +27,7 @@ pub(crate) struct Message {
     pub(crate) body: Vec<u8>,
 }
 
-/// The error for bytes that are no message.
+/// The error for a malformed message.
 pub(crate) fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -40,7 +43,7 @@ pub(crate) fn read(from: &mut impl Read) -> io::Result<Option<Message>> {
     Ok(Some(Message { tag, body }))
 }
 
-/// Reads what a client begins with: a packet without a type byte.
+/// Reads a startup packet, which has no type byte.
 pub(crate) fn read_startup(from: &mut impl Read) -> io::Result<Vec<u8>> {
     read_body(from, STARTUP_MAX)
 }
@@ -59,7 +62,7 @@ fn read_body(from: &mut impl Read, max: usize) -> io::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// Reads fields one after the other; each is `None` when it is not there whole.
+/// Reads fields one after the other; each is `None` when it is not there completely.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -160,13 +163,14 @@ impl<'a> Builder<'a> {
         self.bytes(&number.to_be_bytes())
     }
 
-    /// A string with its zero byte. Zero bytes inside would cut it: they are left out.
+    /// A string with its zero byte. Zero bytes inside would end it: they are left out.
     pub(crate) fn string(&mut self, text: &[u8]) -> &mut Self {
         self.out.extend(text.iter().filter(|byte| **byte != 0));
         self.byte(0)
     }
 
-    /// A count of 16 bits; more is the caller's error and is cut, which the server refuses.
+    /// A count of 16 bits. A larger one is the caller's error: it is cut, and the server refuses
+    /// the message.
     pub(crate) fn count(&mut self, count: usize) -> &mut Self {
         self.bytes(&u16::try_from(count).unwrap_or(u16::MAX).to_be_bytes())
     }
@@ -198,11 +202,7 @@ pub(crate) fn append(out: &mut Vec<u8>, tag: u8, body: &[u8]) {
 }
 
 /// Appends an `ErrorResponse` or `NoticeResponse`.
-pub(crate) fn append_error(
-    out: &mut Vec<u8>,
-    severity: &str,
-    refusal: &crate::sql::refusal::Refusal,
-) {
+pub(crate) fn append_error(out: &mut Vec<u8>, severity: &str, refusal: &Refusal) {
     let mut message = Builder::new(out, b'E');
     message.byte(b'S').string(severity.as_bytes());
     message.byte(b'V').string(severity.as_bytes());
@@ -233,6 +233,26 @@ pub(crate) fn without_field(body: &[u8], field: u8) -> Vec<u8> {
     }
     out.push(0);
     out
+}
+
+/// The error for an answer of the server that does not belong there.
+pub(crate) fn unexpected() -> Refusal {
+    Refusal::protocol("the server's answer is not the one that was expected")
+}
+
+/// The fields of a `DataRow` in text format. `None` when it is malformed.
+pub(crate) fn parse_text_row(body: &[u8]) -> Option<Vec<Option<String>>> {
+    let mut fields = Fields(body);
+    let count = fields.count()?;
+    let mut row = Vec::with_capacity(count);
+    for _ in 0..count {
+        row.push(
+            fields
+                .value()?
+                .map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+        );
+    }
+    Some(row)
 }
 
 #[cfg(test)]

@@ -1,15 +1,19 @@
-//! Authentication: nothing, a password in clear over a UNIX socket, or SCRAM-SHA-256 (RFC 5802, RFC 7677) without channel binding.
+//! Authentication: nothing, a password in clear over a UNIX socket, or SCRAM-SHA-256 (RFC 5802, RFC
+//! 7677) without channel binding.
 //!
-//! MD5 is refused: it is as good as the password to whoever sees the server's catalog. Must not: send a password in clear over a network.
+//! MD5 is refused: with it the hash in the server's catalog is as good as the password. Must not:
+//! send a password in clear over a network.
+
+use std::io::{self, BufReader, Write as _};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use strongroom_crypto::{MacKey, SecretBytes, random32, sha256};
 
-use super::{Connection, Error, Login};
+use super::error::{Error, server_error};
 use crate::proxy::Address;
-use crate::proxy::wire::{Builder, Fields};
-use std::io::Write as _;
+use crate::proxy::stream::Stream;
+use crate::proxy::wire::{self, Builder, Fields};
 
 /// Protocol 3.0.
 const VERSION: i32 = 3 << 16;
@@ -19,7 +23,8 @@ const CLEARTEXT: i32 = 3;
 const SASL: i32 = 10;
 const SASL_CONTINUE: i32 = 11;
 const SASL_FINAL: i32 = 12;
-/// More rounds than any server has, and few enough not to be a way to keep a client busy.
+/// The most rounds: more than any server uses, and few enough that a hostile server cannot keep a
+/// client busy.
 const ROUNDS_MAX: u32 = 10_000_000;
 
 /// INT(1) of RFC 5802, section 2.2.
@@ -28,8 +33,20 @@ const FIRST_BLOCK: [u8; 4] = [0, 0, 0, 1];
 const UNEXPECTED: Error = Error::Protocol("an authentication message that does not belong there");
 const NO_PASSWORD: Error = Error::Login("the server asks for a password: name a file with it");
 
-/// Sends the startup packet and answers what the server asks, up to `AuthenticationOk`.
-pub(super) fn log_in(connection: &mut Connection, login: &Login) -> Result<(), Error> {
+/// The server to connect to, and the user to connect as.
+pub struct Login {
+    /// The server's, or the proxy's.
+    pub address: Address,
+    /// User of the database.
+    pub user: String,
+    /// Database.
+    pub database: String,
+    /// Password, when one is asked for.
+    pub password: Option<SecretBytes>,
+}
+
+/// Sends the startup packet and authenticates, up to `AuthenticationOk`.
+pub(super) fn log_in(stream: &mut BufReader<Stream>, login: &Login) -> Result<(), Error> {
     let mut out = Vec::new();
     let mut packet = Builder::untagged(&mut out);
     packet.int32(VERSION);
@@ -43,13 +60,14 @@ pub(super) fn log_in(connection: &mut Connection, login: &Login) -> Result<(), E
         packet.string(name.as_bytes()).string(value.as_bytes());
     }
     packet.byte(0).end();
-    connection.stream.get_mut().write_all(&out)?;
+    stream.get_mut().write_all(&out)?;
     let mut exchange = None;
     loop {
-        let message = connection.message()?;
+        let message = wire::read(stream)?.ok_or(io::ErrorKind::UnexpectedEof);
+        let message = message.map_err(io::Error::from)?;
         match message.tag {
             b'R' => {}
-            b'E' => return Err(super::refused(&message.body)),
+            b'E' => return Err(server_error(&message.body)),
             b'N' | b'v' => continue,
             _ => return Err(UNEXPECTED),
         }
@@ -63,7 +81,7 @@ pub(super) fn log_in(connection: &mut Connection, login: &Login) -> Result<(), E
                     ));
                 }
                 let password = login.password.as_ref().ok_or(NO_PASSWORD)?;
-                send(connection, |out| {
+                send(stream, |out| {
                     out.string(password.as_slice());
                 })?;
             }
@@ -73,7 +91,7 @@ pub(super) fn log_in(connection: &mut Connection, login: &Login) -> Result<(), E
                     return Err(Error::Login("the server offers no SCRAM-SHA-256"));
                 }
                 let (scram, first) = Scram::begin()?;
-                send(connection, |out| {
+                send(stream, |out| {
                     let len = i32::try_from(first.len()).unwrap_or(i32::MAX);
                     out.string(b"SCRAM-SHA-256")
                         .int32(len)
@@ -85,7 +103,7 @@ pub(super) fn log_in(connection: &mut Connection, login: &Login) -> Result<(), E
                 let scram = exchange.as_mut().ok_or(UNEXPECTED)?;
                 let password = login.password.as_ref().ok_or(NO_PASSWORD)?;
                 let last = scram.answer(password, fields.0)?;
-                send(connection, |out| {
+                send(stream, |out| {
                     out.bytes(last.as_bytes());
                 })?;
             }
@@ -99,12 +117,12 @@ pub(super) fn log_in(connection: &mut Connection, login: &Login) -> Result<(), E
     }
 }
 
-fn send(connection: &mut Connection, body: impl FnOnce(&mut Builder<'_>)) -> Result<(), Error> {
+fn send(stream: &mut BufReader<Stream>, body: impl FnOnce(&mut Builder<'_>)) -> Result<(), Error> {
     let mut out = Vec::new();
     let mut message = Builder::new(&mut out, b'p');
     body(&mut message);
     message.end();
-    let sent = connection.stream.get_mut().write_all(&out);
+    let sent = stream.get_mut().write_all(&out);
     zeroize::Zeroize::zeroize(&mut out);
     Ok(sent?)
 }
@@ -114,7 +132,7 @@ struct Scram {
     /// Empty: the server knows the user from the startup packet.
     user: &'static str,
     nonce: String,
-    /// What the server has to prove that it knows the password with; empty when it has.
+    /// The signature by which the server proves that it knows the password.
     expected: Option<[u8; 32]>,
     done: bool,
 }
@@ -184,7 +202,7 @@ impl Scram {
         Ok(format!("{without_proof},p={}", STANDARD.encode(proof)))
     }
 
-    /// Whether the server knows the password too.
+    /// Checks the server's proof that it knows the password.
     fn check(&mut self, last: &[u8]) -> Result<(), Error> {
         let proof = core::str::from_utf8(last).ok();
         let proof = proof.and_then(|last| STANDARD.decode(last.strip_prefix("v=")?).ok());

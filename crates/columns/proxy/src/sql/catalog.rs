@@ -1,7 +1,9 @@
-//! What the proxy knows of a database: the confidential types, and which column of which relation has one.
+//! The proxy's catalog of a database: the confidential types, and the columns of relations that
+//! have one.
 //!
-//! Read from the server's catalogs in the client's own session. A view's columns stand in `pg_attribute` with their types
-//! like a table's, so views need nothing of their own. Must not: hold a value.
+//! Read from the server's catalogs in the client's own session. `pg_attribute` has the columns of a
+//! view with their types like those of a table, so views need no special handling. Must not: hold a
+//! value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +11,16 @@ use strongroom_format::columns::Kind;
 
 use super::flow::Flow;
 
-/// What the confidential types' names begin with; the rest is the base type's name.
+/// The prefix of the names of confidential types; the rest is the base type's name.
 const TYPE_PREFIX: &str = "enc_";
 
-/// One query, so that it is one round trip. Rows: what it is, schema, name, and for
+/// The query that reads the catalog: a single one, for a single round trip. Columns of its rows:
+/// type of the row, schema, name, and for
 /// - `t`, the extension's types: OID, OID of the array type;
-/// - `y`, other types that are no system's own: OID, OID of the array type, type that it is over (domains, ranges), OID of
-///   the relation whose rows it is;
-/// - `r`, columns of relations and of composite types: number, name, type, OID of the relation. System relations are listed by name only:
-///   none of their columns is confidential;
+/// - `y`, other types that are no system's own: OID, OID of the array type, type that it is over
+///   (domains, ranges), OID of the relation whose rows it is;
+/// - `r`, columns of relations and of composite types: number, name, type, OID of the relation.
+///   System relations are listed by name only: none of their columns is confidential;
 /// - `f`, functions: type of an argument or of the result.
 pub const CATALOG_QUERY: &str = "\
 SELECT 't', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog.text, NULL, NULL \
@@ -52,7 +55,7 @@ ORDER BY 1, 2, 3, 4";
 /// A type of the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncType {
-    /// What its values are.
+    /// The kind of its values.
     pub kind: Kind,
     /// Whether it is the array type.
     pub array: bool,
@@ -65,18 +68,19 @@ pub struct Column {
     pub name: String,
     /// The kind of a confidential column.
     pub kind: Option<Kind>,
-    /// Whether its type, not confidential itself, holds confidential values: a composite, a domain, an array of those.
-    pub bears: bool,
+    /// Whether its type, not confidential itself, holds confidential values: a composite, a domain,
+    /// an array of those.
+    pub holds_confidential: bool,
     /// Its number in `pg_attribute`; 0 when it is not known.
     pub place: i16,
 }
 
 impl Column {
-    /// What a reference to it is.
+    /// The flow of a reference to it.
     pub(super) fn flow(&self) -> Flow {
         match self.kind {
             Some(kind) => Flow::confidential(Some(kind)),
-            None if self.bears => Flow::unknown(),
+            None if self.holds_confidential => Flow::unknown(),
             None => Flow::plain(),
         }
     }
@@ -125,7 +129,7 @@ impl std::fmt::Display for PinnedColumn {
     }
 }
 
-/// What is known of one database.
+/// The catalog of one database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
     types: BTreeMap<u32, EncType>,
@@ -137,13 +141,13 @@ pub struct Catalog {
     /// Types that are not confidential themselves but hold confidential values, by OID and by name.
     bearing: BTreeSet<u32>,
     bearing_names: BTreeSet<String>,
-    /// Names of other types, which do not.
+    /// Names of types that hold no confidential values.
     plain_names: BTreeSet<String>,
     /// OIDs of relations and numbers of columns that the data owner has pinned.
     pinned: BTreeSet<(u32, i16)>,
 }
 
-/// A row of the catalog: schema, name, and what else there is.
+/// A row of the catalog: schema, name, and further fields.
 struct Row<'r> {
     what: &'r str,
     schema: &'r str,
@@ -164,8 +168,8 @@ impl<'r> Row<'r> {
 }
 
 impl Catalog {
-    /// The catalog of the rows of [`CATALOG_QUERY`]. What does not have its form is left out: names that are not known
-    /// count as confidential.
+    /// The catalog of the rows of [`CATALOG_QUERY`]. Malformed rows are left out: names that are
+    /// not known count as confidential.
     #[must_use]
     pub fn from_rows(rows: &[Vec<Option<String>>]) -> Self {
         let mut catalog = Self::default();
@@ -175,7 +179,7 @@ impl Catalog {
         for row in of("t") {
             catalog.add_type(row);
         }
-        catalog.find_bearing(&of("y").collect::<Vec<_>>(), &of("r").collect::<Vec<_>>());
+        catalog.find_holding_types(&of("y").collect::<Vec<_>>(), &of("r").collect::<Vec<_>>());
         for row in of("r") {
             catalog.add_column(row);
         }
@@ -188,8 +192,9 @@ impl Catalog {
         catalog
     }
 
-    /// Finds the types that hold confidential values: domains and ranges over them, rows with them, arrays of those, and so on.
-    fn find_bearing(&mut self, types: &[&Row<'_>], columns: &[&Row<'_>]) {
+    /// Finds the types that hold confidential values: domains and ranges over them, rows with them,
+    /// arrays of those, and so on.
+    fn find_holding_types(&mut self, types: &[&Row<'_>], columns: &[&Row<'_>]) {
         let mut grown = true;
         while std::mem::take(&mut grown) {
             let relations: BTreeSet<u32> = columns
@@ -224,12 +229,13 @@ impl Catalog {
     }
 
     /// Whether a type of this name is known to hold confidential values.
-    pub(crate) fn bears(&self, name: &str) -> bool {
+    pub(crate) fn holds_confidential(&self, name: &str) -> bool {
         self.bearing_names.contains(name)
     }
 
-    /// Whether a type of this name may hold confidential values: one that does, or one that is not known.
-    pub(crate) fn may_bear(&self, name: &str) -> bool {
+    /// Whether a type of this name may hold confidential values: one that does, or one that is not
+    /// known.
+    pub(crate) fn may_hold_confidential(&self, name: &str) -> bool {
         let known = super::functions::kind_of_type(name).is_some()
             || super::functions::is_system_type(name)
             || self.plain_names.contains(name);
@@ -285,7 +291,7 @@ impl Catalog {
         relation.columns.push(Column {
             name: column.to_owned(),
             kind: self.types.get(&oid).map(|found| found.kind),
-            bears: self.bearing.contains(&oid),
+            holds_confidential: self.bearing.contains(&oid),
             place: place.and_then(|place| place.parse().ok()).unwrap_or(0),
         });
     }
@@ -303,12 +309,13 @@ impl Catalog {
             .push(relation);
     }
 
-    /// Forgets the relations of a name, which a statement is about to change: what they have then is not known.
+    /// Forgets the relations of a name, which a statement is about to change: their columns are
+    /// unknown then.
     pub(crate) fn forget(&mut self, name: &str) {
         self.relations.remove(name);
     }
 
-    /// Forgets every relation: the schemas are others than they were.
+    /// Forgets all relations: the names of schemas have changed.
     pub(crate) fn forget_all(&mut self) {
         self.relations.clear();
     }
@@ -318,11 +325,11 @@ impl Catalog {
         self.plain_names.insert(name.to_owned());
     }
 
-    /// Takes the columns that the data owner knows to be confidential.
+    /// Pins the columns that the data owner knows to be confidential.
     ///
     /// # Errors
-    /// The first of them that the server calls plain, or does not name: a database without the extension or the relation would
-    /// get every constant for it in clear.
+    /// The first of them that the server calls plain, or does not name: a database without the
+    /// extension or the relation would get every constant for it in clear.
     pub fn pin<'p>(&mut self, pinned: &'p [PinnedColumn]) -> Result<(), &'p PinnedColumn> {
         for pinned in pinned {
             let found = self
@@ -340,7 +347,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Whether a column of a result is, as the server says where it comes from, one that is pinned.
+    /// Whether the column that the server names as the origin of a result's column is pinned.
     pub(crate) fn is_pinned(&self, relation: u32, column: i16) -> bool {
         relation != 0 && self.pinned.contains(&(relation, column))
     }
@@ -374,14 +381,15 @@ impl Catalog {
     pub fn relations(&self, schema: &str, name: &str) -> impl Iterator<Item = &Relation> {
         let named = self.relations.get(name).map_or(&[][..], Vec::as_slice);
         named.iter().filter(move |relation| match schema {
-            // Nobody has it in the search path.
+            // It is not in any search path.
             "" => relation.schema != "information_schema",
             "pg_temp" => relation.schema.starts_with("pg_temp_"),
             schema => relation.schema == schema,
         })
     }
 
-    /// Whether a function of this name, not the extension's own, takes or gives a confidential value.
+    /// Whether a function of this name, other than the extension's own, has a confidential argument
+    /// or result.
     #[must_use]
     pub fn has_function(&self, name: &str) -> bool {
         self.functions.contains(name)

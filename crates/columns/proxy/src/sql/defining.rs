@@ -1,19 +1,19 @@
-//! What a statement will have made or changed when the next one runs, although the server has not been asked yet.
+//! The catalog after a statement that defines something, before the server was asked again.
 //!
-//! Must not: make something known that the statement does not say whole.
+//! Must not: add a relation that the statement does not define completely.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterTableType, Node, ObjectType, RangeVar};
 
 use super::catalog::{Catalog, Column};
-use super::resolver::names;
-use super::utility::{defined, defined_kind};
+use super::tree::names;
+use super::utility::{column_from_definition, kind_from_definition};
 
-/// Takes the statement's effects into the catalog: `None` when it has none that matter.
-pub(super) fn after(catalog: &Catalog, node: &Node) -> Option<Catalog> {
+/// Applies the statement's effects to the catalog; `None` when it has none that matter.
+pub(super) fn apply_definition(catalog: &Catalog, node: &Node) -> Option<Catalog> {
     let mut known = catalog.clone();
     match node.node.as_ref()? {
-        NodeEnum::CreateStmt(create) => match table(catalog, node) {
+        NodeEnum::CreateStmt(create) => match table_from_statement(catalog, node) {
             Some((schema, name, columns)) => known.define(&schema, &name, columns),
             None => forget(&mut known, create.relation.as_ref()),
         },
@@ -65,11 +65,12 @@ fn retypes(catalog: &Catalog, command: &Node) -> bool {
     };
     let name = of.and_then(|of| names(&of.names).last().copied());
     command.subtype() == AlterTableType::AtAlterColumnType
-        && (defined_kind(of).is_some() || name.is_some_and(|name| catalog.may_bear(name)))
+        && (kind_from_definition(of).is_some()
+            || name.is_some_and(|name| catalog.may_hold_confidential(name)))
 }
 
-/// The table that a statement makes, when all its columns stand in the statement: schema, name, columns.
-fn table(catalog: &Catalog, node: &Node) -> Option<(String, String, Vec<Column>)> {
+/// The table that a statement makes, when the statement has all its columns: schema, name, columns.
+fn table_from_statement(catalog: &Catalog, node: &Node) -> Option<(String, String, Vec<Column>)> {
     let Some(NodeEnum::CreateStmt(create)) = node.node.as_ref() else {
         return None;
     };
@@ -81,11 +82,11 @@ fn table(catalog: &Catalog, node: &Node) -> Option<(String, String, Vec<Column>)
     for element in &create.table_elts {
         match element.node.as_ref()? {
             NodeEnum::ColumnDef(column) => {
-                let (name, flow) = defined(catalog, column);
+                let (name, flow) = column_from_definition(catalog, column);
                 columns.push(Column {
                     name,
                     kind: flow.kind,
-                    bears: flow.confidential && flow.kind.is_none(),
+                    holds_confidential: flow.confidential && flow.kind.is_none(),
                     place: 0,
                 });
             }

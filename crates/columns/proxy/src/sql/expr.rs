@@ -1,6 +1,7 @@
 //! The walk over expressions.
 //!
-//! Must not: decide on more than one expression's own operands; what a query's parts have to do with each other is in `query.rs`.
+//! Must not: relate anything but the operands of one expression; `query.rs` relates the parts of a
+//! query.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
@@ -13,28 +14,29 @@ use super::catalog::Column;
 use super::flow::Flow;
 use super::fold;
 use super::functions::{self, Structure};
-use super::literal::{self, Literal, Token};
+use super::literal::{self, Form, Literal, Token};
 use super::query::is_star;
-use super::resolver::{Form, Resolver, Site, SiteKind, names};
+use super::resolver::{Resolver, Site, SiteKind};
+use super::tree::names;
 
 impl Resolver<'_> {
     /// An optional expression.
-    pub(crate) fn maybe(&mut self, node: Option<&mut Box<Node>>) -> Flow {
+    pub(crate) fn optional_expr(&mut self, node: Option<&mut Box<Node>>) -> Flow {
         node.map_or_else(Flow::plain, |node| self.expr(node))
     }
 
-    /// Expressions that have nothing to do with one another.
-    pub(crate) fn each(&mut self, nodes: &mut [Node]) -> Vec<Flow> {
+    /// Walks expressions that are independent of one another.
+    pub(crate) fn exprs(&mut self, nodes: &mut [Node]) -> Vec<Flow> {
         nodes.iter_mut().map(|node| self.expr(node)).collect()
     }
 
-    /// One expression: what flows out of it.
+    /// Walks one expression; returns the flow of its value.
     pub(crate) fn expr(&mut self, node: &mut Node) -> Flow {
         match node.node.as_mut() {
             None => Flow::plain(),
             Some(NodeEnum::AConst(_)) => self.constant(node),
             Some(NodeEnum::ParamRef(param)) => {
-                let site = self.meet(SiteKind::Parameter(param.number));
+                let site = self.visit_site(SiteKind::Parameter(param.number));
                 Flow::site(site, None)
             }
             Some(NodeEnum::TypeCast(_)) => self.cast(node),
@@ -52,19 +54,19 @@ impl Resolver<'_> {
                 self.fold(node).unwrap_or(flow)
             }
             Some(NodeEnum::BoolExpr(expr)) => {
-                self.each(&mut expr.args);
+                self.exprs(&mut expr.args);
                 Flow::plain()
             }
-            Some(NodeEnum::NullTest(test)) => self.visited(test.arg.as_mut()),
-            Some(NodeEnum::BooleanTest(test)) => self.visited(test.arg.as_mut()),
+            Some(NodeEnum::NullTest(test)) => self.visit_opaque(test.arg.as_mut()),
+            Some(NodeEnum::BooleanTest(test)) => self.visit_opaque(test.arg.as_mut()),
             Some(NodeEnum::SubLink(link)) => self.sublink(link),
             Some(NodeEnum::CaseExpr(case)) => self.case(case),
             Some(NodeEnum::CoalesceExpr(expr)) => {
-                let flows = self.each(&mut expr.args);
+                let flows = self.exprs(&mut expr.args);
                 self.combine(&flows)
             }
             Some(NodeEnum::MinMaxExpr(expr)) => {
-                let flows = self.each(&mut expr.args);
+                let flows = self.exprs(&mut expr.args);
                 self.combine(&flows)
             }
             Some(NodeEnum::FuncCall(call)) => self.call(call),
@@ -81,12 +83,12 @@ impl Resolver<'_> {
                     Some(NodeEnum::AIndirection(of)) => is_star(of.indirection.last()),
                     _ => false,
                 });
-                let fields = self.each(&mut row.args);
+                let fields = self.exprs(&mut row.args);
                 let mut whole = Flow::default();
                 for field in &fields {
                     whole.join(field);
                 }
-                // A star stands for any number of fields.
+                // A star means any number of fields.
                 Flow {
                     row: Some(fields).filter(|_| !starred),
                     kind: None,
@@ -94,23 +96,23 @@ impl Resolver<'_> {
                 }
             }
             Some(NodeEnum::AArrayExpr(array)) => {
-                let flows = self.each(&mut array.elements);
+                let flows = self.exprs(&mut array.elements);
                 let flows: Vec<Flow> = flows.into_iter().map(Flow::behind).collect();
                 self.combine(&flows)
             }
             Some(NodeEnum::List(list)) => {
-                let flows = self.each(&mut list.items);
+                let flows = self.exprs(&mut list.items);
                 self.combine(&flows)
             }
             Some(NodeEnum::AIndirection(of)) => {
                 let mut subscripts = Vec::new();
                 for part in &mut of.indirection {
                     if let Some(NodeEnum::AIndices(indices)) = part.node.as_mut() {
-                        subscripts.push(self.maybe(indices.lidx.as_mut()));
-                        subscripts.push(self.maybe(indices.uidx.as_mut()));
+                        subscripts.push(self.optional_expr(indices.lidx.as_mut()));
+                        subscripts.push(self.optional_expr(indices.uidx.as_mut()));
                     }
                 }
-                let of = self.maybe(of.arg.as_mut()).behind();
+                let of = self.optional_expr(of.arg.as_mut()).behind();
                 let mut met = vec![of];
                 for subscript in subscripts {
                     let decided = self.structure(subscript, Structure::Integer, &met);
@@ -118,16 +120,16 @@ impl Resolver<'_> {
                 }
                 self.combine(&met)
             }
-            Some(NodeEnum::CollateClause(of)) => self.maybe(of.arg.as_mut()),
-            Some(NodeEnum::NamedArgExpr(of)) => self.maybe(of.arg.as_mut()),
-            Some(NodeEnum::ResTarget(target)) => self.maybe(target.val.as_mut()),
-            Some(NodeEnum::SortBy(by)) => self.maybe(by.node.as_mut()),
+            Some(NodeEnum::CollateClause(of)) => self.optional_expr(of.arg.as_mut()),
+            Some(NodeEnum::NamedArgExpr(of)) => self.optional_expr(of.arg.as_mut()),
+            Some(NodeEnum::ResTarget(target)) => self.optional_expr(target.val.as_mut()),
+            Some(NodeEnum::SortBy(by)) => self.optional_expr(by.node.as_mut()),
             Some(NodeEnum::GroupingSet(set)) => {
-                self.each(&mut set.content);
+                self.exprs(&mut set.content);
                 Flow::plain()
             }
             Some(NodeEnum::GroupingFunc(of)) => {
-                self.each(&mut of.args);
+                self.exprs(&mut of.args);
                 Flow::plain()
             }
             Some(NodeEnum::SelectStmt(select)) => {
@@ -140,13 +142,13 @@ impl Resolver<'_> {
                 | NodeEnum::SetToDefault(_)
                 | NodeEnum::CurrentOfExpr(_),
             ) => Flow::plain(),
-            // Nobody knows what it gives; constants in it are found by the count.
+            // Its result is unknown; constants in it are found by the check that all were visited.
             _ => Flow::unknown(),
         }
     }
 
-    fn visited(&mut self, node: Option<&mut Box<Node>>) -> Flow {
-        self.maybe(node);
+    fn visit_opaque(&mut self, node: Option<&mut Box<Node>>) -> Flow {
+        self.optional_expr(node);
         Flow::plain()
     }
 
@@ -155,12 +157,13 @@ impl Resolver<'_> {
             return Flow::plain();
         };
         let kind = literal.kind();
-        let site = self.meet(SiteKind::Constant(literal));
+        let site = self.visit_site(SiteKind::Constant(literal));
         self.replace(node, site);
         Flow::site(site, kind)
     }
 
-    /// A cast: of a constant it is part of the constant; of a confidential value it is one between confidential types.
+    /// Walks a cast: that of a constant is part of the constant; that of a confidential value
+    /// becomes a cast between confidential types.
     fn cast(&mut self, node: &mut Node) -> Flow {
         let Some(NodeEnum::TypeCast(cast)) = node.node.as_mut() else {
             return Flow::plain();
@@ -176,15 +179,19 @@ impl Resolver<'_> {
             if let Some(kind) = functions::confidential_type(name) {
                 return self.sealed_constant(node, literal, kind);
             }
-            let bears = self.catalog.may_bear(name);
-            let literal = literal.typed(&of);
+            let bears = self.catalog.may_hold_confidential(name);
+            let literal = literal.with_type(&of);
             let kind = literal.kind();
-            let site = self.meet(SiteKind::Constant(literal));
+            let site = self.visit_site(SiteKind::Constant(literal));
             self.replace(node, site);
             let flow = Flow::site(site, kind);
-            return if bears { self.borne(name, &flow) } else { flow };
+            return if bears {
+                self.cast_to_bearing_type(name, &flow)
+            } else {
+                flow
+            };
         }
-        let mut flow = self.maybe(cast.arg.as_mut());
+        let mut flow = self.optional_expr(cast.arg.as_mut());
         let name = names(&of.names)
             .last()
             .copied()
@@ -195,14 +202,14 @@ impl Resolver<'_> {
             self.combine(&[Flow::confidential(Some(kind)), flow]);
             return Flow::confidential(Some(kind));
         }
-        if self.catalog.may_bear(&name) {
-            return self.borne(&name, &flow);
+        if self.catalog.may_hold_confidential(&name) {
+            return self.cast_to_bearing_type(&name, &flow);
         }
         let kind = functions::kind_of_type(&name).filter(|_| of.array_bounds.is_empty());
-        let site = self.meet(SiteKind::Cast(kind));
+        let site = self.visit_site(SiteKind::Cast(kind));
         flow.carried
             .extend_from_slice(&Flow::site(site, None).carried);
-        self.united(&flow);
+        self.merge_flow(&flow);
         if self.is_confidential(&flow) && kind.is_some() {
             self.combine(&[Flow::confidential(kind), flow.clone()]);
         }
@@ -215,8 +222,9 @@ impl Resolver<'_> {
         Flow { row: None, ..flow }
     }
 
-    /// A cast to a type that holds confidential values, or that is not known: a row meets the columns of its table.
-    fn borne(&mut self, name: &str, flow: &Flow) -> Flow {
+    /// Walks a cast to a type that holds confidential values, or that is not known: a row is
+    /// combined with the columns of its table.
+    fn cast_to_bearing_type(&mut self, name: &str, flow: &Flow) -> Flow {
         self.touched = true;
         let mut tables = self.catalog.relations("", name);
         let table = tables.next().filter(|_| tables.next().is_none());
@@ -232,8 +240,8 @@ impl Resolver<'_> {
         Flow::unknown()
     }
 
-    /// An argument that says how and not what, beside the data: whole numbers and names of fields stay, a parameter is held to be
-    /// one when its value comes. What is left of it is data.
+    /// Handles an argument that is structure and not data: whole numbers and names of fields stay,
+    /// a parameter is checked when its value comes. Anything else is returned as data.
     fn structure(&mut self, flow: Flow, of: Structure, data: &[Flow]) -> Option<Flow> {
         let confidential = data.iter().any(|flow| self.is_confidential(flow));
         let plain = data
@@ -274,12 +282,13 @@ impl Resolver<'_> {
         })
     }
 
-    /// `'..'::enc_text`: an envelope stays, anything else is a constant that the client wants to be confidential.
+    /// Walks `'..'::enc_text`: an envelope stays, any other text is a constant that the client
+    /// wants to be confidential.
     fn sealed_constant(&mut self, node: &mut Node, mut literal: Literal, kind: Kind) -> Flow {
         self.touched = true;
         let is_envelope = crate::envelope::from_text(literal.text.as_bytes()).is_ok();
         literal.token = Token::Typed(kind);
-        let site = self.meet(SiteKind::Constant(literal));
+        let site = self.visit_site(SiteKind::Constant(literal));
         if !is_envelope {
             self.combine(&[Flow::confidential(Some(kind)), Flow::site(site, Some(kind))]);
             self.replace(node, site);
@@ -329,7 +338,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// In the second walk, puts a parameter in a marked constant's place.
+    /// In the second walk, replaces a marked constant by a parameter.
     fn replace(&mut self, node: &mut Node, site: usize) {
         let Some(form) = self.form(site) else {
             return;
@@ -359,7 +368,8 @@ impl Resolver<'_> {
         };
     }
 
-    /// Arithmetic between two constants as one constant. Its parts have been met, and stay unmarked.
+    /// Folds arithmetic between two constants into one constant. Its parts were visited, and stay
+    /// unmarked.
     fn fold(&mut self, node: &mut Node) -> Option<Flow> {
         let Some(NodeEnum::AExpr(expr)) = node.node.as_ref() else {
             return None;
@@ -369,9 +379,9 @@ impl Resolver<'_> {
         }
         let left = literal::of_node(expr.lexpr.as_deref()?)?;
         let right = literal::of_node(expr.rexpr.as_deref()?)?;
-        let folded = fold::folded(names(&expr.name).last()?, &left, &right)?;
+        let folded = fold::fold_constants(names(&expr.name).last()?, &left, &right)?;
         let kind = folded.kind();
-        let site = self.meet(SiteKind::Constant(folded));
+        let site = self.visit_site(SiteKind::Constant(folded));
         self.replace(node, site);
         Some(Flow::site(site, kind))
     }
@@ -382,11 +392,11 @@ impl Resolver<'_> {
             .copied()
             .unwrap_or_default()
             .to_owned();
-        let left = self.maybe(expr.lexpr.as_mut());
+        let left = self.optional_expr(expr.lexpr.as_mut());
         let right = match expr.rexpr.as_mut().and_then(|node| node.node.as_mut()) {
             // IN and BETWEEN: each of the list is compared with the left side.
             Some(NodeEnum::List(list)) => {
-                let mut flows = self.each(&mut list.items);
+                let mut flows = self.exprs(&mut list.items);
                 if flows.iter().any(|flow| flow.row.is_some()) {
                     for flow in &flows {
                         self.compare(&left, flow);
@@ -395,22 +405,24 @@ impl Resolver<'_> {
                 }
                 let untyped = |flow: &Flow| !flow.carried.is_empty();
                 if untyped(&left) && flows.iter().any(untyped) {
-                    // Each of the list is compared with the left side alone: two parameters would have no type.
+                    // Each of the list is compared with the left side alone: two parameters would
+                    // have no type.
                     flows = flows.into_iter().map(Flow::behind).collect();
                     flows.push(left.behind());
                 } else {
                     flows.push(left);
                 }
-                self.compared(&flows);
+                self.compare_all(&flows);
                 return Flow::plain();
             }
-            _ => self.maybe(expr.rexpr.as_mut()),
+            _ => self.optional_expr(expr.rexpr.as_mut()),
         };
         let compares = match expr.kind() {
             AExprKind::AexprOp => functions::compares(&name),
             AExprKind::AexprNullif => false,
             AExprKind::AexprOpAny | AExprKind::AexprOpAll => {
-                // The right side is an array: what flows into it is not beside the left side itself.
+                // The right side is an array: its elements, not the array itself, are compared with
+                // the left side.
                 self.combine(&[left, right]);
                 return Flow::plain();
             }
@@ -431,7 +443,7 @@ impl Resolver<'_> {
     }
 
     fn sublink(&mut self, link: &mut SubLink) -> Flow {
-        let test = self.maybe(link.testexpr.as_mut());
+        let test = self.optional_expr(link.testexpr.as_mut());
         let columns = match link.subselect.as_mut().and_then(|node| node.node.as_mut()) {
             Some(NodeEnum::SelectStmt(select)) => self.select(select).behind(),
             _ => return Flow::unknown(),
@@ -467,16 +479,16 @@ impl Resolver<'_> {
     }
 
     fn case(&mut self, case: &mut CaseExpr) -> Flow {
-        let mut conditions = vec![self.maybe(case.arg.as_mut())];
+        let mut conditions = vec![self.optional_expr(case.arg.as_mut())];
         let mut results = Vec::new();
         for when in &mut case.args {
             if let Some(NodeEnum::CaseWhen(when)) = when.node.as_mut() {
-                conditions.push(self.maybe(when.expr.as_mut()));
-                results.push(self.maybe(when.result.as_mut()));
+                conditions.push(self.optional_expr(when.expr.as_mut()));
+                results.push(self.optional_expr(when.result.as_mut()));
             }
         }
-        results.push(self.maybe(case.defresult.as_mut()));
-        // Without an argument each condition is a truth of its own.
+        results.push(self.optional_expr(case.defresult.as_mut()));
+        // Without an argument each condition is an expression of its own.
         if case.arg.is_some() {
             self.combine(&conditions);
         }
@@ -490,9 +502,9 @@ impl Resolver<'_> {
             .copied()
             .unwrap_or_default()
             .to_owned();
-        let args = self.each(&mut call.args);
-        let mut order = self.each(&mut call.agg_order);
-        self.maybe(call.agg_filter.as_mut());
+        let args = self.exprs(&mut call.args);
+        let mut order = self.exprs(&mut call.agg_order);
+        self.optional_expr(call.agg_filter.as_mut());
         if let Some(window) = call.over.as_mut() {
             self.window(window);
         }
@@ -514,7 +526,7 @@ impl Resolver<'_> {
         }
         // A type's name called as a function is a cast.
         let kind = functions::confidential_type(&name);
-        if kind.is_some() || self.catalog.bears(&name) {
+        if kind.is_some() || self.catalog.holds_confidential(&name) {
             self.touched = true;
             data.push(Flow::confidential(kind));
         }

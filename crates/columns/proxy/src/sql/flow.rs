@@ -4,16 +4,18 @@
 
 use strongroom_format::columns::Kind;
 
-/// A place in the statement that may have to be changed: a constant, a parameter of the client, a cast.
+/// A place in the statement that may have to be changed: a constant, a parameter of the client, a
+/// cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carried {
     /// Number of the site, in the order in which the resolver meets them.
     pub(crate) site: usize,
-    /// Whether nothing stands between it and the expression: an untyped parameter in its place gets its type from there.
+    /// Whether nothing stands between it and the expression: an untyped parameter in its place gets
+    /// its type from there.
     pub(crate) direct: bool,
 }
 
-/// What is known of an expression's value.
+/// The flow of an expression's value: its kind, and the sites that flow into it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flow {
     /// Whether it is, or is made from, a confidential value, or from a name that is not known.
@@ -55,7 +57,7 @@ impl Flow {
         }
     }
 
-    /// The same, seen from behind an operator, a function or a subquery.
+    /// The same flow after an operator, a function or a subquery: no site is direct any more.
     pub(crate) fn behind(mut self) -> Self {
         for carried in &mut self.carried {
             carried.direct = false;
@@ -80,12 +82,13 @@ impl Flow {
 pub(crate) struct Columns {
     /// The columns that are known by name, in order.
     pub(crate) named: Vec<(String, Flow)>,
-    /// What every other name stands for, when not all columns are known.
+    /// The flow of every other name, when not all columns are known.
     pub(crate) open: Option<Flow>,
-    /// How many of the named columns stand at the place that they have here. `None`: all do; an unknown number of columns
-    /// (`f.*` of a function) before others moves those.
+    /// How many of the named columns stand at the place that they have here. `None`: all do; an
+    /// unknown number of columns (`f.*` of a function) before others moves those.
     pub(crate) certain: Option<usize>,
-    /// What stands at each place, where that is not the named columns' order: any of several relations may be meant.
+    /// What stands at each place, where that is not the named columns' order: any of several
+    /// relations may be meant.
     pub(crate) places: Option<Vec<Flow>>,
 }
 

@@ -1,7 +1,9 @@
-//! Arithmetic between two constants, done here: `date '1993-07-01' + interval '3' month` is one constant.
+//! Folds arithmetic between two constants: `date '1993-07-01' + interval '3' month` is one
+//! constant.
 //!
-//! Written as parameters the two would be computed on by the zone for every row, because the server does not fold what is not
-//! immutable. Computed with the code that the zone computes with. Must not: fold what could fail; the server then reports the error.
+//! As two parameters the zone would compute on them for every row, because the server folds
+//! immutable functions only. Computed with the zone's own code. Must not: fold an operation that
+//! fails: the server reports the error.
 
 use strongroom_columns_ring::function::{Arg, by_name};
 use strongroom_columns_values::{Buf, Operand, Out, Settings, compute, parse, print};
@@ -11,9 +13,9 @@ use zeroize::Zeroizing;
 use super::functions;
 use super::literal::{Literal, Token};
 
-/// The constant that `left operator right` is. `None` where it is left to the server.
-pub(crate) fn folded(operator: &str, left: &Literal, right: &Literal) -> Option<Literal> {
-    let (a, b) = (foldable(left)?, foldable(right)?);
+/// The constant `left operator right`. `None` where the server has to compute it.
+pub(crate) fn fold_constants(operator: &str, left: &Literal, right: &Literal) -> Option<Literal> {
+    let (a, b) = (foldable_kind(left)?, foldable_kind(right)?);
     let wide = functions::wider(Some(a), Some(b))?;
     let (name, kinds, result) = match (operator, a, b) {
         ("+", Kind::Date, Kind::Interval) => ("date_pl_interval", [a, b], Kind::Timestamp),
@@ -31,7 +33,7 @@ pub(crate) fn folded(operator: &str, left: &Literal, right: &Literal) -> Option<
         }
         _ => return None,
     };
-    let text = computed(name, kinds, result, &left.text, &right.text)?;
+    let text = compute_text(name, kinds, result, &left.text, &right.text)?;
     let token = match result {
         Kind::Int4 | Kind::Int8 | Kind::Numeric => Token::Number(result),
         other => Token::Typed(other),
@@ -43,8 +45,8 @@ pub(crate) fn folded(operator: &str, left: &Literal, right: &Literal) -> Option<
     })
 }
 
-/// Numbers and typed dates and intervals: constants whose type is certain.
-const fn foldable(literal: &Literal) -> Option<Kind> {
+/// The kind of a constant whose type is certain: numbers and typed dates and intervals.
+const fn foldable_kind(literal: &Literal) -> Option<Kind> {
     match literal.token {
         Token::Number(kind) | Token::Typed(kind) => Some(kind),
         _ => None,
@@ -66,7 +68,7 @@ fn arithmetic(operator: &str, kind: Kind) -> Option<&'static str> {
     })
 }
 
-fn computed(
+fn compute_text(
     name: &str,
     kinds: [Kind; 2],
     result: Kind,
@@ -88,7 +90,8 @@ fn computed(
     ))
 }
 
-/// A timestamp at midnight that is compared with a date is that day (date.c, `date_cmp_timestamp_internal`).
+/// A timestamp at midnight that is compared with a date is that day (date.c,
+/// `date_cmp_timestamp_internal`).
 pub(crate) fn as_day(literal: &mut Literal) {
     const MIDNIGHT: &str = " 00:00:00";
     if literal.token == Token::Typed(Kind::Timestamp)

@@ -1,13 +1,14 @@
-//! What the resolver has to know of functions: which arguments are structure and not data, which results are plain, which kind
-//! a result has.
+//! The functions that the resolver knows: which arguments are structure and not data, which results
+//! are plain, and the kind of each result.
 //!
-//! A function that is not listed here counts as one that computes with all its arguments and gives a value of their
-//! sort. Must not: resolve overloads as PostgreSQL does; the server does that.
+//! A function that is not listed here counts as one that combines all its arguments and whose
+//! result is a value of their type. Must not: resolve overloads as PostgreSQL does; the server does
+//! that.
 
 use strongroom_columns_ring::function::{Aggregate, Arg, FUNCTIONS, Gives};
 use strongroom_format::columns::Kind;
 
-/// What an argument is that says how and not what.
+/// The form of an argument that is structure and not data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Structure {
     /// A position, a length, a number of digits, rows or parts.
@@ -17,7 +18,7 @@ pub(crate) enum Structure {
 }
 
 impl Structure {
-    /// Whether the text, of a constant or of a parameter's value, is one.
+    /// Whether the text, of a constant or of a parameter's value, has this form.
     pub(crate) fn has(self, text: &str) -> bool {
         match self {
             Self::Integer => text.parse::<i64>().is_ok(),
@@ -32,7 +33,8 @@ impl Structure {
     }
 }
 
-/// Fields of dates (src/backend/utils/adt/datetime.c, `deltatktbl` and `datetktbl`), without their abbreviations.
+/// Fields of dates (src/backend/utils/adt/datetime.c, `deltatktbl` and `datetktbl`), without their
+/// abbreviations.
 const FIELDS: &[&str] = &[
     "century",
     "centuries",
@@ -60,7 +62,7 @@ const FIELDS: &[&str] = &[
     "year",
 ];
 
-/// Whether the argument at this place, from 0, says how and not what.
+/// The form of argument number `place`, from 0, if it is structure and not data.
 pub(crate) fn structural(name: &str, place: usize) -> Option<Structure> {
     match (name, place) {
         ("substring" | "substr", 1 | 2)
@@ -79,7 +81,7 @@ pub(crate) fn structural(name: &str, place: usize) -> Option<Structure> {
     }
 }
 
-/// Functions of `pg_catalog` that give one column of scalars, named as the call's alias.
+/// Whether a function of `pg_catalog` returns one column of scalars, named as the call's alias.
 pub(crate) fn gives_one_column(name: &str) -> bool {
     matches!(
         name,
@@ -153,10 +155,10 @@ fn aggregate(name: &str) -> Option<Aggregate> {
     })
 }
 
-/// The extension's name of a function that PostgreSQL's grammar, or habit, calls by another.
+/// The extension's name of a function that PostgreSQL's grammar, or usage, calls by another name.
 ///
-/// `SUBSTRING(x FROM 1)`, `EXTRACT(..)`, `TRIM(..)` are written by the grammar as functions of `pg_catalog`, where the
-/// extension has none.
+/// `SUBSTRING(x FROM 1)`, `EXTRACT(..)`, `TRIM(..)` are written by the grammar as functions of
+/// `pg_catalog`, where the extension has none.
 pub(crate) fn extension_name(name: &str) -> Option<&'static str> {
     let name = match name {
         "position" => "strpos",
@@ -171,7 +173,7 @@ pub(crate) fn extension_name(name: &str) -> Option<&'static str> {
         .map(|function| function.name)
 }
 
-/// The kind whose values a type's values are, by the name that PostgreSQL's grammar gives it.
+/// The kind of a type's values, by the name that PostgreSQL's grammar gives the type.
 pub(crate) fn kind_of_type(name: &str) -> Option<Kind> {
     Some(match name {
         "int2" => Kind::Int4,
@@ -182,7 +184,7 @@ pub(crate) fn kind_of_type(name: &str) -> Option<Kind> {
     })
 }
 
-/// Whether it is one of PostgreSQL's own types that no confidential type stands for (`pg_type.dat`).
+/// Whether it is one of PostgreSQL's own types without a confidential counterpart (`pg_type.dat`).
 pub(crate) fn is_system_type(name: &str) -> bool {
     const TYPES: &[&str] = &[
         "bit",
@@ -281,7 +283,7 @@ pub(crate) fn compares(operator: &str) -> bool {
     )
 }
 
-/// Place in the order in which PostgreSQL widens numbers.
+/// Rank in the order in which PostgreSQL widens numbers.
 const fn width(kind: Kind) -> Option<u8> {
     match kind {
         Kind::Int4 => Some(0),
@@ -303,7 +305,7 @@ pub(crate) fn wider(a: Option<Kind>, b: Option<Kind>) -> Option<Kind> {
     }
 }
 
-/// The kind of what an operator computes.
+/// The kind of an operator's result.
 pub(crate) fn computed(operator: &str, a: Option<Kind>, b: Option<Kind>) -> Option<Kind> {
     match (operator, a?, b?) {
         ("-", Kind::Date, Kind::Date) => Some(Kind::Int4),
@@ -321,8 +323,8 @@ pub(crate) fn computed(operator: &str, a: Option<Kind>, b: Option<Kind>) -> Opti
     }
 }
 
-/// Whether an untyped parameter beside a confidential value of this kind means what a number literal of kind `own` means
-/// there: PostgreSQL would widen the literal to it anyway.
+/// Whether an untyped parameter beside a confidential value of this kind means what a number
+/// literal of kind `own` means there: PostgreSQL would widen the literal to it anyway.
 pub(crate) fn widens(own: Kind, to: Kind) -> bool {
     matches!((width(own), width(to)), (Some(own), Some(to)) if own <= to)
 }

@@ -1,4 +1,4 @@
-//! Constants of SQL: what they are, and how one that is confidential is written instead.
+//! Constants of SQL: their types and values, and the form in which a confidential one is written.
 //!
 //! Must not: convert a value to its binary form.
 
@@ -9,14 +9,14 @@ use zeroize::Zeroizing;
 
 use super::functions;
 use super::refusal::Refusal;
-use super::resolver::{Form, integer, names};
+use super::tree::{integer, names};
 
-/// What a constant is, by its token.
+/// The type of a constant, by its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// Digits: its type is the first of integer, bigint, numeric that holds it.
     Number(Kind),
-    /// A string, whose type is what it stands beside.
+    /// A string, whose type is that of the value that it is combined with.
     String,
     /// `true` or `false`.
     Boolean,
@@ -24,15 +24,24 @@ pub(crate) enum Token {
     Bits,
     /// A string or number with a type.
     Typed(Kind),
-    /// A string or number with a type that no confidential type stands for.
+    /// A string or number with a type that has no confidential counterpart.
     Foreign(String),
+}
+
+/// The form in which a marked site is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `$n`: the server finds the type.
+    Bare,
+    /// `$n::enc_kind`.
+    Typed(Kind),
 }
 
 /// A constant.
 #[derive(Clone)]
 pub(crate) struct Literal {
     pub(crate) token: Token,
-    /// The value as text: what the type's input function takes.
+    /// The value as text, as the type's input function accepts it.
     pub(crate) text: Zeroizing<String>,
     /// Bytes into the statement.
     pub(crate) location: i32,
@@ -49,7 +58,7 @@ impl std::fmt::Debug for Literal {
 }
 
 impl Literal {
-    /// The constant's value. `None` for NULL, which is not hidden.
+    /// The literal of a constant. `None` for NULL, which is not hidden.
     pub(crate) fn of(constant: &AConst) -> Option<Self> {
         let (token, text) = match constant.val.as_ref().filter(|_| !constant.isnull)? {
             a_const::Val::Ival(number) => (Token::Number(Kind::Int4), number.ival.to_string()),
@@ -71,8 +80,8 @@ impl Literal {
         })
     }
 
-    /// The same with a type: `date '..'`, `'..'::date`.
-    pub(crate) fn typed(mut self, of: &TypeName) -> Self {
+    /// The literal with a type: `date '..'`, `'..'::date`.
+    pub(crate) fn with_type(mut self, of: &TypeName) -> Self {
         let name = names(&of.names)
             .last()
             .copied()
@@ -80,14 +89,14 @@ impl Literal {
             .to_owned();
         let kind = functions::kind_of_type(&name).filter(|_| of.array_bounds.is_empty());
         self.token = match kind {
-            Some(kind) if self.modified(kind, &name, &of.typmods) => Token::Typed(kind),
+            Some(kind) if self.apply_modifiers(kind, &name, &of.typmods) => Token::Typed(kind),
             _ => Token::Foreign(name),
         };
         self
     }
 
-    /// Applies what stands behind the type's name. `false` when it cannot be done exactly here.
-    fn modified(&mut self, kind: Kind, name: &str, modifiers: &[Node]) -> bool {
+    /// Applies the modifiers of the type. `false` when that cannot be done exactly here.
+    fn apply_modifiers(&mut self, kind: Kind, name: &str, modifiers: &[Node]) -> bool {
         let Some(first) = modifiers.first() else {
             return true;
         };
@@ -132,10 +141,11 @@ impl Literal {
         alone
     }
 
-    /// How it is written in a confidential expression, beside a value of the kind `beside`.
+    /// The form in which it is written in a confidential expression, beside a value of kind
+    /// `beside`.
     ///
     /// # Errors
-    /// No confidential type takes it.
+    /// No confidential type accepts it.
     pub(crate) fn form(&self, direct: bool, beside: Option<Kind>) -> Result<Form, Refusal> {
         let same = |own: Kind| beside == Some(own);
         match &self.token {
@@ -150,20 +160,20 @@ impl Literal {
             Token::Boolean if direct && same(Kind::Bool) => Ok(Form::Bare),
             Token::Boolean => Ok(Form::Typed(Kind::Bool)),
             Token::Typed(own) => Ok(Form::Typed(*own)),
-            Token::Bits => Err(self.refused("no confidential type holds bit strings")),
-            Token::Foreign(name) => Err(self.refused(&format!(
+            Token::Bits => Err(self.refusal("no confidential type holds bit strings")),
+            Token::Foreign(name) => Err(self.refusal(&format!(
                 "no confidential type stands for {name} as it is written"
             ))),
         }
     }
 
     /// The refusal that names it.
-    pub(crate) fn refused(&self, why: &str) -> Refusal {
-        Refusal::constant(&self.shown(), self.location, why)
+    pub(crate) fn refusal(&self, why: &str) -> Refusal {
+        Refusal::constant(&self.for_message(), self.location, why)
     }
 
-    /// As it is named in an error, cut to a length that fits a line.
-    pub(crate) fn shown(&self) -> String {
+    /// Its text for an error message, cut to a length that fits a line.
+    pub(crate) fn for_message(&self) -> String {
         const SHOWN_MAX: usize = 60;
         let mut shown: String = self.text.chars().take(SHOWN_MAX).collect();
         if shown.len() < self.text.len() {
@@ -202,7 +212,7 @@ pub(crate) fn of_node(node: &Node) -> Option<Literal> {
         NodeEnum::AConst(constant) => Literal::of(constant),
         NodeEnum::TypeCast(cast) => {
             let literal = constant(cast.arg.as_deref()?).and_then(Literal::of)?;
-            Some(literal.typed(cast.type_name.as_ref()?))
+            Some(literal.with_type(cast.type_name.as_ref()?))
         }
         _ => None,
     }

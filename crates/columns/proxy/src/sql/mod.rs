@@ -1,12 +1,13 @@
-//! From a client's SQL to what the server gets: every constant of a confidential expression becomes a parameter.
+//! Plans a client's SQL for the server: every constant of a confidential expression becomes a
+//! parameter.
 //!
-//! PostgreSQL's own parser makes the tree; `resolver.rs` says which constants flow together with confidential values; the tree is
-//! changed and written back as SQL.
-//! Invariants:
-//! - Q1 A constant that meets a confidential value, or a name that is not known, never stays in the text.
-//! - Q2 Every constant and parameter of a statement that touches a confidential relation has been met by the resolver; one in
-//!   a construct that the resolver does not know is refused.
-//! - Q3 A statement that cannot be parsed is not sent: nobody knows what is in it.
+//! PostgreSQL's own parser makes the tree; `resolver.rs` says which constants flow together with
+//! confidential values; the tree is changed and written back as SQL. Invariants:
+//! - Q1 A constant that is combined with a confidential value, or with a name that is not known,
+//!   never stays in the text.
+//! - Q2 Every constant and parameter of a statement that touches a confidential relation was
+//!   visited by the resolver; one in a construct that the resolver does not know is refused.
+//! - Q3 A statement that cannot be parsed is not sent: its constants are unknown.
 //!
 //! Must not: convert values, or talk to a server.
 
@@ -18,14 +19,16 @@ mod flow;
 mod fold;
 mod functions;
 mod literal;
+mod plan;
 mod query;
 pub mod refusal;
 mod resolver;
 mod sources;
 mod storing;
+mod tree;
 mod utility;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pg_query::protobuf::{Node, ParseResult, RawStmt};
@@ -35,68 +38,18 @@ use strongroom_format::columns::Kind;
 use catalog::Catalog;
 pub(crate) use copy_options::{CopyFormat, CopyOptions};
 pub(crate) use functions::Structure;
-pub(crate) use literal::Literal;
+use literal::Form;
+pub(crate) use plan::{Constant, Copy, Effects, Plan};
 use refusal::Refusal;
-use resolver::{Form, Resolver, Site, SiteKind};
+use resolver::{Resolver, Site, SiteKind};
 
 /// Longest statement that is parsed, in bytes.
 const STATEMENT_MAX: usize = 64 << 20;
 
-/// A constant that travels as a parameter.
-#[derive(Clone, Debug)]
-pub(crate) struct Constant {
-    /// Number of its parameter.
-    pub(crate) number: i32,
-    pub(crate) literal: Literal,
-}
-
-/// What a statement does besides its result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Effects {
-    /// It may change which columns there are.
-    pub(crate) defines: bool,
-    /// It removes prepared statements.
-    pub(crate) deallocates: bool,
-    /// Its result's columns may differ from one execution to the next (FETCH, EXECUTE).
-    pub(crate) utility: bool,
-}
-
-/// COPY between the client and a table or query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Copy {
-    pub(crate) from: bool,
-    /// Kinds of the columns, in the order of the stream. `None` when the query's result is not known.
-    pub(crate) columns: Option<Vec<Option<Kind>>>,
-    pub(crate) options: CopyOptions,
-}
-
-/// One statement, as it is to be sent.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
-    /// The text.
-    pub(crate) sql: String,
-    /// Whether the text is not the client's.
-    pub(crate) changed: bool,
-    pub(crate) constants: Vec<Constant>,
-    /// The client's parameters that belong to confidential expressions.
-    pub(crate) confidential: BTreeSet<i32>,
-    /// The client's parameters beside confidential values that say how and not what: they go in clear, if they are that.
-    pub(crate) structural: BTreeMap<i32, Structure>,
-    /// The highest number of the client's parameters in the text.
-    pub(crate) parameters: i32,
-    pub(crate) effects: Effects,
-    pub(crate) copy: Option<Copy>,
-    /// EXECUTE with constants: the name of the statement.
-    pub(crate) executes: Option<String>,
-    /// Names of relations that the catalog does not know.
-    pub(crate) unknown: Vec<String>,
-    /// The catalog as this statement, and those before it, will have left it.
-    pub(crate) defined: Option<Arc<Catalog>>,
-}
-
-/// What is to be sent for a string of statements.
+/// Plans a string of statements: what is to be sent for each.
 ///
-/// `declared` is the number of parameters whose types the client declares: numbers of new parameters begin behind them.
+/// `declared` is the number of parameters whose types the client declares: numbers of new
+/// parameters begin after them.
 ///
 /// # Errors
 /// [`Refusal`]; with its position in `sql`.
@@ -115,15 +68,15 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
     };
     let version = tree.version;
     let mut plans = Vec::new();
-    // What the statements before have defined.
+    // The catalog with the definitions of the statements before.
     let mut defined: Option<Arc<Catalog>> = None;
     for raw in tree.stmts {
-        let text = slice(sql, &raw);
+        let text = statement_text(sql, &raw);
         let node = raw.stmt.as_deref().filter(|_| catalog.is_confidential());
         let known = defined.as_deref().unwrap_or(catalog);
-        let after = node.and_then(|node| defining::after(known, node));
-        let mut plan =
-            one(raw, text, version, known, declared).map_err(|refusal| refusal.placed(sql))?;
+        let after = node.and_then(|node| defining::apply_definition(known, node));
+        let mut plan = plan_statement(raw, text, version, known, declared)
+            .map_err(|refusal| refusal.with_position(sql))?;
         if let Some(after) = after {
             defined = Some(Arc::new(after));
         }
@@ -133,7 +86,7 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
     Ok(plans)
 }
 
-fn slice<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
+fn statement_text<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
     let start = usize::try_from(raw.stmt_location).unwrap_or(0);
     let rest = sql.get(start..).unwrap_or(sql);
     match usize::try_from(raw.stmt_len) {
@@ -142,7 +95,7 @@ fn slice<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
     }
 }
 
-fn one(
+fn plan_statement(
     raw: RawStmt,
     text: &str,
     version: i32,
@@ -169,7 +122,8 @@ fn one(
             continue;
         };
         if number < 1 {
-            // The server says so too, of a text that was not written anew: there it would be another one.
+            // The server refuses it too, but in a text that was written anew the number would be
+            // another one.
             return Err(Refusal::postgres(
                 "42P02",
                 format!("there is no parameter ${number}"),
@@ -187,50 +141,52 @@ fn one(
         return Ok(plan);
     }
     if !fixed.counted_elsewhere {
-        count(&node, &resolver)?;
+        check_all_met(&node, &resolver)?;
     }
     if let Some(why) = fixed.text {
-        return unchangeable(&resolver, why).map(|()| plan);
+        return check_unchangeable(&resolver, why).map(|()| plan);
     }
     let first = plan
         .parameters
         .max(i32::try_from(declared).unwrap_or(i32::MAX));
-    let (numbers, constants) = number(&resolver, first);
+    let (numbers, constants) = number_constants(&resolver, first);
     plan.constants = constants;
     resolver.begin_applying(numbers);
     utility::walk(&mut resolver, &mut node, &mut plan)?;
-    // R4: what the second walk would have had to mark.
+    // R4: the second walk must not mark anything.
     if let Some(refusal) = resolver.refusal.take() {
         return Err(refusal);
     }
     if resolver.changed {
-        plan.sql = write(node, version)?;
+        plan.sql = deparse(node, version)?;
         plan.changed = true;
     }
     Ok(plan)
 }
 
-/// A statement whose text the server keeps or reads without parameters: no constant of it may be confidential.
-fn unchangeable(resolver: &Resolver<'_>, why: &'static str) -> Result<(), Refusal> {
-    let marked = |site: &&Site| site.form.is_some() && !matches!(site.kind, SiteKind::Link);
+/// Checks a statement whose text the server keeps or reads without parameters: none of its
+/// constants may be confidential.
+fn check_unchangeable(resolver: &Resolver<'_>, why: &'static str) -> Result<(), Refusal> {
+    let marked =
+        |site: &&Site| site.form.is_some() && !matches!(site.kind, SiteKind::RecursiveColumn);
     let Some(site) = resolver.sites.iter().find(marked) else {
         return Ok(());
     };
     Err(match &site.kind {
-        SiteKind::Constant(literal) => literal.refused(why),
+        SiteKind::Constant(literal) => literal.refusal(why),
         SiteKind::Parameter(number) => {
             Refusal::parameter(usize::try_from(*number).unwrap_or(0), why)
         }
-        SiteKind::Cast(_) | SiteKind::Link => Refusal::statement(
+        SiteKind::Cast(_) | SiteKind::RecursiveColumn => Refusal::statement(
             "a confidential value is cast to a base type in a statement that cannot be changed",
             "Name the confidential type in the cast.",
         ),
     })
 }
 
-/// Gives every marked constant the number of a parameter; equal ones beside values of one kind share theirs, so that an expression in
-/// GROUP BY stays equal to the one in the result.
-fn number(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, Vec<Constant>) {
+/// Gives every marked constant the number of a parameter; equal ones beside values of one kind
+/// share theirs, so that an expression in GROUP BY stays equal to the one in the result.
+fn number_constants(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, Vec<Constant>) {
     let mut numbers = Vec::with_capacity(resolver.sites.len());
     let mut constants: Vec<(Constant, Form, Option<Kind>)> = Vec::new();
     let mut last = first;
@@ -271,8 +227,8 @@ fn number(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, Vec<Constan
     )
 }
 
-/// Q2: whether the resolver has met every constant and every parameter of the tree.
-fn count(node: &Node, resolver: &Resolver<'_>) -> Result<(), Refusal> {
+/// Q2: checks that the resolver has visited every constant and every parameter of the tree.
+fn check_all_met(node: &Node, resolver: &Resolver<'_>) -> Result<(), Refusal> {
     let Ok(tree) = serde_json::to_value(node) else {
         return Err(Refusal::syntax("the statement is nested too deeply"));
     };
@@ -282,32 +238,32 @@ fn count(node: &Node, resolver: &Resolver<'_>) -> Result<(), Refusal> {
         match &site.kind {
             SiteKind::Constant(literal) => drop(constants.insert(i64::from(literal.location))),
             SiteKind::Parameter(number) => drop(parameters.insert(i64::from(*number))),
-            SiteKind::Cast(_) | SiteKind::Link => {}
+            SiteKind::Cast(_) | SiteKind::RecursiveColumn => {}
         }
     }
-    let mut left = Leftover {
+    let mut unmet = UnmetSites {
         constants: &constants,
         parameters: &parameters,
         found: None,
     };
-    left.search(&tree);
-    left.found.map_or(Ok(()), Err)
+    unmet.search(&tree);
+    unmet.found.map_or(Ok(()), Err)
 }
 
-struct Leftover<'a> {
+struct UnmetSites<'a> {
     constants: &'a BTreeSet<i64>,
     parameters: &'a BTreeSet<i64>,
     found: Option<Refusal>,
 }
 
-impl Leftover<'_> {
+impl UnmetSites<'_> {
     fn search(&mut self, value: &Value) {
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.search(item)),
             Value::Object(fields) => {
                 for (name, field) in fields {
                     match name.as_str() {
-                        // Modifiers of types are no data.
+                        // Modifiers of types are not data.
                         "type_name" | "TypeName" => {}
                         "AConst" => self.constant(field),
                         "ParamRef" => self.parameter(field),
@@ -344,7 +300,7 @@ impl Leftover<'_> {
     }
 }
 
-fn write(node: Node, version: i32) -> Result<String, Refusal> {
+fn deparse(node: Node, version: i32) -> Result<String, Refusal> {
     let raw = RawStmt {
         stmt: Some(Box::new(node)),
         stmt_location: 0,

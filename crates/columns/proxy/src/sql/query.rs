@@ -6,13 +6,15 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{Node, ReturningClause, SelectStmt, SetOperation, WindowDef, WithClause};
 
 use super::flow::{Columns, Flow};
-use super::resolver::{Cte, Resolver, SiteKind, Source, names};
+use super::resolver::{Cte, Resolver, SiteKind, Source};
+use super::tree::names;
 
 /// `FRAMEOPTION_RANGE` of src/include/nodes/parsenodes.h.
 const FRAME_RANGE: i32 = 2;
 
 impl Resolver<'_> {
-    /// A statement that may stand in WITH, EXPLAIN, DECLARE CURSOR: its result's columns. `None` for any other.
+    /// Walks a statement that is allowed in WITH, EXPLAIN, DECLARE CURSOR; returns its result's
+    /// columns. `None` for any other statement.
     pub(crate) fn statement(&mut self, node: &mut Node) -> Option<Columns> {
         Some(match node.node.as_mut()? {
             NodeEnum::SelectStmt(select) => self.select(select),
@@ -35,8 +37,8 @@ impl Resolver<'_> {
         } else {
             self.simple_select(select)
         };
-        self.maybe(select.limit_offset.as_mut());
-        self.maybe(select.limit_count.as_mut());
+        self.optional_expr(select.limit_offset.as_mut());
+        self.optional_expr(select.limit_count.as_mut());
         self.ctes.truncate(visible);
         columns
     }
@@ -44,7 +46,7 @@ impl Resolver<'_> {
     fn simple_select(&mut self, select: &mut SelectStmt) -> Columns {
         self.scopes.push(Vec::new());
         self.from(&mut select.from_clause);
-        self.maybe(select.where_clause.as_mut());
+        self.optional_expr(select.where_clause.as_mut());
         let windows = std::mem::take(&mut self.windows);
         for window in &mut select.window_clause {
             if let Some(NodeEnum::WindowDef(window)) = window.node.as_mut() {
@@ -53,24 +55,25 @@ impl Resolver<'_> {
             }
         }
         let columns = self.targets(&mut select.target_list);
-        self.each(&mut select.distinct_clause);
+        self.exprs(&mut select.distinct_clause);
         self.output_names(&columns, |resolver| {
-            resolver.each(&mut select.group_clause);
+            resolver.exprs(&mut select.group_clause);
         });
-        self.maybe(select.having_clause.as_mut());
+        self.optional_expr(select.having_clause.as_mut());
         self.output_names(&columns, |resolver| {
-            resolver.each(&mut select.sort_clause);
+            resolver.exprs(&mut select.sort_clause);
         });
         self.windows = windows;
         self.scopes.pop();
         columns
     }
 
-    /// A window: what its rows are ordered by. The offsets of RANGE are added to that.
+    /// Walks a window; returns the flow that its rows are ordered by, to which the offsets of RANGE
+    /// are added.
     pub(super) fn window(&mut self, window: &mut WindowDef) -> Flow {
-        self.each(&mut window.partition_clause);
+        self.exprs(&mut window.partition_clause);
         let mut order = Flow::plain();
-        for flow in self.each(&mut window.order_clause) {
+        for flow in self.exprs(&mut window.order_clause) {
             order.kind = order.kind.or(flow.kind);
             order.join(&flow);
         }
@@ -94,7 +97,7 @@ impl Resolver<'_> {
         order
     }
 
-    /// ORDER BY and GROUP BY see the result's names too, behind those of FROM.
+    /// Walks ORDER BY and GROUP BY, which see the result's names too, after those of FROM.
     fn output_names(&mut self, columns: &Columns, walk: impl FnOnce(&mut Self)) {
         let Some(scope) = self.scopes.pop() else {
             return walk(self);
@@ -122,12 +125,12 @@ impl Resolver<'_> {
         let columns = self.merged(&left.behind(), &right.behind());
         self.scopes
             .push(vec![Source::new(String::new(), columns.clone())]);
-        self.each(&mut select.sort_clause);
+        self.exprs(&mut select.sort_clause);
         self.scopes.pop();
         columns
     }
 
-    /// The columns of a set operation: those of both sides meet, place by place.
+    /// The columns of a set operation: combines those of both sides, position by position.
     fn merged(&mut self, left: &Columns, right: &Columns) -> Columns {
         let open = match (&left.open, &right.open) {
             (None, None) => None,
@@ -158,7 +161,7 @@ impl Resolver<'_> {
             let Some(NodeEnum::List(row)) = row.node.as_mut() else {
                 continue;
             };
-            for (at, flow) in self.each(&mut row.items).into_iter().enumerate() {
+            for (at, flow) in self.exprs(&mut row.items).into_iter().enumerate() {
                 match columns.get_mut(at) {
                     Some(known) => {
                         let met = [std::mem::take(known), flow.behind()];
@@ -181,7 +184,7 @@ impl Resolver<'_> {
             return;
         };
         if with.recursive {
-            // Each may name those behind it, of which nothing is known yet.
+            // Each may name later ones, which are not known yet.
             for cte in &with.ctes {
                 if let Some(NodeEnum::CommonTableExpr(cte)) = cte.node.as_ref() {
                     self.ctes.push(Cte {
@@ -215,7 +218,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// A query that may name itself: its first branch says what its columns are, and the second branch sees them.
+    /// Walks a query that may name itself: its first branch determines its columns, and the second
+    /// branch sees them.
     fn recursive(&mut self, name: &str, aliases: &[String], query: &mut Node) -> Columns {
         let Some(NodeEnum::SelectStmt(select)) = query.node.as_mut() else {
             return self.statement(query).unwrap_or_default();
@@ -229,17 +233,18 @@ impl Resolver<'_> {
             .map(|side| self.select(side))
             .unwrap_or_default()
             .behind();
-        // What the second branch makes of a column becomes the column: what meets the one meets the other.
+        // The result of the second branch becomes the column: both are combined with the same
+        // values.
         let mut linked = first;
         for (_, flow) in &mut linked.named {
-            let link = self.meet(SiteKind::Link);
+            let link = self.visit_site(SiteKind::RecursiveColumn);
             flow.join(&Flow::site(link, None));
-            self.united(flow);
+            self.merge_flow(flow);
         }
         if let Some(open) = &mut linked.open {
-            let link = self.meet(SiteKind::Link);
+            let link = self.visit_site(SiteKind::RecursiveColumn);
             open.join(&Flow::site(link, None));
-            self.united(open);
+            self.merge_flow(open);
         }
         let linked = linked.behind();
         let own = linked.clone().renamed(aliases.iter().map(String::as_str));
@@ -254,13 +259,13 @@ impl Resolver<'_> {
             .unwrap_or_default()
             .behind();
         self.ctes.pop();
-        self.each(&mut select.sort_clause);
-        self.maybe(select.limit_offset.as_mut());
-        self.maybe(select.limit_count.as_mut());
+        self.exprs(&mut select.sort_clause);
+        self.optional_expr(select.limit_offset.as_mut());
+        self.optional_expr(select.limit_count.as_mut());
         self.merged(&linked, &second)
     }
 
-    /// A target list: the result's columns.
+    /// Walks a target list; returns the result's columns.
     pub(super) fn targets(&mut self, targets: &mut [Node]) -> Columns {
         let mut columns = Columns::default();
         for target in targets {
@@ -284,7 +289,7 @@ impl Resolver<'_> {
                 _ => {}
             }
             let name = if target.name.is_empty() {
-                figured(value)
+                figure_column_name(value)
             } else {
                 target.name.clone()
             };
@@ -309,8 +314,9 @@ pub(super) fn is_star(node: Option<&Node>) -> bool {
     )
 }
 
-/// The name that PostgreSQL gives a column without one (`parse_target.c`, `FigureColname`), as far as it can be referred to.
-fn figured(node: &Node) -> String {
+/// The name that PostgreSQL gives a column without one (`parse_target.c`, `FigureColname`), as far
+/// as it can be referred to.
+fn figure_column_name(node: &Node) -> String {
     match node.node.as_ref() {
         Some(NodeEnum::ColumnRef(column)) => names(&column.fields)
             .last()
@@ -326,7 +332,7 @@ fn figured(node: &Node) -> String {
             let inner = cast
                 .arg
                 .as_deref()
-                .map(figured)
+                .map(figure_column_name)
                 .filter(|name| name != "?column?");
             let own = || {
                 cast.type_name
@@ -335,12 +341,16 @@ fn figured(node: &Node) -> String {
             };
             inner.or_else(own).unwrap_or_default()
         }
-        Some(NodeEnum::CollateClause(of)) => of.arg.as_deref().map(figured).unwrap_or_default(),
+        Some(NodeEnum::CollateClause(of)) => of
+            .arg
+            .as_deref()
+            .map(figure_column_name)
+            .unwrap_or_default(),
         Some(NodeEnum::CaseExpr(case)) => {
             let inner = case
                 .defresult
                 .as_deref()
-                .map(figured)
+                .map(figure_column_name)
                 .filter(|name| name != "?column?");
             inner.unwrap_or_else(|| "case".to_owned())
         }
@@ -355,9 +365,11 @@ fn figured(node: &Node) -> String {
                     Some(NodeEnum::ResTarget(target)) if !target.name.is_empty() => {
                         target.name.clone()
                     }
-                    Some(NodeEnum::ResTarget(target)) => {
-                        target.val.as_deref().map(figured).unwrap_or_default()
-                    }
+                    Some(NodeEnum::ResTarget(target)) => target
+                        .val
+                        .as_deref()
+                        .map(figure_column_name)
+                        .unwrap_or_default(),
                     _ => String::new(),
                 },
                 _ => String::new(),

@@ -1,4 +1,4 @@
-//! Why the proxy does not pass on what a client sent, and how the client is told.
+//! Refusals: why the proxy does not pass on a client's message, as an error for the client.
 //!
 //! The message goes to the data owner's own application and to nobody else: it may name a constant.
 
@@ -11,7 +11,7 @@ pub struct Refusal {
     pub sqlstate: &'static str,
     /// What happened.
     pub message: String,
-    /// What can be done, if there is something.
+    /// What the user can do, if anything.
     pub hint: Option<&'static str>,
     /// Position in the client's statement in characters, from 1.
     pub position: Option<usize>,
@@ -45,7 +45,8 @@ impl Refusal {
         }
     }
 
-    /// SR-8102: a parameter that belongs to a confidential expression would reach the server in clear.
+    /// SR-8102: a parameter that belongs to a confidential expression would reach the server in
+    /// clear.
     pub(crate) fn parameter(number: usize, why: &str) -> Self {
         Self {
             hint: Some(HINT_PLAIN),
@@ -64,7 +65,8 @@ impl Refusal {
         }
     }
 
-    /// PostgreSQL's parser does not take the statement: it is not sent, because nobody knows what is in it.
+    /// PostgreSQL's parser does not accept the statement: it is not sent, because its constants are
+    /// unknown.
     pub(crate) fn syntax(message: &str) -> Self {
         Self::new("42601", message.to_owned())
     }
@@ -96,7 +98,7 @@ impl Refusal {
     }
 
     /// With the position that PostgreSQL's clients show, counted in characters of `sql`.
-    pub(crate) fn placed(mut self, sql: &str) -> Self {
+    pub(crate) fn with_position(mut self, sql: &str) -> Self {
         if let Some(before) = self.offset.and_then(|offset| sql.get(..offset)) {
             self.position = Some(before.chars().count().saturating_add(1));
         }

@@ -1,47 +1,38 @@
 //! The resolver's state: scopes, the sites that may have to change, and the rule that marks them.
 //!
-//! The tree is walked twice by the same code: the first walk meets the sites in order and marks those that flow together with
-//! a confidential value; the second meets the same sites in the same order and changes the marked ones.
-//! Invariants:
-//! - R1 A name that is not found counts as confidential, and one that may stand for several columns is all of them.
-//! - R2 Every constant of the tree is met (checked in `mod.rs`).
-//! - R3 Sites that meet one another in an operation are marked together, whichever of them meets a confidential value, and when.
+//! The same code walks the tree twice: the first walk visits the sites in order and marks those
+//! that are combined with a confidential value; the second visits the same sites in the same order
+//! and changes the marked ones. Invariants:
+//! - R1 A name that is not found counts as confidential, and one that may mean several columns
+//!   counts as all of them.
+//! - R2 Every constant of the tree is visited (checked in `mod.rs`).
+//! - R3 Sites that one operation combines are marked together, whichever of them is combined with a
+//!   confidential value, and when.
 //! - R4 The second walk marks nothing: a site that it would have to mark is refused.
 //!
 //! Must not: convert a value.
 
 use std::collections::BTreeMap;
 
-use pg_query::NodeEnum;
-use pg_query::protobuf::{Node, a_const};
 use strongroom_format::columns::Kind;
 
 use super::catalog::{Catalog, Relation};
 use super::flow::{Carried, Columns, Flow};
 use super::fold;
 use super::functions::{self, Structure};
-use super::literal::Literal;
+use super::literal::{Form, Literal};
 use super::refusal::Refusal;
 
-/// How a marked site is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// `$n`: the server finds the type.
-    Bare,
-    /// `$n::enc_kind`.
-    Typed(Kind),
-}
-
-/// What stands at a site.
+/// The kind of a site.
 #[derive(Clone, Debug)]
 pub(crate) enum SiteKind {
     Constant(Literal),
     /// A parameter of the client.
     Parameter(i32),
-    /// A cast of something that is no constant.
+    /// A cast of an expression that is not a constant.
     Cast(Option<Kind>),
-    /// Nothing in the text: what a recursive query's column meets before it is known what the column is.
-    Link,
+    /// A column of a recursive query, before its type is known. It has no place in the text.
+    RecursiveColumn,
 }
 
 /// A place in the statement that may have to be changed.
@@ -50,9 +41,9 @@ pub(crate) struct Site {
     pub(crate) kind: SiteKind,
     /// Set when it belongs to a confidential expression.
     pub(crate) form: Option<Form>,
-    /// Kind of what it stands beside.
+    /// Kind of the value that it is combined with.
     pub(crate) beside: Option<Kind>,
-    /// What a parameter has to be because it says how and not what; checked when its value comes.
+    /// For a parameter that is structure and not data, the form that its value has to have.
     pub(crate) structure: Option<Structure>,
 }
 
@@ -61,7 +52,7 @@ pub(crate) struct Site {
 pub(crate) struct Source {
     pub(crate) alias: String,
     pub(crate) columns: Columns,
-    /// Its columns stand in `*` as part of a join that merges some.
+    /// `*` has its columns as part of a join that merges some.
     pub(crate) in_join: bool,
 }
 
@@ -75,7 +66,7 @@ impl Source {
     }
 }
 
-/// A common table expression in sight.
+/// A common table expression in scope.
 #[derive(Clone, Debug)]
 pub(crate) struct Cte {
     pub(crate) name: String,
@@ -92,19 +83,19 @@ pub(crate) struct Resolver<'a> {
     members: Vec<Vec<usize>>,
     /// The first site of each of the client's parameters.
     parameters: BTreeMap<i32, usize>,
-    /// Windows of the query that is being walked: name and what their rows are ordered by.
+    /// Windows of the query that is being walked: name, and the values that order their rows.
     pub(crate) windows: Vec<(String, Flow)>,
-    /// Sites met so far in this walk.
+    /// Sites visited so far in this walk.
     pub(crate) met: usize,
     /// Whether this is the second walk.
     pub(crate) applying: bool,
     /// Numbers of the parameters that replace constants, by site.
     pub(crate) numbers: Vec<Option<i32>>,
-    /// Whether anything confidential, or unknown, is in sight of the statement.
+    /// Whether the statement's scopes have anything confidential or unknown.
     pub(crate) touched: bool,
     /// Whether the second walk has changed the tree.
     pub(crate) changed: bool,
-    /// The first thing that cannot be done.
+    /// The first refusal.
     pub(crate) refusal: Option<Refusal>,
     /// Names of relations that the catalog does not know.
     pub(crate) unknown: Vec<String>,
@@ -131,7 +122,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Ready for the second walk.
+    /// Begins the second walk.
     pub(crate) fn begin_applying(&mut self, numbers: Vec<Option<i32>>) {
         self.scopes.clear();
         self.ctes.clear();
@@ -141,8 +132,8 @@ impl<'a> Resolver<'a> {
         self.numbers = numbers;
     }
 
-    /// Meets a site: its number. The first walk keeps what it is.
-    pub(crate) fn meet(&mut self, kind: SiteKind) -> usize {
+    /// Visits a site; returns its number. The first walk records its kind.
+    pub(crate) fn visit_site(&mut self, kind: SiteKind) -> usize {
         let site = self.met;
         self.met = self.met.saturating_add(1);
         if self.applying {
@@ -164,13 +155,13 @@ impl<'a> Resolver<'a> {
         self.classes.push(self.members.len());
         self.members.push(vec![site]);
         if let Some(same) = same {
-            self.unite(same, site);
+            self.merge_classes(same, site);
         }
         site
     }
 
-    /// From now on the two are marked together.
-    fn unite(&mut self, one: usize, other: usize) {
+    /// Merges the classes of two sites: from now on they are marked together.
+    fn merge_classes(&mut self, one: usize, other: usize) {
         let (Some(a), Some(b)) = (
             self.classes.get(one).copied(),
             self.classes.get(other).copied(),
@@ -215,16 +206,16 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// What flows into one value meets: it is marked together from now on.
-    pub(crate) fn united(&mut self, flow: &Flow) {
+    /// Merges the classes of all sites that flow into a value.
+    pub(crate) fn merge_flow(&mut self, flow: &Flow) {
         if let [first, rest @ ..] = flow.carried.as_slice() {
             for carried in rest {
-                self.unite(first.site, carried.site);
+                self.merge_classes(first.site, carried.site);
             }
         }
     }
 
-    /// Whether the value is confidential, or has become so because of what flows into it.
+    /// Whether the value is confidential, or has become so because of a site that flows into it.
     pub(crate) fn is_confidential(&self, flow: &Flow) -> bool {
         let marked = |carried: &Carried| {
             self.sites
@@ -234,7 +225,7 @@ impl<'a> Resolver<'a> {
         flow.confidential || flow.carried.iter().any(marked)
     }
 
-    /// How the site is to be written, in the second walk.
+    /// The form in which the site is to be written, in the second walk.
     pub(crate) fn form(&self, site: usize) -> Option<Form> {
         if self.applying {
             self.sites.get(site)?.form
@@ -243,8 +234,9 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Values that meet in one operation: if one is confidential, everything that flows into the others is marked.
-    /// The result is what flows out, if the operation gives a value of their sort.
+    /// Combines the values of one operation: if one is confidential, all sites that flow into the
+    /// others are marked. Returns the flow of the result, if the operation's result is a value of
+    /// their type.
     pub(crate) fn combine(&mut self, flows: &[Flow]) -> Flow {
         let kind = flows
             .iter()
@@ -269,9 +261,9 @@ impl<'a> Resolver<'a> {
             };
         };
         for carried in sites {
-            self.unite(first.site, carried.site);
+            self.merge_classes(first.site, carried.site);
         }
-        // One stands for all that are marked with it.
+        // One site represents all that are marked with it.
         Flow {
             kind,
             ..Flow::site(first.site, None)
@@ -287,12 +279,12 @@ impl<'a> Resolver<'a> {
                     self.compare(left, right);
                 }
             }
-            _ => self.compared(&[one.clone(), other.clone()]),
+            _ => self.compare_all(&[one.clone(), other.clone()]),
         }
     }
 
-    /// Values that are compared: what comes out is plain.
-    pub(crate) fn compared(&mut self, flows: &[Flow]) {
+    /// Combines values that are compared: the result is plain.
+    pub(crate) fn compare_all(&mut self, flows: &[Flow]) {
         let theirs = flows.iter().filter(|flow| flow.confidential);
         let dates =
             theirs.clone().count() > 0 && theirs.clone().all(|flow| flow.kind == Some(Kind::Date));
@@ -319,7 +311,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Marks what is carried, and what is marked together with it.
+    /// Marks a site and all sites of its class.
     fn mark(&mut self, carried: Carried, beside: Option<Kind>) {
         self.mark_one(carried.site, carried.direct, beside);
         let class = self.classes.get(carried.site).copied();
@@ -355,7 +347,7 @@ impl<'a> Resolver<'a> {
         }
         site.beside = beside;
         site.form = Some(match &site.kind {
-            SiteKind::Parameter(_) | SiteKind::Link | SiteKind::Cast(None) => Form::Bare,
+            SiteKind::Parameter(_) | SiteKind::RecursiveColumn | SiteKind::Cast(None) => Form::Bare,
             SiteKind::Cast(Some(kind)) => Form::Typed(*kind),
             SiteKind::Constant(literal) => match literal.form(direct, beside) {
                 Ok(form) => form,
@@ -367,7 +359,7 @@ impl<'a> Resolver<'a> {
         });
     }
 
-    /// The relation's columns, as the catalog or a common table expression in sight has them.
+    /// The columns of a relation of the catalog, or of a common table expression in scope.
     pub(crate) fn relation(&mut self, schema: &str, name: &str) -> Columns {
         if schema.is_empty()
             && let Some(cte) = self.ctes.iter().rev().find(|cte| cte.name == name)
@@ -391,7 +383,7 @@ impl<'a> Resolver<'a> {
         any_of(&all)
     }
 
-    /// What a column reference stands for.
+    /// The flow of a column reference.
     pub(crate) fn column(&self, names: &[&str]) -> Flow {
         match names {
             [column] => self.unqualified(column),
@@ -400,7 +392,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The column may be of any source whose columns are not all known, down to the scope that is known to have it.
+    /// The flow of an unqualified name: the column may belong to any source whose columns are not
+    /// all known, out to the scope that is known to have it.
     fn unqualified(&self, column: &str) -> Flow {
         let mut maybe: Option<Flow> = None;
         let mut join = |flow: &Flow| match &mut maybe {
@@ -416,7 +409,7 @@ impl<'a> Resolver<'a> {
                 } else if let Some(open) = &source.columns.open {
                     join(open);
                 }
-                // The name of a source stands for its whole row.
+                // The name of a source means its whole row.
                 if source.alias == column {
                     found = true;
                     join(&source.columns.whole());
@@ -426,7 +419,7 @@ impl<'a> Resolver<'a> {
                 break;
             }
         }
-        maybe.unwrap_or_else(|| missing(column))
+        maybe.unwrap_or_else(|| unknown_column(column))
     }
 
     fn qualified(&self, source: &str, column: &str) -> Flow {
@@ -445,12 +438,12 @@ impl<'a> Resolver<'a> {
                     None => found = Some(flow),
                 }
             }
-            return found.unwrap_or_else(|| missing(column));
+            return found.unwrap_or_else(|| unknown_column(column));
         }
-        missing(column)
+        unknown_column(column)
     }
 
-    /// Every column in sight of the innermost scope, or of one of its sources: `*`, `t.*`.
+    /// All columns of the innermost scope, or of one of its sources: `*`, `t.*`.
     pub(crate) fn star(&self, source: Option<&str>) -> Columns {
         let mut all = Columns::default();
         let mut found = false;
@@ -472,8 +465,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// A name that no source has.
-fn missing(column: &str) -> Flow {
+/// The flow of a name that no source has.
+fn unknown_column(column: &str) -> Flow {
     if is_system_column(column) {
         Flow::plain()
     } else {
@@ -497,8 +490,8 @@ fn columns_of(relation: &Relation) -> Columns {
     }
 }
 
-/// What is known of a name that any of several relations may be meant by: a column is confidential if it is so, by its name or by
-/// its place, in one of them.
+/// The columns of a name that may mean any of several relations: a column is confidential if it is
+/// so, by its name or by its position, in one of them.
 fn any_of(all: &[Columns]) -> Columns {
     let shape = |columns: &Columns| -> Vec<(String, bool, Option<Kind>)> {
         let named = columns.named.iter();
@@ -520,11 +513,11 @@ fn any_of(all: &[Columns]) -> Columns {
     for columns in all {
         for (at, (name, flow)) in columns.named.iter().enumerate() {
             match any.named.iter_mut().find(|(known, _)| known == name) {
-                Some((_, known)) => *known = either(known, flow),
+                Some((_, known)) => *known = merge_candidates(known, flow),
                 None => any.named.push((name.clone(), flow.clone())),
             }
             match places.get_mut(at) {
-                Some(known) => *known = either(known, flow),
+                Some(known) => *known = merge_candidates(known, flow),
                 None => places.push(flow.clone()),
             }
         }
@@ -534,8 +527,8 @@ fn any_of(all: &[Columns]) -> Columns {
     any
 }
 
-/// A column that may be either: of a kind only if both are.
-fn either(one: &Flow, other: &Flow) -> Flow {
+/// The flow of a column that may be either: it has a kind only if both have it.
+fn merge_candidates(one: &Flow, other: &Flow) -> Flow {
     let (confidential, same) = (
         one.confidential || other.confidential,
         one.confidential == other.confidential && one.kind == other.kind,
@@ -553,27 +546,4 @@ fn is_system_column(name: &str) -> bool {
         name,
         "ctid" | "oid" | "tableoid" | "xmin" | "xmax" | "cmin" | "cmax"
     )
-}
-
-/// The strings in a list of names.
-pub(crate) fn names(nodes: &[Node]) -> Vec<&str> {
-    nodes
-        .iter()
-        .filter_map(|node| match node.node.as_ref() {
-            Some(NodeEnum::String(text)) => Some(text.sval.as_str()),
-            _ => None,
-        })
-        .collect()
-}
-
-/// The integer of a constant.
-pub(crate) fn integer(node: &Node) -> Option<i32> {
-    match node.node.as_ref()? {
-        NodeEnum::AConst(constant) => match constant.val.as_ref()? {
-            a_const::Val::Ival(number) => Some(number.ival),
-            _ => None,
-        },
-        NodeEnum::Integer(number) => Some(number.ival),
-        _ => None,
-    }
 }

@@ -7,7 +7,8 @@ use pg_query::protobuf::{Alias, JoinExpr, Node, RangeFunction, RangeVar};
 
 use super::flow::{Columns, Flow};
 use super::functions;
-use super::resolver::{Resolver, Source, names};
+use super::resolver::{Resolver, Source};
+use super::tree::names;
 
 impl Resolver<'_> {
     /// The items of a FROM or USING clause, into the innermost scope.
@@ -43,8 +44,8 @@ impl Resolver<'_> {
             Some(NodeEnum::RangeFunction(function)) => self.function(function),
             Some(NodeEnum::JoinExpr(join)) => self.join(join),
             Some(NodeEnum::RangeTableSample(sample)) => {
-                self.each(&mut sample.args);
-                self.maybe(sample.repeatable.as_mut());
+                self.exprs(&mut sample.args);
+                self.optional_expr(sample.repeatable.as_mut());
                 if let Some(relation) = sample.relation.as_mut() {
                     self.source(relation);
                 }
@@ -54,7 +55,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// A join. USING and NATURAL compare columns by name, and put them once, before the others, into `*`.
+    /// A join. USING and NATURAL compare columns by name, and put them once, before the others,
+    /// into `*`.
     fn join(&mut self, join: &mut JoinExpr) {
         let before = self.scopes.last().map_or(0, Vec::len);
         let mut sides = Vec::new();
@@ -65,7 +67,7 @@ impl Resolver<'_> {
             }
             sides.push(self.visible(from));
         }
-        self.maybe(join.quals.as_mut());
+        self.optional_expr(join.quals.as_mut());
         let using = names(&join.using_clause);
         if let ([left, right], true) = (sides.as_slice(), join.is_natural || !using.is_empty()) {
             let columns = self.joined(left, right, join.is_natural.then_some(()).ok_or(&using[..]));
@@ -125,7 +127,7 @@ impl Resolver<'_> {
                     .unwrap_or_else(Flow::unknown)
                     .behind()
             });
-            self.compared(&flows);
+            self.compare_all(&flows);
             let met = self.combine(&flows);
             columns.named.push((name.clone(), met));
         }
@@ -192,7 +194,7 @@ impl Resolver<'_> {
             let Some(NodeEnum::ColumnDef(column)) = definition.node.as_ref() else {
                 continue;
             };
-            let (name, own) = super::utility::defined(self.catalog, column);
+            let (name, own) = super::utility::column_from_definition(self.catalog, column);
             self.touched |= own.confidential;
             self.assign(&own, flow);
             let flow = if own.confidential { own } else { flow.clone() };

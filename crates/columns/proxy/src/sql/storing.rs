@@ -43,7 +43,8 @@ impl Resolver<'_> {
         found
     }
 
-    /// What is inserted, value by value for VALUES, so that an untyped constant stands directly before its column.
+    /// What is inserted, value by value for VALUES, so that an untyped constant stands directly
+    /// before its column.
     fn store(&mut self, select: &mut SelectStmt, chosen: &Chosen) {
         if select.values_lists.is_empty() || select.with_clause.is_some() {
             let columns = self.select(select);
@@ -75,25 +76,25 @@ impl Resolver<'_> {
                 }
             }
         }
-        self.maybe(select.limit_offset.as_mut());
-        self.maybe(select.limit_count.as_mut());
-        self.each(&mut select.sort_clause);
+        self.optional_expr(select.limit_offset.as_mut());
+        self.optional_expr(select.limit_count.as_mut());
+        self.exprs(&mut select.sort_clause);
     }
 
     fn on_conflict(&mut self, clause: &mut OnConflictClause, target: &Columns) {
         if let Some(infer) = clause.infer.as_mut() {
             for element in &mut infer.index_elems {
                 if let Some(NodeEnum::IndexElem(element)) = element.node.as_mut() {
-                    self.maybe(element.expr.as_mut());
+                    self.optional_expr(element.expr.as_mut());
                 }
             }
-            self.maybe(infer.where_clause.as_mut());
+            self.optional_expr(infer.where_clause.as_mut());
         }
         if let Some(scope) = self.scopes.last_mut() {
             scope.push(Source::new("excluded".to_owned(), target.clone()));
         }
         self.set(&mut clause.target_list, target);
-        self.maybe(clause.where_clause.as_mut());
+        self.optional_expr(clause.where_clause.as_mut());
         if let Some(scope) = self.scopes.last_mut() {
             scope.pop();
         }
@@ -113,10 +114,11 @@ impl Resolver<'_> {
                 continue;
             };
             let flow = match value.node.as_mut() {
-                // The source stands in the tree once for each column; the first one is what is written back.
+                // The source stands in the tree once for each column; the first one is what is
+                // written back.
                 Some(NodeEnum::MultiAssignRef(part)) => {
                     if part.colno == 1 {
-                        source = self.maybe(part.source.as_mut());
+                        source = self.optional_expr(part.source.as_mut());
                     }
                     let at = usize::try_from(part.colno).unwrap_or(1).saturating_sub(1);
                     // Without known fields any of it may be this one.
@@ -139,7 +141,7 @@ impl Resolver<'_> {
         self.scopes.push(vec![Source::new(alias, target.clone())]);
         self.from(&mut update.from_clause);
         self.set(&mut update.target_list, &target);
-        self.maybe(update.where_clause.as_mut());
+        self.optional_expr(update.where_clause.as_mut());
         let columns = self.returning(update.returning_clause.as_mut());
         self.scopes.pop();
         self.ctes.truncate(visible);
@@ -153,7 +155,7 @@ impl Resolver<'_> {
         let (alias, target) = self.target(&range);
         self.scopes.push(vec![Source::new(alias, target)]);
         self.from(&mut delete.using_clause);
-        self.maybe(delete.where_clause.as_mut());
+        self.optional_expr(delete.where_clause.as_mut());
         let columns = self.returning(delete.returning_clause.as_mut());
         self.scopes.pop();
         self.ctes.truncate(visible);
@@ -169,12 +171,12 @@ impl Resolver<'_> {
         if let Some(source) = merge.source_relation.as_mut() {
             self.source(source);
         }
-        self.maybe(merge.join_condition.as_mut());
+        self.optional_expr(merge.join_condition.as_mut());
         for clause in &mut merge.merge_when_clauses {
             let Some(NodeEnum::MergeWhenClause(clause)) = clause.node.as_mut() else {
                 continue;
             };
-            self.maybe(clause.condition.as_mut());
+            self.optional_expr(clause.condition.as_mut());
             if clause.values.is_empty() {
                 self.set(&mut clause.target_list, &target);
                 continue;

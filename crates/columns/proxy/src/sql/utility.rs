@@ -1,6 +1,7 @@
-//! Statements by their sort: which can be sent with parameters, which only as they are, which not at all.
+//! Statements by type: which can be sent with parameters, which only unchanged, and which not at
+//! all.
 //!
-//! Must not: let through a statement of a sort that is not listed, if it has constants.
+//! Must not: pass a statement of a type that is not listed, if it has constants.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
@@ -14,16 +15,17 @@ use super::catalog::Catalog;
 use super::copy_options::options;
 use super::flow::{Columns, Flow};
 use super::functions;
+use super::plan::{Copy, Effects, Plan};
 use super::refusal::Refusal;
-use super::resolver::{Resolver, Source, names};
-use super::{Copy, Effects, Plan};
+use super::resolver::{Resolver, Source};
+use super::tree::names;
 
-/// What is fixed about a statement.
+/// What the proxy may not change in a statement.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fixed {
+pub(crate) struct StatementLimits {
     /// Why its constants cannot become parameters.
     pub(crate) text: Option<&'static str>,
-    /// Whether it has constants that are known to be structure.
+    /// Whether it has constants that are not visited because they are known to be structure.
     pub(crate) counted_elsewhere: bool,
 }
 
@@ -31,7 +33,7 @@ const KEPT: &str = "the server keeps the text of this statement, and parameters 
 const NO_PARAMETERS: &str = "parameters cannot stand in this statement";
 const HINT_DIRECT: &str = "Run it over a connection that does not go through the proxy if the server may see the constants.";
 
-/// What the statement does besides its result.
+/// The effects of a statement besides its result.
 pub(crate) fn effects(node: &Node) -> Effects {
     let mut effects = Effects::default();
     match node.node.as_ref() {
@@ -76,17 +78,19 @@ pub(crate) fn walk(
     resolver: &mut Resolver<'_>,
     node: &mut Node,
     plan: &mut Plan,
-) -> Result<Fixed, Refusal> {
+) -> Result<StatementLimits, Refusal> {
     if resolver.statement(node).is_some() {
-        return Ok(Fixed::default());
+        return Ok(StatementLimits::default());
     }
     match node.node.as_mut() {
-        Some(NodeEnum::ExplainStmt(explain)) => inner(resolver, explain.query.as_deref_mut(), plan),
+        Some(NodeEnum::ExplainStmt(explain)) => {
+            walk_inner(resolver, explain.query.as_deref_mut(), plan)
+        }
         Some(NodeEnum::DeclareCursorStmt(cursor)) => {
-            inner(resolver, cursor.query.as_deref_mut(), plan)
+            walk_inner(resolver, cursor.query.as_deref_mut(), plan)
         }
         Some(NodeEnum::CreateTableAsStmt(create)) => {
-            let mut fixed = inner(resolver, create.query.as_deref_mut(), plan)?;
+            let mut fixed = walk_inner(resolver, create.query.as_deref_mut(), plan)?;
             if create.objtype() == ObjectType::ObjectMatview {
                 fixed.text = Some(KEPT);
             }
@@ -96,57 +100,60 @@ pub(crate) fn walk(
             if let Some(call) = call.funccall.as_mut() {
                 resolver.call(call);
             }
-            Ok(Fixed::default())
+            Ok(StatementLimits::default())
         }
         Some(NodeEnum::PrepareStmt(prepare)) => {
-            inner(resolver, prepare.query.as_deref_mut(), plan)?;
-            Ok(Fixed {
+            walk_inner(resolver, prepare.query.as_deref_mut(), plan)?;
+            Ok(StatementLimits {
                 text: Some(
                     "PREPARE of SQL cannot be changed; use the driver's prepared statements",
                 ),
-                ..Fixed::default()
+                ..StatementLimits::default()
             })
         }
         Some(NodeEnum::ExecuteStmt(execute)) => {
             if has_constant(node_json(&execute.params).as_ref()) {
                 plan.executes = Some(execute.name.clone());
             }
-            Ok(Fixed {
+            Ok(StatementLimits {
                 counted_elsewhere: true,
-                ..Fixed::default()
+                ..StatementLimits::default()
             })
         }
         Some(NodeEnum::CopyStmt(copy)) => {
             plan.copy = copy_plan(resolver, copy)?;
-            Ok(Fixed {
+            Ok(StatementLimits {
                 text: Some(NO_PARAMETERS),
-                ..Fixed::default()
+                ..StatementLimits::default()
             })
         }
-        _ => definition(resolver, node),
+        _ => walk_definition(resolver, node),
     }
 }
 
-fn inner(
+fn walk_inner(
     resolver: &mut Resolver<'_>,
     query: Option<&mut Node>,
     plan: &mut Plan,
-) -> Result<Fixed, Refusal> {
+) -> Result<StatementLimits, Refusal> {
     match query {
         Some(query) => walk(resolver, query, plan),
-        None => Ok(Fixed::default()),
+        None => Ok(StatementLimits::default()),
     }
 }
 
-/// Statements that define something.
-fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Refusal> {
-    let kept = Fixed {
+/// Walks a statement that defines something.
+fn walk_definition(
+    resolver: &mut Resolver<'_>,
+    node: &mut Node,
+) -> Result<StatementLimits, Refusal> {
+    let kept = StatementLimits {
         text: Some(KEPT),
-        ..Fixed::default()
+        ..StatementLimits::default()
     };
-    let elsewhere = Fixed {
+    let elsewhere = StatementLimits {
         counted_elsewhere: true,
-        ..Fixed::default()
+        ..StatementLimits::default()
     };
     match node.node.as_mut() {
         Some(NodeEnum::CreateStmt(create)) => table(resolver, create),
@@ -157,44 +164,44 @@ fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Ref
             }
         }
         Some(NodeEnum::IndexStmt(index)) => {
-            enter(resolver, index.relation.as_ref());
+            add_source(resolver, index.relation.as_ref());
             for element in index
                 .index_params
                 .iter_mut()
                 .chain(&mut index.index_including_params)
             {
                 if let Some(NodeEnum::IndexElem(element)) = element.node.as_mut() {
-                    resolver.maybe(element.expr.as_mut());
+                    resolver.optional_expr(element.expr.as_mut());
                 }
             }
-            resolver.maybe(index.where_clause.as_mut());
+            resolver.optional_expr(index.where_clause.as_mut());
         }
         Some(NodeEnum::CreatePolicyStmt(policy)) => {
-            enter(resolver, policy.table.as_ref());
-            resolver.maybe(policy.qual.as_mut());
-            resolver.maybe(policy.with_check.as_mut());
+            add_source(resolver, policy.table.as_ref());
+            resolver.optional_expr(policy.qual.as_mut());
+            resolver.optional_expr(policy.with_check.as_mut());
         }
         Some(NodeEnum::AlterPolicyStmt(policy)) => {
-            enter(resolver, policy.table.as_ref());
-            resolver.maybe(policy.qual.as_mut());
-            resolver.maybe(policy.with_check.as_mut());
+            add_source(resolver, policy.table.as_ref());
+            resolver.optional_expr(policy.qual.as_mut());
+            resolver.optional_expr(policy.with_check.as_mut());
         }
         Some(NodeEnum::CreateTrigStmt(trigger)) => {
             for alias in ["new", "old"] {
-                enter_as(resolver, trigger.relation.as_ref(), alias);
+                add_source_as(resolver, trigger.relation.as_ref(), alias);
             }
-            resolver.maybe(trigger.when_clause.as_mut());
+            resolver.optional_expr(trigger.when_clause.as_mut());
         }
         Some(NodeEnum::DoStmt(block)) => {
-            body("DO", &block.args)?;
+            check_function_body("DO", &block.args)?;
             return Ok(elsewhere);
         }
         Some(NodeEnum::CreateFunctionStmt(function)) => {
-            body("CREATE FUNCTION", &function.options)?;
+            check_function_body("CREATE FUNCTION", &function.options)?;
             if has_constant(node_json(&function.sql_body).as_ref())
                 || has_constant(node_json(&function.parameters).as_ref())
             {
-                return Err(refused("CREATE FUNCTION"));
+                return Err(refuse_statement("CREATE FUNCTION"));
             }
             return Ok(elsewhere);
         }
@@ -202,7 +209,7 @@ fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Ref
             if !is_harmless(&*other)
                 && has_constant(serde_json::to_value(&*other).ok().as_ref()) =>
         {
-            return Err(refused("this statement"));
+            return Err(refuse_statement("this statement"));
         }
         _ => return Ok(elsewhere),
     }
@@ -210,14 +217,14 @@ fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Ref
     Ok(kept)
 }
 
-fn refused(what: &str) -> Refusal {
+fn refuse_statement(what: &str) -> Refusal {
     let message =
         format!("{what} has constants, and the proxy does not know whether they are confidential");
     Refusal::statement(&message, HINT_DIRECT)
 }
 
-/// A body in a language that the proxy does not read: constants in it would reach the server.
-fn body(what: &str, options: &[Node]) -> Result<(), Refusal> {
+/// Refuses a body in a language that the proxy does not parse, if it may have constants.
+fn check_function_body(what: &str, options: &[Node]) -> Result<(), Refusal> {
     for option in options {
         let Some(NodeEnum::DefElem(option)) = option.node.as_ref() else {
             continue;
@@ -234,14 +241,15 @@ fn body(what: &str, options: &[Node]) -> Result<(), Refusal> {
         };
         for text in texts {
             if text_has_constant(&text) {
-                return Err(refused(what));
+                return Err(refuse_statement(what));
             }
         }
     }
     Ok(())
 }
 
-/// Whether a text, read as SQL's tokens, has a constant. What cannot be read counts as one.
+/// Whether a text, read as SQL's tokens, has a constant. A text that cannot be read counts as
+/// having one.
 fn text_has_constant(text: &str) -> bool {
     use pg_query::protobuf::Token;
     let Ok(scanned) = pg_query::scan(text) else {
@@ -282,7 +290,8 @@ fn node_json(nodes: &impl serde_like::ToJson) -> Option<Value> {
 
 /// Fields of several types as generic values.
 mod serde_like {
-    use super::{Node, Value};
+    use pg_query::protobuf::Node;
+    use serde_json::Value;
 
     pub(super) trait ToJson {
         fn json(&self) -> Option<Value>;
@@ -301,7 +310,8 @@ mod serde_like {
     }
 }
 
-/// Whether there is a constant other than NULL. What could not be looked at counts as one.
+/// Whether there is a constant other than NULL. A value that could not be read counts as having
+/// one.
 fn has_constant(value: Option<&Value>) -> bool {
     match value {
         None => true,
@@ -315,11 +325,11 @@ fn has_constant(value: Option<&Value>) -> bool {
     }
 }
 
-fn enter(resolver: &mut Resolver<'_>, range: Option<&RangeVar>) {
-    enter_as(resolver, range, "");
+fn add_source(resolver: &mut Resolver<'_>, range: Option<&RangeVar>) {
+    add_source_as(resolver, range, "");
 }
 
-fn enter_as(resolver: &mut Resolver<'_>, range: Option<&RangeVar>, alias: &str) {
+fn add_source_as(resolver: &mut Resolver<'_>, range: Option<&RangeVar>, alias: &str) {
     let Some(range) = range else {
         return;
     };
@@ -336,19 +346,19 @@ fn enter_as(resolver: &mut Resolver<'_>, range: Option<&RangeVar>, alias: &str) 
 }
 
 /// The kind of a column defined with this type's name.
-pub(super) fn defined_kind(of: Option<&TypeName>) -> Option<Kind> {
+pub(super) fn kind_from_definition(of: Option<&TypeName>) -> Option<Kind> {
     functions::confidential_type(names(&of?.names).last()?)
 }
 
-/// A column's name, and what it is by its type.
-pub(super) fn defined(catalog: &Catalog, column: &ColumnDef) -> (String, Flow) {
+/// A column's name, and its flow by its type.
+pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (String, Flow) {
     let name = column
         .type_name
         .as_ref()
         .and_then(|of| names(&of.names).last().copied());
-    let flow = match (defined_kind(column.type_name.as_ref()), name) {
+    let flow = match (kind_from_definition(column.type_name.as_ref()), name) {
         (Some(kind), _) => Flow::confidential(Some(kind)),
-        (None, Some(name)) if catalog.bears(name) => Flow::unknown(),
+        (None, Some(name)) if catalog.holds_confidential(name) => Flow::unknown(),
         _ => Flow::plain(),
     };
     (column.colname.clone(), flow)
@@ -358,12 +368,12 @@ fn table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
     let mut columns = Columns::default();
     for element in &create.table_elts {
         if let Some(NodeEnum::ColumnDef(column)) = element.node.as_ref() {
-            let (name, flow) = defined(resolver.catalog, column);
+            let (name, flow) = column_from_definition(resolver.catalog, column);
             resolver.touched |= flow.confidential;
             columns.named.push((name, flow));
         }
     }
-    // LIKE, INHERITS, PARTITION OF: columns from elsewhere.
+    // LIKE, INHERITS, PARTITION OF: columns of other tables.
     let inherits = !create.inh_relations.is_empty();
     let like = create
         .table_elts
@@ -390,7 +400,7 @@ fn table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
 }
 
 fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
-    let (_, flow) = defined(resolver.catalog, column);
+    let (_, flow) = column_from_definition(resolver.catalog, column);
     if let Some(default) = column.raw_default.as_mut() {
         let value = resolver.expr(default);
         resolver.assign(&flow, &value);
@@ -402,7 +412,7 @@ fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
     }
 }
 
-/// Values of a partition key, which no confidential column is.
+/// Walks the values of a partition key, which is never a confidential column.
 fn partition_bound(resolver: &mut Resolver<'_>, bound: &mut PartitionBoundSpec) {
     let lists = [
         &mut bound.listdatums,
@@ -412,7 +422,7 @@ fn partition_bound(resolver: &mut Resolver<'_>, bound: &mut PartitionBoundSpec) 
     for datum in lists.into_iter().flatten() {
         match datum.node.as_mut() {
             Some(NodeEnum::PartitionRangeDatum(datum)) => {
-                resolver.maybe(datum.value.as_mut());
+                resolver.optional_expr(datum.value.as_mut());
             }
             _ => {
                 resolver.expr(datum);
@@ -427,11 +437,11 @@ fn self_constraint(resolver: &mut Resolver<'_>, constraint: &mut Constraint, col
         let value = resolver.expr(raw);
         resolver.assign(column, &value);
     }
-    resolver.maybe(constraint.where_clause.as_mut());
+    resolver.optional_expr(constraint.where_clause.as_mut());
 }
 
 fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
-    enter(resolver, alter.relation.as_ref());
+    add_source(resolver, alter.relation.as_ref());
     for command in &mut alter.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_mut() else {
             continue;
@@ -439,7 +449,7 @@ fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
         let column = resolver.column(&[command.name.as_str()]);
         match command.def.as_mut().and_then(|def| def.node.as_mut()) {
             Some(NodeEnum::ColumnDef(definition)) => {
-                resolver.touched |= defined_kind(definition.type_name.as_ref()).is_some();
+                resolver.touched |= kind_from_definition(definition.type_name.as_ref()).is_some();
                 column_definition(resolver, definition);
             }
             Some(NodeEnum::Constraint(constraint)) => {
@@ -451,7 +461,7 @@ fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
                 }
             }
             Some(_) => {
-                let value = resolver.maybe(command.def.as_mut());
+                let value = resolver.optional_expr(command.def.as_mut());
                 if !command.name.is_empty() {
                     resolver.assign(&column, &value);
                 }
@@ -470,8 +480,8 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
         None => {
             let range = copy.relation.clone().unwrap_or_default();
             let relation = resolver.relation(&range.schemaname, &range.relname);
-            enter(resolver, copy.relation.as_ref());
-            resolver.maybe(copy.where_clause.as_mut());
+            add_source(resolver, copy.relation.as_ref());
+            resolver.optional_expr(copy.where_clause.as_mut());
             resolver.scopes.clear();
             let chosen = names(&copy.attlist);
             if chosen.is_empty() {

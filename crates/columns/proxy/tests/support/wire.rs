@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use strongroom_columns_proxy::proxy::{Address, PlaintextConstants, Terms};
+use strongroom_columns_proxy::proxy::{Address, PlaintextConstants, TicketTerms};
 use strongroom_columns_proxy::sql::catalog::PinnedColumn;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::ProcessAttester;
@@ -101,7 +101,11 @@ impl Drop for Wire {
 /// What the server says of itself at the beginning of a connection.
 pub(crate) type Rows<'r> = &'r [[&'r str; 7]];
 
-pub(crate) fn begin(name: &str, pinned: &[&str], terms: Option<Terms>) -> (Wire, UnixListener) {
+pub(crate) fn begin(
+    name: &str,
+    pinned: &[&str],
+    terms: Option<TicketTerms>,
+) -> (Wire, UnixListener) {
     let directory =
         std::env::temp_dir().join(format!("strongroom-wire-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();

@@ -27,18 +27,18 @@ pub(crate) struct Adder {
 }
 
 impl Handler for Adder {
-    fn opened(&mut self, peer: &Peer) -> Option<u16> {
+    fn ring_opened(&mut self, peer: &Peer) -> Option<u16> {
         assert_ne!(peer.uid, u32::MAX);
         self.last += 1;
         self.rings.insert(self.last, Sums::default());
         Some(self.last)
     }
 
-    fn closed(&mut self, arena: u16) {
+    fn ring_closed(&mut self, arena: u16) {
         assert!(self.rings.remove(&arena).is_some(), "closed twice");
     }
 
-    fn carry_out(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
+    fn execute(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
         let open = self.rings.len();
         let ring = self.rings.get_mut(&arena).expect("an open ring");
         match Op::from_number(descriptor.op) {

@@ -1,6 +1,8 @@
-//! Exact sums of integers and numerics, and of their squares (`NumericAggState` and `Int128AggState` of numeric.c).
+//! Exact sums of integers and numerics, and of their squares (`NumericAggState` and
+//! `Int128AggState` of numeric.c).
 //!
-//! Sums are kept in 128 bits as long as they fit, then in big integers. Must not: round before the result.
+//! Sums are kept in 128 bits as long as they fit, then in big integers. Must not: round before the
+//! result.
 
 use num_bigint::{BigInt, Sign};
 use strongroom_columns_ring::Fault;
@@ -8,7 +10,7 @@ use strongroom_columns_ring::function::Aggregate;
 use strongroom_format::columns::Kind;
 use zeroize::Zeroize;
 
-use crate::numeric::{Num, TEN, arithmetic, small, ten};
+use crate::numeric::{Num, TEN, arithmetic, power_of_ten, small};
 use crate::value::{Out, Value};
 
 /// Number of values by class, and sums of the finite ones.
@@ -23,7 +25,7 @@ pub(super) struct Exact {
     squares: Option<Wide>,
 }
 
-/// A sum: what is in 128 bits, and what did not fit there.
+/// A sum: the part in 128 bits, and the part that did not fit.
 #[derive(Default)]
 struct Wide {
     narrow: i128,
@@ -44,13 +46,13 @@ impl Wide {
     /// Multiplied by a power of ten.
     fn scale_up(&mut self, by: u32) {
         if self.big.sign() != Sign::NoSign {
-            self.big *= BigInt::from(ten(by));
+            self.big *= BigInt::from(power_of_ten(by));
         }
         let factor = usize::try_from(by).ok().and_then(|by| TEN.get(by));
         match factor.and_then(|factor| self.narrow.checked_mul(*factor)) {
             Some(scaled) => self.narrow = scaled,
             None => {
-                self.big += BigInt::from(self.narrow) * BigInt::from(ten(by));
+                self.big += BigInt::from(self.narrow) * BigInt::from(power_of_ten(by));
                 self.narrow = 0;
             }
         }
@@ -134,9 +136,9 @@ impl Exact {
         self.infinities[1] += other.infinities[1];
         self.rescale(other.scale);
         let behind = self.scale - other.scale;
-        self.sum.big += other.sum.total() * BigInt::from(ten(behind));
+        self.sum.big += other.sum.total() * BigInt::from(power_of_ten(behind));
         if let (Some(squares), Some(others)) = (&mut self.squares, &other.squares) {
-            squares.big += others.total() * BigInt::from(ten(2 * behind));
+            squares.big += others.total() * BigInt::from(power_of_ten(2 * behind));
         }
     }
 
@@ -206,7 +208,7 @@ impl Exact {
         }
     }
 
-    /// Forgets what is in 128 bits.
+    /// Zeroises the parts in 128 bits.
     pub(super) fn zeroize(&mut self) {
         self.sum.narrow.zeroize();
         if let Some(squares) = &mut self.squares {

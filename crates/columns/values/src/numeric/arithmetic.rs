@@ -1,13 +1,14 @@
 //! NUMERIC's arithmetic: results, scales, rounding and errors of PostgreSQL's numeric.c.
 //!
-//! Each function has a path for two words that allocates nothing, and one for everything else. Must not: keep what it computed.
+//! Each function has a path for two words that allocates nothing, and one for everything else. Must
+//! not: keep a result.
 
 use core::cmp::Ordering;
 
 use num_bigint::{BigInt, BigUint, Sign};
 use strongroom_columns_ring::Fault;
 
-use super::{Num, SCALE_MAX, TEN, TEN64, first_digit_place, put_small, small, ten};
+use super::{Num, SCALE_MAX, TEN, TEN64, first_digit_place, power_of_ten, put_small, small};
 use crate::value::{Out, Value};
 
 /// `NUMERIC_MIN_SIG_DIGITS`
@@ -163,8 +164,8 @@ fn lead(unscaled: &BigUint, scale: u32) -> Lead {
     let wanted = place.rem_euclid(4) + 1;
     let count = place + 1 + i64::from(scale);
     let digit = match u32::try_from(count - wanted) {
-        Ok(drop) => unscaled / ten(drop),
-        Err(_) => unscaled * ten(u32::try_from(wanted - count).unwrap_or(0)),
+        Ok(drop) => unscaled / power_of_ten(drop),
+        Err(_) => unscaled * power_of_ten(u32::try_from(wanted - count).unwrap_or(0)),
     };
     (place.div_euclid(4), u32::try_from(&digit).unwrap_or(0))
 }
@@ -203,7 +204,7 @@ fn sum(a: &Num, b: &Num) -> Num {
 pub(crate) fn rescaled(unscaled: &BigInt, scale: u32, wanted: u32) -> BigInt {
     match wanted.checked_sub(scale) {
         None | Some(0) => unscaled.clone(),
-        Some(more) => unscaled * BigInt::from(ten(more)),
+        Some(more) => unscaled * BigInt::from(power_of_ten(more)),
     }
 }
 
@@ -262,8 +263,11 @@ pub(crate) fn quotient(a: &Num, b: &Num) -> Result<Num, Fault> {
 fn divided(a: &BigInt, a_scale: u32, b: &BigInt, b_scale: u32, scale: u32) -> BigInt {
     let shift = i64::from(scale) + i64::from(b_scale) - i64::from(a_scale);
     let (a_more, b_more) = match u32::try_from(shift) {
-        Ok(more) => (ten(more), BigUint::from(1_u8)),
-        Err(_) => (BigUint::from(1_u8), ten(u32::try_from(-shift).unwrap_or(0))),
+        Ok(more) => (power_of_ten(more), BigUint::from(1_u8)),
+        Err(_) => (
+            BigUint::from(1_u8),
+            power_of_ten(u32::try_from(-shift).unwrap_or(0)),
+        ),
     };
     let negative = (a.sign() == Sign::Minus) != (b.sign() == Sign::Minus);
     let magnitude = half_away(&(a.magnitude() * a_more), &(b.magnitude() * b_more));
@@ -339,16 +343,17 @@ pub(crate) fn sign(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A finite number rounded half away from zero at `scale` digits behind the point, which may be negative (`round_var`).
+/// A finite number rounded half away from zero at `scale` digits behind the point, which may be
+/// negative (`round_var`).
 pub(crate) fn round_at(unscaled: &BigInt, scale: u32, wanted: i64) -> Num {
     let shown = u32::try_from(wanted).unwrap_or(0);
     match u32::try_from(i64::from(scale) - wanted) {
         Ok(drop) if drop > 0 => {
-            // More than all digits and one: nothing is left, whatever the digits are.
+            // More than all digits and one: the result is 0 whatever the digits are.
             if drop > super::digits(unscaled.magnitude()) + 1 {
                 return Num::Fin(BigInt::ZERO, shown);
             }
-            let rounded = half_away(unscaled.magnitude(), &ten(drop));
+            let rounded = half_away(unscaled.magnitude(), &power_of_ten(drop));
             at_place(unscaled.sign(), rounded, wanted, shown)
         }
         _ => Num::Fin(rescaled(unscaled, scale, shown), shown),
@@ -365,7 +370,7 @@ fn trunc_at(unscaled: &BigInt, scale: u32, wanted: i64) -> Num {
             }
             at_place(
                 unscaled.sign(),
-                unscaled.magnitude() / ten(drop),
+                unscaled.magnitude() / power_of_ten(drop),
                 wanted,
                 shown,
             )
@@ -377,7 +382,10 @@ fn trunc_at(unscaled: &BigInt, scale: u32, wanted: i64) -> Num {
 /// Digits that end at place `wanted`, shown with scale `shown`.
 fn at_place(sign: Sign, digits: BigUint, wanted: i64, shown: u32) -> Num {
     let zeros = u32::try_from(-wanted).unwrap_or(0);
-    Num::Fin(BigInt::from_biguint(sign, digits * ten(zeros)), shown)
+    Num::Fin(
+        BigInt::from_biguint(sign, digits * power_of_ten(zeros)),
+        shown,
+    )
 }
 
 /// A word rounded or cut off at a scale from 0 to its own, without allocation.
@@ -427,7 +435,8 @@ fn reduce(a: Value<'_>, wanted: i64, rounds: bool, out: &mut Out) -> Result<(), 
     }
 }
 
-/// `numeric_ceil` with `sign` 1, `numeric_floor` with -1: cut off, and one further in that direction when something was cut off.
+/// `numeric_ceil` with `sign` 1, `numeric_floor` with -1: cut off, and one further in that
+/// direction when something was cut off.
 pub(crate) fn toward(a: Value<'_>, sign: i32, out: &mut Out) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(a)
         && let Some(factor) = power(scale)
@@ -476,8 +485,8 @@ pub(crate) fn root(magnitude: &BigUint, scale: u32, wanted: u32) -> BigInt {
     // One digit more than wanted, cut off, decides the rounding as all digits would.
     let shift = i64::from(2 * (wanted + 1)) - i64::from(scale);
     let radicand = match u32::try_from(shift) {
-        Ok(more) => magnitude * ten(more),
-        Err(_) => magnitude / ten(u32::try_from(-shift).unwrap_or(0)),
+        Ok(more) => magnitude * power_of_ten(more),
+        Err(_) => magnitude / power_of_ten(u32::try_from(-shift).unwrap_or(0)),
     };
     BigInt::from((radicand.sqrt() + 5_u8) / 10_u8)
 }

@@ -1,6 +1,7 @@
 //! NUMERIC to and from text, PostgreSQL's binary form, integers and double precision.
 //!
-//! `parse` accepts what `numeric_in` accepts, `receive` what `numeric_recv` accepts, with the same errors. Must not: compute.
+//! `parse` accepts what `numeric_in` accepts, `receive` what `numeric_recv` accepts, with the same
+//! errors. Must not: compute.
 #![expect(
     clippy::big_endian_bytes,
     reason = "PostgreSQL's protocol is big-endian"
@@ -14,7 +15,7 @@ use strongroom_columns_ring::Fault;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::arithmetic::round_at;
-use super::{Num, SCALE_MAX, TEN, WHOLE_DIGITS_MAX, put_small, small, ten};
+use super::{Num, SCALE_MAX, TEN, WHOLE_DIGITS_MAX, power_of_ten, put_small, small};
 use crate::input::{Unreadable, is_space, strip_prefix_ignoring_case};
 use crate::value::{Buf, Out, Value};
 
@@ -23,7 +24,7 @@ const SIGN_NEGATIVE: u16 = 0x4000;
 const SIGN_NAN: u16 = 0xC000;
 const SIGN_INFINITY: u16 = 0xD000;
 const SIGN_MINUS_INFINITY: u16 = 0xF000;
-/// What the server sends as an infinity's scale: bits of its header word, without a meaning.
+/// The scale that the server sends for an infinity: bits of its header word, without a meaning.
 const INFINITY_SCALE: u32 = 32;
 /// Decimal digits in one digit of the binary form.
 const GROUP: i64 = 4;
@@ -50,15 +51,15 @@ pub(crate) fn print(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The decimal digits of a number, in `room`.
-fn decimal(mut number: u64, room: &mut [u8; 20]) -> &[u8] {
-    let mut at = room.len();
+/// The decimal digits of a number, in `buffer`.
+fn decimal(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
+    let mut at = buffer.len();
     loop {
         at -= 1;
-        room[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        buffer[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
         number /= 10;
         if number == 0 {
-            return &room[at..];
+            return &buffer[at..];
         }
     }
 }
@@ -191,7 +192,7 @@ fn assemble(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Resul
     let digits = BigUint::parse_bytes(significant.as_bytes(), 10).ok_or(Unreadable::Syntax)?;
     let sign = if negative { Sign::Minus } else { Sign::Plus };
     Ok(Num::Fin(
-        BigInt::from_biguint(sign, digits * ten(zeros)),
+        BigInt::from_biguint(sign, digits * power_of_ten(zeros)),
         scale,
     ))
 }
@@ -239,7 +240,8 @@ pub(crate) fn receive(bytes: &[u8], out: &mut Out) -> Result<(), Unreadable> {
     number.put(out).map_err(|_| Unreadable::TooBig)
 }
 
-/// What `count` base-10000 digits with the first of `weight` are at that scale, when it is computed in 128 bits.
+/// What `count` base-10000 digits with the first of `weight` are at that scale, when it is computed
+/// in 128 bits.
 fn at_scale(magnitude: i128, count: i64, weight: i64, scale: i64) -> Option<i128> {
     let shift = (weight + 1 - count) * GROUP + scale;
     let power = usize::try_from(shift.unsigned_abs())
@@ -263,14 +265,14 @@ fn from_groups(sign: Sign, groups: &[u16], weight: i64, scale: u32) -> Num {
     // The groups' last decimal digit is at this place, 0 for units.
     let last = (weight + 1 - i64::try_from(groups.len()).unwrap_or(i64::MAX)) * GROUP;
     let shift = last + i64::from(scale);
-    // What is wholly behind the scale need not be put together; and then no power below is above 10^(4 * 65536).
+    // Groups beyond the scale are left out, which also keeps all powers below 10^(4 * 65536).
     if (weight + 1) * GROUP + i64::from(scale) <= 0 {
         return Num::Fin(BigInt::ZERO, scale);
     }
     let number = BigUint::from_radix_be(&decimal_digits(groups), 10).unwrap_or_default();
     let magnitude = match u32::try_from(shift) {
-        Ok(more) => number * ten(more),
-        Err(_) => number / ten(u32::try_from(-shift).unwrap_or(u32::MAX)),
+        Ok(more) => number * power_of_ten(more),
+        Err(_) => number / power_of_ten(u32::try_from(-shift).unwrap_or(u32::MAX)),
     };
     Num::Fin(BigInt::from_biguint(sign, magnitude), scale)
 }
@@ -319,7 +321,8 @@ pub(crate) fn send(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The same of a word, without allocation. `None`, and nothing appended, when it does not come out in 128 bits.
+/// The same of a word, without allocation. `None`, and nothing appended, when it does not come out
+/// in 128 bits.
 fn send_small(unscaled: i64, scale: u32, buf: &mut Buf) -> Option<()> {
     // The last group ends where a group ends: at most three zeros more.
     let behind = i64::from(scale);
@@ -367,7 +370,7 @@ fn to_groups(unscaled: &BigUint, scale: u32) -> (Vec<u16>, i64) {
     }
     let mut digits = unscaled.to_radix_be(10);
     let behind = i64::from(scale);
-    // Zeros behind, so that the last group ends where a group ends.
+    // Trailing zeros, so that the last group is complete.
     let open = usize::try_from((-behind).rem_euclid(GROUP)).unwrap_or(0);
     digits.resize(digits.len() + open, 0);
     let open = digits.len().next_multiple_of(4) - digits.len();
@@ -390,7 +393,7 @@ fn to_groups(unscaled: &BigUint, scale: u32) -> (Vec<u16>, i64) {
 }
 
 /// Rounded to an integer, as `numericvar_to_int64` does. `None` when it does not fit.
-fn whole(unscaled: &BigInt, scale: u32) -> Option<i64> {
+fn round_to_i64(unscaled: &BigInt, scale: u32) -> Option<i64> {
     match round_at(unscaled, scale, 0) {
         Num::Fin(whole, _) => whole.to_i64(),
         Num::Nan | Num::Inf(_) => None,
@@ -403,7 +406,8 @@ pub(crate) fn to_int4(value: Value<'_>) -> Result<i32, Fault> {
         Num::Nan => Err(Fault::NumericNanToInteger),
         Num::Inf(_) => Err(Fault::NumericInfinityToInteger),
         Num::Fin(unscaled, scale) => {
-            let number = whole(&unscaled, scale).and_then(|number| i32::try_from(number).ok());
+            let number =
+                round_to_i64(&unscaled, scale).and_then(|number| i32::try_from(number).ok());
             number.ok_or(Fault::Int4OutOfRange)
         }
     }
@@ -414,7 +418,7 @@ pub(crate) fn to_int8(value: Value<'_>) -> Result<i64, Fault> {
     match Num::read(value)? {
         Num::Nan => Err(Fault::NumericNanToBigint),
         Num::Inf(_) => Err(Fault::NumericInfinityToBigint),
-        Num::Fin(unscaled, scale) => whole(&unscaled, scale).ok_or(Fault::Int8OutOfRange),
+        Num::Fin(unscaled, scale) => round_to_i64(&unscaled, scale).ok_or(Fault::Int8OutOfRange),
     }
 }
 

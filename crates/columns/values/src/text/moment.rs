@@ -1,24 +1,25 @@
 //! Dates and timestamps from text: ISO forms, `infinity`, `epoch`.
 //!
-//! What the server's `DecodeDateTime` also takes and this does not (names of months, two-digit years, day before month, abbreviations of
-//! zones, `now`) is refused as unsupported. Must not: guess an order of fields.
+//! Forms that only the server's `DecodeDateTime` accepts (names of months, two-digit years, day
+//! before month, abbreviations of time zones, `now`) are refused as unsupported. Must not: guess an
+//! order of fields.
 
 use crate::datetime::{Civil, EPOCH, days_in, is_date, is_julian};
 use crate::input::{Unreadable, is_space};
-use crate::zone::Zone;
+use crate::time_zone::TimeZone;
 
-/// What a text says.
+/// The content of a text.
 enum Moment {
     /// Infinity, negative when true.
     Infinite(bool),
-    At(Civil, Option<Place>),
+    At(Civil, Option<Displacement>),
 }
 
-/// Where the clocks are that show it.
-enum Place {
+/// The time zone or offset that a text names.
+enum Displacement {
     /// Seconds ahead of UTC.
     Offset(i32),
-    Zone(Zone),
+    Zone(TimeZone),
 }
 
 /// `date_in`
@@ -38,7 +39,7 @@ pub(super) fn date(text: &str) -> Result<i32, Unreadable> {
     }
 }
 
-/// `timestamp_in`: what is said of a zone is read and has no effect.
+/// `timestamp_in`: a time zone is read and has no effect.
 pub(super) fn timestamp(text: &str) -> Result<i64, Unreadable> {
     match moment(text)? {
         Moment::Infinite(negative) => Ok(if negative { i64::MIN } else { i64::MAX }),
@@ -47,14 +48,14 @@ pub(super) fn timestamp(text: &str) -> Result<i64, Unreadable> {
 }
 
 /// `timestamptz_in`
-pub(super) fn timestamptz(text: &str, session: &Zone) -> Result<i64, Unreadable> {
+pub(super) fn timestamptz(text: &str, session: &TimeZone) -> Result<i64, Unreadable> {
     let (civil, place) = match moment(text)? {
         Moment::Infinite(negative) => return Ok(if negative { i64::MIN } else { i64::MAX }),
         Moment::At(civil, place) => (civil, place),
     };
     let timestamp = match place {
-        Some(Place::Offset(offset)) => civil.timestamp(offset),
-        Some(Place::Zone(zone)) => civil.timestamp_in(&zone),
+        Some(Displacement::Offset(offset)) => civil.timestamp(offset),
+        Some(Displacement::Zone(zone)) => civil.timestamp_in(&zone),
         None => civil.timestamp_in(session),
     };
     timestamp.ok_or(Unreadable::OutOfRange)
@@ -75,7 +76,7 @@ fn moment(text: &str) -> Result<Moment, Unreadable> {
             day: 1,
             ..Civil::default()
         };
-        return Ok(Moment::At(civil, Some(Place::Offset(0))));
+        return Ok(Moment::At(civil, Some(Displacement::Offset(0))));
     }
     if text.is_empty() {
         return Err(Unreadable::Syntax);
@@ -85,7 +86,7 @@ fn moment(text: &str) -> Result<Moment, Unreadable> {
     let rest = clock(rest, &mut civil)?;
     let place = match rest {
         None => None,
-        Some(rest) => place(rest.trim_start_matches(is_space))?,
+        Some(rest) => displacement(rest.trim_start_matches(is_space))?,
     };
     check(&mut civil, is_bc)?;
     Ok(Moment::At(civil, place))
@@ -154,7 +155,8 @@ fn calendar(text: &str) -> Result<(Civil, &str), Unreadable> {
     Ok((civil, rest))
 }
 
-/// `hours:minutes[:seconds[.fraction]]` behind blanks or a T. `None` when there is nothing; otherwise what follows.
+/// `hours:minutes[:seconds[.fraction]]` behind blanks or a T. `None` when there is nothing;
+/// otherwise what follows.
 fn clock<'a>(text: &'a str, civil: &mut Civil) -> Result<Option<&'a str>, Unreadable> {
     if text.is_empty() {
         return Ok(None);
@@ -187,7 +189,8 @@ fn clock<'a>(text: &'a str, civil: &mut Civil) -> Result<Option<&'a str>, Unread
     Ok(Some(rest))
 }
 
-/// `ParseFractionalSecond`: through a double, as there; a million when it is rounded up to a second.
+/// `ParseFractionalSecond`: through a double, as there; a million when it is rounded up to a
+/// second.
 pub(super) fn micros(fraction: &str) -> Result<i32, Unreadable> {
     if fraction.is_empty() {
         return Ok(0);
@@ -200,16 +203,16 @@ pub(super) fn micros(fraction: &str) -> Result<i32, Unreadable> {
 }
 
 /// `Z`, `±hours[:minutes[:seconds]]`, `±hhmm`, or the name of a zone; `None` when there is nothing.
-fn place(text: &str) -> Result<Option<Place>, Unreadable> {
+fn displacement(text: &str) -> Result<Option<Displacement>, Unreadable> {
     if text.is_empty() {
         return Ok(None);
     }
     if text.eq_ignore_ascii_case("z") || text.eq_ignore_ascii_case("zulu") {
-        return Ok(Some(Place::Offset(0)));
+        return Ok(Some(Displacement::Offset(0)));
     }
     if let Some(rest) = text.strip_prefix(['+', '-']) {
         let ahead = offset(rest)?;
-        return Ok(Some(Place::Offset(if text.starts_with('-') {
+        return Ok(Some(Displacement::Offset(if text.starts_with('-') {
             -ahead
         } else {
             ahead
@@ -223,12 +226,13 @@ fn place(text: &str) -> Result<Option<Place>, Unreadable> {
     if !is_known {
         return Err(Unreadable::Unsupported);
     }
-    Ok(Some(Place::Zone(
-        Zone::by_name(text).map_err(|_| Unreadable::Unsupported)?,
+    Ok(Some(Displacement::Zone(
+        TimeZone::by_name(text).map_err(|_| Unreadable::Unsupported)?,
     )))
 }
 
-/// `DecodeTimezone`, without the sign. Beyond 15:59:59 it is unsupported: the server has an error of its own for it.
+/// `DecodeTimezone`, without the sign. Beyond 15:59:59 it is unsupported: the server has an error
+/// of its own for it.
 fn offset(text: &str) -> Result<i32, Unreadable> {
     let (first, len, rest) = number(text, 4)?;
     let (hours, minutes, seconds) = if rest.is_empty() {

@@ -1,6 +1,8 @@
-//! Intervals from text: `DecodeInterval` and the designators of `DecodeISO8601Interval` in src/backend/utils/adt/datetime.c.
+//! Intervals from text: `DecodeInterval` and the designators of `DecodeISO8601Interval` in
+//! src/backend/utils/adt/datetime.c.
 //!
-//! Numbers with units in any order, `hours:minutes:seconds`, `years-months`, `ago`; `P1Y2M3DT4H5M6S`. Must not: read a field twice.
+//! Numbers with units in any order, `hours:minutes:seconds`, `years-months`, `ago`;
+//! `P1Y2M3DT4H5M6S`. Must not: read a field twice.
 
 use strongroom_columns_ring::function::Field;
 
@@ -109,7 +111,7 @@ fn unit(word: &str) -> Option<Unit> {
         .map(|(_, unit)| *unit)
 }
 
-/// What is summed up (`pg_itm_in`).
+/// The sum of the fields (`pg_itm_in`).
 #[derive(Default)]
 struct Sum {
     years: i32,
@@ -118,8 +120,8 @@ struct Sum {
     micros: i64,
 }
 
-/// `interval_in` with a field as type modifier, as in `interval '90' day`: a last number without a unit is of it, and what is finer
-/// is cut off (`AdjustIntervalForTypmod`).
+/// `interval_in` with a field as type modifier, as in `interval '90' day`: a last number without a
+/// unit is of it, and what is finer is cut off (`AdjustIntervalForTypmod`).
 pub(super) fn interval_of(text: &str, field: Field) -> Result<Interval, Unreadable> {
     let (unit, finest) = match field {
         Field::Year => (Unit::Year, 0),
@@ -166,7 +168,7 @@ fn read(text: &str, last: Unit) -> Result<Interval, Unreadable> {
     })
 }
 
-/// `ParseDateTime`, for what an interval is made of.
+/// `ParseDateTime`, for the fields of an interval.
 fn tokens(text: &str) -> Result<Vec<Token<'_>>, Unreadable> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start_matches(|c| is_space(c) || c == '@');
@@ -242,7 +244,7 @@ fn decode(tokens: &[Token<'_>], last: Unit) -> Result<Sum, Unreadable> {
         return Err(Unreadable::Syntax);
     }
     if ago {
-        sum.turned().ok_or(Unreadable::FieldOutOfRange)
+        sum.negated().ok_or(Unreadable::FieldOutOfRange)
     } else {
         Ok(sum)
     }
@@ -326,7 +328,7 @@ fn number(field: &str, unit: Unit, sum: &mut Sum) -> Result<(u32, Unit), Unreada
 /// `DecodeTimeForInterval`: it sets the time, whatever was there.
 fn time(field: &str, sum: &mut Sum) -> Result<(), Unreadable> {
     let unsigned = field.strip_prefix(['+', '-']).unwrap_or(field);
-    // What is no time is tried as a number when it has a sign, and is none.
+    // A text that is not a time is tried as a number when it has a sign, and fails.
     let refused = if unsigned.len() < field.len() {
         Unreadable::Syntax
     } else {
@@ -363,7 +365,8 @@ fn time(field: &str, sum: &mut Sum) -> Result<(), Unreadable> {
 }
 
 impl Sum {
-    /// Adds a number and its fraction (of the same sign, less than one) of a unit. `None` when it does not fit.
+    /// Adds a number and its fraction (of the same sign, less than one) of a unit. `None` when it
+    /// does not fit.
     fn add(&mut self, whole: i64, fraction: f64, unit: Unit) -> Option<()> {
         match unit {
             Unit::Microsecond => self.add_time(whole, fraction, 1),
@@ -449,7 +452,7 @@ impl Sum {
         Some(())
     }
 
-    fn turned(self) -> Option<Self> {
+    fn negated(self) -> Option<Self> {
         Some(Self {
             years: self.years.checked_neg()?,
             months: self.months.checked_neg()?,
@@ -459,7 +462,8 @@ impl Sum {
     }
 }
 
-/// `P1Y2M3DT4H5M6.7S`; the alternative formats of ISO 8601 are unsupported. `None` when it does not begin like that.
+/// `P1Y2M3DT4H5M6.7S`; the alternative formats of ISO 8601 are unsupported. `None` when it does not
+/// begin like that.
 fn designated(text: &str) -> Option<Result<Sum, Unreadable>> {
     let mut rest = text.strip_prefix('P')?;
     if !rest.starts_with(|c: char| c.is_ascii_digit() || "T-.".contains(c)) {

@@ -2,7 +2,7 @@
 
 use strongroom_columns_ring::function::Field;
 use strongroom_columns_values::{
-    Buf, Out, Settings, Unreadable, Zone, parse, parse_interval, print, receive, send,
+    Buf, Out, Settings, TimeZone, Unreadable, parse, parse_interval, print, receive, send,
 };
 use strongroom_format::columns::Kind;
 
@@ -14,7 +14,7 @@ const ZONE: &str = "America/New_York";
 
 fn settings() -> Settings {
     Settings {
-        zone: Zone::by_name(ZONE).unwrap(),
+        time_zone: TimeZone::by_name(ZONE).unwrap(),
     }
 }
 

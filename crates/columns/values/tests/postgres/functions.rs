@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::function::{Arg, FUNCTIONS, Field, Function, Gives};
 use strongroom_columns_values::{
-    Buf, Operand, Out, Settings, Zone, compare, compute, parse, print, test, token_bytes,
+    Buf, Operand, Out, Settings, TimeZone, compare, compute, parse, print, test, token_bytes,
 };
 use strongroom_format::columns::Kind;
 
@@ -24,7 +24,7 @@ const ZONES: [&str; 5] = [
 
 fn settings(zone: &str) -> Settings {
     Settings {
-        zone: Zone::by_name(zone).unwrap(),
+        time_zone: TimeZone::by_name(zone).unwrap(),
     }
 }
 

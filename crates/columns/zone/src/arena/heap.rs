@@ -1,6 +1,7 @@
 //! The memory of an arena: slots of 16 bytes in chunks, and bytes one after the other in regions.
 //!
-//! Invariant: what was used is overwritten when it is cleared, and only that. Must not: interpret a slot.
+//! Invariant: memory that was used, and only that, is overwritten when it is cleared. Must not:
+//! interpret a slot.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use crate::store::memory::{Memory, Region, wipe};
 const SLOT: usize = 16;
 const CHUNK_SLOTS: u64 = 4096;
 const CHUNK: usize = 65_536;
-/// Chunks that are kept for the next statement.
+/// The most chunks that are kept for the next statement.
 const CHUNKS_KEPT: usize = 16;
 /// Length of a heap's ordinary regions; a longer value has a region of its own.
 const REGION: usize = 262_144;
 
-/// What a slot holds.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Form {
@@ -24,7 +25,7 @@ pub(super) enum Form {
     Word = 1,
     Bytes = 2,
     Fault = 3,
-    Total = 4,
+    Aggregate = 4,
 }
 
 impl Form {
@@ -33,7 +34,7 @@ impl Form {
             1 => Self::Word,
             2 => Self::Bytes,
             3 => Self::Fault,
-            4 => Self::Total,
+            4 => Self::Aggregate,
             _ => Self::Empty,
         }
     }
@@ -110,7 +111,7 @@ impl Slots {
         slots.get(place).copied().map(Slot::of)
     }
 
-    /// `None` without memory.
+    /// Sets a slot. `None` when there is no memory.
     pub(super) fn set(&mut self, at: u64, slot: Slot) -> Option<()> {
         let (chunk, place) = split(at)?;
         while self.chunks.len() <= chunk {
@@ -170,7 +171,9 @@ impl Heap {
         self.used
     }
 
-    /// `None` without memory. Values of one length in an envelope take one room: what is used tells no more.
+    /// Copies bytes in; returns their place. `None` when there is no memory. Values whose envelopes
+    /// have one length take one size, so that the bytes used say no more about a value than its
+    /// envelope.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Option<u64> {
         let taken = bytes.len().checked_add(1)?;
         let taken = taken.checked_next_multiple_of(ENVELOPE_PAD)?;

@@ -15,11 +15,11 @@ use crate::store::Binding;
 pub(crate) struct Scope {
     /// Ids, ascending. At least one.
     keys: Vec<KeyId>,
-    from: Origin,
+    origin: Origin,
     lineage: Lineage,
 }
 
-/// How a value came about.
+/// How a value came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
     /// It is a stored value of a column.
@@ -31,20 +31,20 @@ pub(crate) enum Origin {
 }
 
 impl Scope {
-    /// A stored value's.
+    /// The scope of a stored value of a column.
     pub(crate) fn column(of: Binding) -> Self {
         Self {
             keys: vec![of.key],
-            from: Origin::Column,
+            origin: Origin::Column,
             lineage: of.lineage,
         }
     }
 
-    /// That of a value that came in an envelope under this key, of this lineage.
+    /// The scope of a value that came in an envelope under this key, of this lineage.
     pub(crate) fn envelope(of: Binding) -> Self {
         Self {
             keys: vec![of.key],
-            from: Origin::Envelope,
+            origin: Origin::Envelope,
             lineage: of.lineage,
         }
     }
@@ -53,7 +53,7 @@ impl Scope {
         &self.keys
     }
 
-    /// The key, when there is one only.
+    /// The key, when there is exactly one.
     pub(crate) fn only_key(&self) -> Option<KeyId> {
         match self.keys.as_slice() {
             [key] => Some(*key),
@@ -61,11 +61,11 @@ impl Scope {
         }
     }
 
-    pub(crate) const fn from(&self) -> Origin {
-        self.from
+    pub(crate) const fn origin(&self) -> Origin {
+        self.origin
     }
 
-    /// Whose value it is; [`Lineage::RESULT`] for what was computed.
+    /// The column that the value belongs to; [`Lineage::RESULT`] for a computed value.
     pub(crate) const fn lineage(&self) -> Lineage {
         self.lineage
     }
@@ -91,13 +91,13 @@ pub(crate) struct Scopes {
     scopes: Vec<Scope>,
     numbers: BTreeMap<Scope, ScopeId>,
     joined: BTreeMap<(ScopeId, ScopeId), ScopeId>,
-    /// What was asked for last, because most often the next question is the same.
+    /// The last answer, because most often the next question is the same.
     last_column: Option<(Binding, ScopeId)>,
-    last_joined: [Option<(ScopeId, ScopeId, ScopeId)>; JOINED],
+    last_joined: [Option<(ScopeId, ScopeId, ScopeId)>; JOINS_CACHED],
 }
 
-/// Joins that are at hand: those of the expressions of one query, mostly.
-const JOINED: usize = 16;
+/// The most joins that are kept: enough for the expressions of one query, mostly.
+const JOINS_CACHED: usize = 16;
 
 impl Scopes {
     pub(crate) fn new() -> Self {
@@ -142,12 +142,12 @@ impl Scopes {
         Ok(id)
     }
 
-    /// The scope of what is computed from values of these two.
+    /// The scope of a value that is computed from values of these two scopes.
     ///
     /// # Errors
     /// As [`Self::intern`] and [`Self::get`].
-    pub(crate) fn computed(&mut self, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
-        let at = usize::from(a.0 ^ b.0.rotate_left(2)) % JOINED;
+    pub(crate) fn join_cached(&mut self, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
+        let at = usize::from(a.0 ^ b.0.rotate_left(2)) % JOINS_CACHED;
         if let Some(Some((one, other, id))) = self.last_joined.get(at)
             && (*one, *other) == (a, b)
         {
@@ -171,7 +171,7 @@ impl Scopes {
         keys.dedup();
         let id = self.intern(Scope {
             keys,
-            from: Origin::Computed,
+            origin: Origin::Computed,
             lineage: Lineage::RESULT,
         })?;
         self.joined.insert(pair, id);
@@ -197,15 +197,15 @@ mod tests {
         let b = scopes.intern(Scope::envelope(of(2))).unwrap();
         assert_eq!(scopes.intern(Scope::column(of(1))), Ok(a));
         assert_ne!(scopes.intern(Scope::envelope(of(1))), Ok(a));
-        let both = scopes.computed(b, a).unwrap();
-        assert_eq!(scopes.computed(a, b), Ok(both));
+        let both = scopes.join_cached(b, a).unwrap();
+        assert_eq!(scopes.join_cached(a, b), Ok(both));
         assert_eq!(scopes.get(both).unwrap().keys(), [[1; 16], [2; 16]]);
-        assert_eq!(scopes.get(both).unwrap().from(), Origin::Computed);
+        assert_eq!(scopes.get(both).unwrap().origin(), Origin::Computed);
         assert_eq!(scopes.get(both).unwrap().lineage(), Lineage::RESULT);
         assert_eq!(scopes.get(both).unwrap().only_key(), None);
-        let same = scopes.computed(a, a).unwrap();
+        let same = scopes.join_cached(a, a).unwrap();
         assert_eq!(scopes.get(same).unwrap().only_key(), Some([1; 16]));
-        assert_eq!(scopes.computed(both, same), Ok(both));
+        assert_eq!(scopes.join_cached(both, same), Ok(both));
         assert_eq!(scopes.get(ScopeId::of(99)).err(), Some(Fault::ForgedFid));
     }
 }

@@ -7,9 +7,9 @@ use strongroom_columns_values::Accumulator;
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
 
-use super::ground::Judged;
+use super::value_sources::PolicyInput;
 use super::{Zone, aggregate_of, kind_of};
-use crate::arena::{Meta, Total};
+use crate::arena::{Meta, RunningAggregate};
 
 impl Zone {
     /// [`strongroom_columns_ring::Op::Accumulate`].
@@ -17,31 +17,35 @@ impl Zone {
         let kind = kind_of(descriptor)?;
         let aggregate = aggregate_of(descriptor)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
-        let mut judged = Judged::new();
-        let [value, delimiter, _] = &mut self.hands.args;
-        let loaded = self.ground.load_of(ring, descriptor.b, kind, value)?;
-        self.ground.gather(ring, &mut judged, &loaded)?;
+        let mut policy_input = PolicyInput::new();
+        let [value, delimiter, _] = &mut self.scratch.args;
+        let loaded = self.sources.load_of(ring, descriptor.b, kind, value)?;
+        self.sources.add_operand(ring, &mut policy_input, &loaded)?;
         if descriptor.a != 0 {
-            let loaded = self.ground.load_of(ring, descriptor.a, kind, delimiter)?;
-            self.ground.gather(ring, &mut judged, &loaded)?;
+            let loaded = self.sources.load_of(ring, descriptor.a, kind, delimiter)?;
+            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
         }
-        let scope = judged.scope()?;
-        self.permit(ring, right::AGGREGATE | judged.common.further(), scope)?;
-        let [value, delimiter, _] = &self.hands.args;
+        let scope = policy_input.scope()?;
+        self.permit(
+            ring,
+            right::AGGREGATE | policy_input.common.extra_rights(),
+            scope,
+        )?;
+        let [value, delimiter, _] = &self.scratch.args;
         let delimiter = (descriptor.a != 0).then(|| delimiter.value());
-        let arena = &mut self.ground.rings.get_mut(ring)?.arena;
-        if let Some((total, scopes)) = arena.total_mut(fid)? {
-            if total.accumulator.what() != (aggregate, kind) {
+        let arena = &mut self.sources.rings.get_mut(ring)?.arena;
+        if let Some((total, scopes)) = arena.aggregate_mut(fid)? {
+            if total.accumulator.aggregate_and_kind() != (aggregate, kind) {
                 return Err(Fault::NotAnAccumulator);
             }
             if total.scope != scope {
-                total.scope = scopes.computed(total.scope, scope)?;
+                total.scope = scopes.join_cached(total.scope, scope)?;
             }
             return total.accumulator.add(value.value(), delimiter);
         }
         let mut accumulator = Accumulator::new(aggregate, kind).ok_or(Fault::BadRequest)?;
         accumulator.add(value.value(), delimiter)?;
-        arena.put_total(fid, Total { accumulator, scope })
+        arena.put_aggregate(fid, RunningAggregate { accumulator, scope })
     }
 
     /// [`strongroom_columns_ring::Op::Combine`].
@@ -53,32 +57,32 @@ impl Zone {
         // A copy: the other one may be in another arena, or this very one.
         let mut added = Accumulator::new(aggregate, kind).ok_or(Fault::BadRequest)?;
         let theirs = from.partition();
-        if !self.ground.rings.same_group(ring, theirs) {
+        if !self.sources.rings.same_group(ring, theirs) {
             return Err(Fault::ForgedFid);
         }
-        let other = &self.ground.rings.get(theirs)?.arena;
-        let total = other.total(from)?.ok_or(Fault::ForgedFid)?;
-        if total.accumulator.what() != (aggregate, kind) {
+        let other = &self.sources.rings.get(theirs)?.arena;
+        let total = other.aggregate(from)?.ok_or(Fault::ForgedFid)?;
+        if total.accumulator.aggregate_and_kind() != (aggregate, kind) {
             return Err(Fault::NotAnAccumulator);
         }
         added.combine(&total.accumulator)?;
         let scope = other.scopes.get(total.scope)?.clone();
-        let arena = &mut self.ground.rings.get_mut(ring)?.arena;
+        let arena = &mut self.sources.rings.get_mut(ring)?.arena;
         let scope = arena.scopes.intern(scope)?;
         self.permit(ring, right::AGGREGATE, scope)?;
-        let arena = &mut self.ground.rings.get_mut(ring)?.arena;
-        if let Some((total, scopes)) = arena.total_mut(fid)? {
-            if total.accumulator.what() != (aggregate, kind) {
+        let arena = &mut self.sources.rings.get_mut(ring)?.arena;
+        if let Some((total, scopes)) = arena.aggregate_mut(fid)? {
+            if total.accumulator.aggregate_and_kind() != (aggregate, kind) {
                 return Err(Fault::NotAnAccumulator);
             }
-            total.scope = scopes.computed(total.scope, scope)?;
+            total.scope = scopes.join_cached(total.scope, scope)?;
             return total.accumulator.combine(&added);
         }
-        let total = Total {
+        let total = RunningAggregate {
             accumulator: added,
             scope,
         };
-        arena.put_total(fid, total)
+        arena.put_aggregate(fid, total)
     }
 
     /// [`strongroom_columns_ring::Op::Final`]. 0 when the result is NULL.
@@ -86,18 +90,18 @@ impl Zone {
         let from = Fid::from_bits(descriptor.a).ok_or(Fault::ForgedFid)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
         let theirs = from.partition();
-        if !self.ground.rings.same_group(ring, theirs) {
+        if !self.sources.rings.same_group(ring, theirs) {
             return Err(Fault::ForgedFid);
         }
-        let other = &self.ground.rings.get(theirs)?.arena;
-        let total = other.total(from)?.ok_or(Fault::ForgedFid)?;
-        let (aggregate, kind) = total.accumulator.what();
+        let other = &self.sources.rings.get(theirs)?.arena;
+        let total = other.aggregate(from)?.ok_or(Fault::ForgedFid)?;
+        let (aggregate, kind) = total.accumulator.aggregate_and_kind();
         let kind = aggregate.gives(kind).ok_or(Fault::BadRequest)?;
         let Some(result) = total.accumulator.finish()? else {
             return Ok(0);
         };
         let scope = other.scopes.get(total.scope)?.clone();
-        let arena = &mut self.ground.rings.get_mut(ring)?.arena;
+        let arena = &mut self.sources.rings.get_mut(ring)?.arena;
         let scope = arena.scopes.intern(scope)?;
         arena.put(fid, Meta { kind, scope }, result.value())?;
         Ok(1)

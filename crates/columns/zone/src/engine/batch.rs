@@ -1,7 +1,7 @@
-//! Values of one batch, copied together: for operations that need all of them at once.
+//! The values of one batch, copied: for operations that need all of them at once.
 //!
-//! Invariants: the bytes are wiped with the batch; there are never more of them than the operation may ask for, whoever asks. Must not:
-//! interpret a value.
+//! Invariants: the bytes are wiped when the batch is dropped; there are never more than the limit
+//! of the operation. Must not: interpret a value.
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::{Buf, Value};
@@ -11,7 +11,7 @@ use strongroom_columns_values::{Buf, Value};
 pub(super) struct Batch {
     items: Vec<Item>,
     bytes: Buf,
-    /// Most bytes.
+    /// The most bytes of all values together.
     limit: usize,
 }
 
@@ -21,7 +21,7 @@ enum Item {
 }
 
 impl Batch {
-    /// Room for `count` values, of `limit` bytes together.
+    /// An empty batch for `count` values of `limit` bytes together.
     pub(super) fn new(count: usize, limit: usize) -> Self {
         Self {
             items: Vec::with_capacity(count),
@@ -30,8 +30,10 @@ impl Batch {
         }
     }
 
+    /// Adds a value.
+    ///
     /// # Errors
-    /// [`Fault::StringTooLong`] for more bytes than there may be: the batch has to be smaller.
+    /// [`Fault::StringTooLong`] beyond the limit: the batch has to be smaller.
     pub(super) fn push(&mut self, value: Value<'_>) -> Result<(), Fault> {
         let item = match value {
             Value::Word(word) => Item::Word(word),
@@ -49,6 +51,8 @@ impl Batch {
         Ok(())
     }
 
+    /// The value of this number.
+    ///
     /// # Errors
     /// [`Fault::BadRequest`] beyond the end.
     pub(super) fn get(&self, at: usize) -> Result<Value<'_>, Fault> {

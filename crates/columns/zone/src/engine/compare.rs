@@ -1,7 +1,8 @@
 //! Comparison, equality tokens, ranks.
 //!
-//! A token is the beginning of HMAC-SHA256 of the value's canonical bytes under a key of the statement (X6): equal for equal values of
-//! one statement, unrelated from one statement to the next. Must not: give a truth that the policy was not asked for.
+//! A token is the beginning of HMAC-SHA256 of the value's canonical bytes under a key of the
+//! statement (X6): equal for equal values of one statement, unrelated from one statement to the
+//! next. Must not: give a truth without asking the policy.
 
 use core::cell::Cell;
 use core::cmp::Ordering;
@@ -13,27 +14,27 @@ use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::right;
 
 use super::batch::Batch;
-use super::compute::tell;
-use super::ground::Judged;
+use super::compute::with_ledger;
+use super::value_sources::PolicyInput;
 use super::{Zone, answers_of, copy_words, kind_of, offset_of};
 
-/// Most bytes of the values that are ranked together: more are compared pair by pair.
-const RANKED_MAX: usize = 64 << 20;
+/// The most bytes of values that are ranked together: more are compared pair by pair.
+const RANKED_BYTES_MAX: usize = 64 << 20;
 
 impl Zone {
     /// [`strongroom_columns_ring::Op::Compare`].
     pub(super) fn compare(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
-        let mut judged = Judged::new();
-        let [a, b, _] = &mut self.hands.args;
+        let mut policy_input = PolicyInput::new();
+        let [a, b, _] = &mut self.scratch.args;
         for (bits, out) in [(descriptor.a, a), (descriptor.b, b)] {
-            let loaded = self.ground.load_of(ring, bits, kind, out)?;
-            self.ground.gather(ring, &mut judged, &loaded)?;
+            let loaded = self.sources.load_of(ring, bits, kind, out)?;
+            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
         }
-        self.permit_truths(ring, right::COMPARE, &judged, 1)?;
-        let [a, b, _] = &self.hands.args;
+        self.permit_truths(ring, right::COMPARE, &policy_input, 1)?;
+        let [a, b, _] = &self.scratch.args;
         let order = compare(kind, a.value(), b.value())?;
-        self.tell_positive(ring, u64::from(order == Ordering::Equal));
+        self.count_positive_truths(ring, u64::from(order == Ordering::Equal));
         Ok(i64::from(order as i8).cast_unsigned())
     }
 
@@ -55,26 +56,26 @@ impl Zone {
         copy_words(
             area,
             &Descriptor { n, ..*descriptor },
-            &mut self.hands.words,
+            &mut self.scratch.words,
         )?;
-        let count = self.hands.words.len() / width;
+        let count = self.scratch.words.len() / width;
         if count > ANSWER_HALF {
             return Err(Fault::BadRequest);
         }
-        let [with, each, _] = &mut self.hands.args;
-        let mut judged = Judged::new();
+        let [with, each, _] = &mut self.scratch.args;
+        let mut policy_input = PolicyInput::new();
         if !pairs {
-            let loaded = self.ground.load_of(ring, descriptor.a, kind, with)?;
-            self.ground.gather(ring, &mut judged, &loaded)?;
+            let loaded = self.sources.load_of(ring, descriptor.a, kind, with)?;
+            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
         }
         let (mut orders, mut equal) = (Vec::with_capacity(count), 0);
-        for bits in self.hands.words.chunks_exact(width) {
+        for bits in self.scratch.words.chunks_exact(width) {
             let [first, rest @ ..] = bits else { break };
-            let loaded = self.ground.load_of(ring, *first, kind, each)?;
-            self.ground.gather(ring, &mut judged, &loaded)?;
+            let loaded = self.sources.load_of(ring, *first, kind, each)?;
+            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
             if let [second] = rest {
-                let loaded = self.ground.load_of(ring, *second, kind, with)?;
-                self.ground.gather(ring, &mut judged, &loaded)?;
+                let loaded = self.sources.load_of(ring, *second, kind, with)?;
+                self.sources.add_operand(ring, &mut policy_input, &loaded)?;
             }
             let order = compare(kind, each.value(), with.value())?;
             equal += u64::from(order == Ordering::Equal);
@@ -88,18 +89,18 @@ impl Zone {
         if count == 0 {
             return Ok(0);
         }
-        // Nothing has been told so far.
-        self.permit_truths(ring, right::COMPARE, &judged, count)?;
+        // No answer was given so far.
+        self.permit_truths(ring, right::COMPARE, &policy_input, count)?;
         area.write(answers_of(descriptor)?, &orders)
             .ok_or(Fault::BadRequest)?;
-        self.tell_positive(ring, equal);
+        self.count_positive_truths(ring, equal);
         Ok(count)
     }
 
     /// [`strongroom_columns_ring::Op::Token`].
     pub(super) fn token(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
-        self.hands.words.clear();
-        self.hands.words.push(descriptor.a);
+        self.scratch.words.clear();
+        self.scratch.words.push(descriptor.a);
         let tokens = self.tokens(ring, kind_of(descriptor)?)?;
         tokens.first().copied().ok_or(Fault::BadRequest)
     }
@@ -111,37 +112,38 @@ impl Zone {
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<u64, Fault> {
-        copy_words(area, descriptor, &mut self.hands.words)?;
+        copy_words(area, descriptor, &mut self.scratch.words)?;
         let tokens = self.tokens(ring, kind_of(descriptor)?)?;
         area.write_words(answers_of(descriptor)?, &tokens)
             .ok_or(Fault::BadRequest)?;
-        Ok(self.hands.words.len() as u64)
+        Ok(self.scratch.words.len() as u64)
     }
 
-    /// The tokens of the identifiers in hand, two words each.
+    /// The tokens of the identifiers in `scratch.words`, two words each.
     fn tokens(&mut self, ring: u16, kind: Kind) -> Result<Vec<u64>, Fault> {
-        let [each, ..] = &mut self.hands.args;
-        let mut judged = Judged::new();
-        let mut tokens = Vec::with_capacity(2 * self.hands.words.len());
-        for bits in &self.hands.words {
-            let loaded = self.ground.load_of(ring, *bits, kind, each)?;
-            self.ground.gather(ring, &mut judged, &loaded)?;
-            self.hands.buf.clear();
-            token_bytes(kind, each.value(), &mut self.hands.buf)?;
-            let key = self.ground.rings.token_key(ring)?;
-            // The kind takes part: an integer's token says nothing about a bigint.
-            let mac = key.mac(&[&[kind.number()], self.hands.buf.as_slice()]);
+        let [each, ..] = &mut self.scratch.args;
+        let mut policy_input = PolicyInput::new();
+        let mut tokens = Vec::with_capacity(2 * self.scratch.words.len());
+        for bits in &self.scratch.words {
+            let loaded = self.sources.load_of(ring, *bits, kind, each)?;
+            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            self.scratch.buf.clear();
+            token_bytes(kind, each.value(), &mut self.scratch.buf)?;
+            let key = self.sources.rings.token_key(ring)?;
+            // The kind is part of the input: tokens of an integer and of a bigint cannot be
+            // compared.
+            let mac = key.mac(&[&[kind.number()], self.scratch.buf.as_slice()]);
             let (halves, _) = mac.as_chunks::<8>();
             tokens.extend(halves.iter().take(2).map(|half| u64::from_le_bytes(*half)));
         }
-        self.hands.buf.clear();
-        let count = self.hands.words.len() as u64;
+        self.scratch.buf.clear();
+        let count = self.scratch.words.len() as u64;
         if count != 0 {
-            self.permit_truths(ring, right::TOKEN, &judged, count)?;
+            self.permit_truths(ring, right::TOKEN, &policy_input, count)?;
         }
-        tell(
+        with_ledger(
             &mut self.channel,
-            self.ground.rings.get(ring).ok(),
+            self.sources.rings.get(ring).ok(),
             |ledger| {
                 ledger.count_tokens(count);
             },
@@ -157,27 +159,27 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
-        copy_words(area, descriptor, &mut self.hands.words)?;
-        let [each, ..] = &mut self.hands.args;
-        let mut judged = Judged::new();
-        let mut batch = Batch::new(self.hands.words.len(), RANKED_MAX);
-        for bits in &self.hands.words {
-            let loaded = self.ground.load_of(ring, *bits, kind, each)?;
-            self.ground.gather(ring, &mut judged, &loaded)?;
+        copy_words(area, descriptor, &mut self.scratch.words)?;
+        let [each, ..] = &mut self.scratch.args;
+        let mut policy_input = PolicyInput::new();
+        let mut batch = Batch::new(self.scratch.words.len(), RANKED_BYTES_MAX);
+        for bits in &self.scratch.words {
+            let loaded = self.sources.load_of(ring, *bits, kind, each)?;
+            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
             batch.push(each.value())?;
         }
-        let count = self.hands.words.len() as u64;
+        let count = self.scratch.words.len() as u64;
         if count == 0 {
             return Ok(0);
         }
-        self.permit_truths(ring, right::RANK, &judged, count)?;
-        rank(kind, &batch, &mut self.hands.words)?;
-        let words = &self.hands.words;
+        self.permit_truths(ring, right::RANK, &policy_input, count)?;
+        rank(kind, &batch, &mut self.scratch.words)?;
+        let words = &self.scratch.words;
         area.write_words(offset_of(descriptor)?, words)
             .ok_or(Fault::BadRequest)?;
-        tell(
+        with_ledger(
             &mut self.channel,
-            self.ground.rings.get(ring).ok(),
+            self.sources.rings.get(ring).ok(),
             |ledger| {
                 ledger.count_ranks(count);
             },

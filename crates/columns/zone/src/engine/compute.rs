@@ -1,4 +1,4 @@
-//! Functions: of values giving values, and of values giving truths.
+//! Operations that apply functions: to compute values, and to test them.
 //!
 //! Must not: know what a function does.
 
@@ -10,18 +10,20 @@ use strongroom_columns_values::Operand;
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
 
-use super::ground::Judged;
-use super::rings::Ring;
+use super::backends::Ring;
+use super::value_sources::PolicyInput;
 use super::{Zone, answers_of, copy_words};
 use crate::arena::{Meta, ScopeId};
 use crate::policy;
 use crate::session::channel::Channel;
 
-/// How long a batch of tests may go on: nobody else is served meanwhile, and who waits for it cannot cancel it.
-const BATCH_TIME: Duration = Duration::from_millis(20);
+/// The longest time of a batch of tests: no other ring is served meanwhile, and the backend that
+/// waits cannot cancel it.
+const TEST_BATCH_TIME_MAX: Duration = Duration::from_millis(20);
 
-/// How often a session's answer holds before it is asked again, within one statement.
-const GRANTED: u16 = 1024;
+/// How often a grant of the session is used, within one statement, before the session is asked
+/// again.
+const GRANT_USES: u16 = 1024;
 
 impl Zone {
     /// [`strongroom_columns_ring::Op::Compute`].
@@ -29,26 +31,35 @@ impl Zone {
         &mut self,
         ring: u16,
         descriptor: &Descriptor,
-        third: Option<u64>,
+        third_argument: Option<u64>,
     ) -> Result<(), Fault> {
         let resolved = self.functions.get(descriptor.n)?;
         let Gives::Value(kind) = resolved.function.gives else {
             return Err(Fault::BadRequest);
         };
         let computation = resolved.computation.ok_or(Fault::BadRequest)?;
-        let judged = self.arguments(ring, resolved.function, descriptor, third)?;
-        let scope = judged.scope()?;
-        self.permit(ring, right::COMPUTE | judged.common.further(), scope)?;
-        let operands = operands(&self.hands.args, resolved.function, descriptor, third)?;
-        let state = self.ground.rings.get_mut(ring)?;
+        let policy_input = self.arguments(ring, resolved.function, descriptor, third_argument)?;
+        let scope = policy_input.scope()?;
+        self.permit(
+            ring,
+            right::COMPUTE | policy_input.common.extra_rights(),
+            scope,
+        )?;
+        let operands = operands(
+            &self.scratch.args,
+            resolved.function,
+            descriptor,
+            third_argument,
+        )?;
+        let state = self.sources.rings.get_mut(ring)?;
         let operands = operands
             .get(..resolved.function.args.len())
             .ok_or(Fault::BadRequest)?;
-        computation.run(operands, &state.settings, &mut self.hands.out)?;
+        computation.run(operands, &state.settings, &mut self.scratch.out)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
         state
             .arena
-            .put(fid, Meta { kind, scope }, self.hands.out.value())?;
+            .put(fid, Meta { kind, scope }, self.scratch.out.value())?;
         state.computed += 1;
         Ok(())
     }
@@ -58,18 +69,23 @@ impl Zone {
         &mut self,
         ring: u16,
         descriptor: &Descriptor,
-        third: Option<u64>,
+        third_argument: Option<u64>,
     ) -> Result<u64, Fault> {
         let resolved = self.functions.get(descriptor.n)?;
         let condition = resolved.condition.ok_or(Fault::BadRequest)?;
-        let judged = self.arguments(ring, resolved.function, descriptor, third)?;
-        self.permit_truths(ring, right::COMPARE, &judged, 1)?;
-        let operands = operands(&self.hands.args, resolved.function, descriptor, third)?;
+        let policy_input = self.arguments(ring, resolved.function, descriptor, third_argument)?;
+        self.permit_truths(ring, right::COMPARE, &policy_input, 1)?;
+        let operands = operands(
+            &self.scratch.args,
+            resolved.function,
+            descriptor,
+            third_argument,
+        )?;
         let operands = operands
             .get(..resolved.function.args.len())
             .ok_or(Fault::BadRequest)?;
         let truth = condition.run(operands)?;
-        self.tell_positive(ring, u64::from(truth));
+        self.count_positive_truths(ring, u64::from(truth));
         Ok(u64::from(truth))
     }
 
@@ -86,90 +102,90 @@ impl Zone {
         copy_words(
             area,
             &Descriptor { n, ..*descriptor },
-            &mut self.hands.words,
+            &mut self.scratch.words,
         )?;
         let [Arg::Of(first), Arg::Of(second)] = resolved.function.args else {
             return Err(Fault::BadRequest);
         };
-        let [each, with, _] = &mut self.hands.args;
-        let mut judged = Judged::new();
-        let loaded = self.ground.load_of(ring, descriptor.a, *second, with)?;
-        self.ground.gather(ring, &mut judged, &loaded)?;
-        let (mut truths, mut positive) = (Vec::with_capacity(self.hands.words.len()), 0);
+        let [each, with, _] = &mut self.scratch.args;
+        let mut policy_input = PolicyInput::new();
+        let loaded = self.sources.load_of(ring, descriptor.a, *second, with)?;
+        self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+        let (mut truths, mut positive) = (Vec::with_capacity(self.scratch.words.len()), 0);
         let begun = Instant::now();
-        for bits in &self.hands.words {
-            if begun.elapsed() > BATCH_TIME {
+        for bits in &self.scratch.words {
+            if begun.elapsed() > TEST_BATCH_TIME_MAX {
                 break;
             }
-            let loaded = self.ground.load_of(ring, *bits, *first, each)?;
-            self.ground.gather(ring, &mut judged, &loaded)?;
-            // Whether a failure is one is known only when this very value is asked about.
+            let loaded = self.sources.load_of(ring, *bits, *first, each)?;
+            self.sources.add_operand(ring, &mut policy_input, &loaded)?;
+            // A failure is reported only when this very value is asked about: here its answer is 2.
             let truth =
                 condition.run(&[Operand::Value(each.value()), Operand::Value(with.value())]);
             positive += u64::from(truth == Ok(true));
             truths.push(truth.map_or(2, u8::from));
         }
-        // Nothing has been told so far, and of what was left out nothing is.
-        self.permit_truths(ring, right::COMPARE, &judged, truths.len() as u64)?;
-        truths.resize(self.hands.words.len(), 2);
+        // No answer was given so far, and none is given of the values that were left out.
+        self.permit_truths(ring, right::COMPARE, &policy_input, truths.len() as u64)?;
+        truths.resize(self.scratch.words.len(), 2);
         let count = truths.len() as u64;
         area.write(answers_of(descriptor)?, &truths)
             .ok_or(Fault::BadRequest)?;
-        self.tell_positive(ring, positive);
+        self.count_positive_truths(ring, positive);
         Ok(count)
     }
 
-    /// Copies the confidential arguments of a function out.
+    /// Copies the confidential arguments of a function to the scratch buffers.
     fn arguments(
         &mut self,
         ring: u16,
         function: &Function,
         descriptor: &Descriptor,
-        third: Option<u64>,
-    ) -> Result<Judged, Fault> {
-        let given = [Some(descriptor.a), Some(descriptor.b), third];
-        let mut judged = Judged::new();
-        for ((arg, bits), out) in function.args.iter().zip(given).zip(&mut self.hands.args) {
+        third_argument: Option<u64>,
+    ) -> Result<PolicyInput, Fault> {
+        let given = [Some(descriptor.a), Some(descriptor.b), third_argument];
+        let mut policy_input = PolicyInput::new();
+        for ((arg, bits), out) in function.args.iter().zip(given).zip(&mut self.scratch.args) {
             let bits = bits.ok_or(Fault::BadRequest)?;
             if let Arg::Of(kind) = arg {
-                let loaded = self.ground.load_of(ring, bits, *kind, out)?;
-                self.ground.gather(ring, &mut judged, &loaded)?;
+                let loaded = self.sources.load_of(ring, bits, *kind, out)?;
+                self.sources.add_operand(ring, &mut policy_input, &loaded)?;
             }
         }
-        Ok(judged)
+        Ok(policy_input)
     }
 
     /// Asks the session for rights on the keys of a scope.
     pub(super) fn permit(&mut self, ring: u16, rights: u32, scope: ScopeId) -> Result<(), Fault> {
-        let state = self.ground.rings.get_mut(ring)?;
-        if state.granted.holds(rights, scope) {
+        let state = self.sources.rings.get_mut(ring)?;
+        if state.granted.take(rights, scope) {
             return Ok(());
         }
         let session = Self::session(&mut self.channel, state).ok_or(Fault::NotAllowed)?;
         session.allow(rights, state.arena.scopes.get(scope)?.keys())?;
-        state.granted.keep(rights, scope, GRANTED);
+        state.granted.insert(rights, scope, GRANT_USES);
         Ok(())
     }
 
-    /// Asks whether `count` truths may be given.
+    /// Asks the policy whether `count` truths may be given.
     pub(super) fn permit_truths(
         &mut self,
         ring: u16,
         wanted: u32,
-        judged: &Judged,
+        policy_input: &PolicyInput,
         count: u64,
     ) -> Result<(), Fault> {
-        let state = self.ground.rings.get(ring)?;
-        let scope = state.arena.scopes.get(judged.scope()?)?;
+        let state = self.sources.rings.get(ring)?;
+        let scope = state.arena.scopes.get(policy_input.scope()?)?;
         let session = Self::session(&mut self.channel, state);
-        policy::truths(session, wanted, judged.common, scope, count)
+        policy::truths(session, wanted, policy_input.common, scope, count)
     }
 
-    /// Tells the ledger how many of the truths were positive.
-    pub(super) fn tell_positive(&mut self, ring: u16, count: u64) {
-        tell(
+    /// Adds to the ledger how many of the truths were positive.
+    pub(super) fn count_positive_truths(&mut self, ring: u16, count: u64) {
+        with_ledger(
             &mut self.channel,
-            self.ground.rings.get(ring).ok(),
+            self.sources.rings.get(ring).ok(),
             |ledger| {
                 ledger.count_positive(count);
             },
@@ -177,8 +193,8 @@ impl Zone {
     }
 }
 
-/// Tells the ledger of a ring's session something.
-pub(super) fn tell(
+/// Calls `what` with the ledger of a ring's session, if it has one.
+pub(super) fn with_ledger(
     channel: &mut Channel,
     ring: Option<&Ring>,
     what: impl FnOnce(&crate::session::Ledger),
@@ -188,14 +204,18 @@ pub(super) fn tell(
     }
 }
 
-/// The arguments as the function wants them; what it has not is a plain 0.
+/// The arguments in the form that the function takes; those beyond its number are a plain 0.
 fn operands<'a>(
     values: &'a [strongroom_columns_values::Out; 3],
     function: &Function,
     descriptor: &Descriptor,
-    third: Option<u64>,
+    third_argument: Option<u64>,
 ) -> Result<[Operand<'a>; 3], Fault> {
-    let given = [descriptor.a, descriptor.b, third.unwrap_or_default()];
+    let given = [
+        descriptor.a,
+        descriptor.b,
+        third_argument.unwrap_or_default(),
+    ];
     let mut operands = [Operand::Plain(0); 3];
     let places = operands.iter_mut().zip(values).zip(given);
     for (arg, ((operand, value), bits)) in function.args.iter().zip(places) {

@@ -6,7 +6,7 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::function::{FUNCTIONS, Function};
 use strongroom_columns_values::{Computation, Condition};
 
-/// One function, ready to be carried out.
+/// One function, ready to run.
 #[derive(Clone, Copy)]
 pub(super) struct Resolved {
     pub(super) function: &'static Function,
@@ -14,7 +14,7 @@ pub(super) struct Resolved {
     pub(super) condition: Option<Condition>,
 }
 
-/// All of them, by code.
+/// All functions, by code.
 pub(super) struct Functions(Vec<Option<Resolved>>);
 
 impl Functions {

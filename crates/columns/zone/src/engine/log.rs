@@ -1,6 +1,6 @@
-//! The host's log, checkpoints, reclamation: what the host's worker asks for.
+//! The host's log, checkpoints, reclamation: the requests of the host's background worker.
 //!
-//! Must not: do anything that is not the store's.
+//! Must not: do anything that is not the store's task.
 
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{Answer, Area, Descriptor, Fault, Op};
@@ -9,37 +9,41 @@ use strongroom_format::columns::Fid;
 use super::{Zone, copy_bytes, copy_words, len_of, offset_of};
 use crate::store::Store;
 
-/// Values that one step of a sweep, or of freeing, looks for: some milliseconds, in which nobody else is served.
-const STEP: u32 = 4096;
-/// In `aux`: there is more to be done.
+/// The most values that one step of a sweep, or of freeing, handles: some milliseconds, in which no
+/// other ring is served.
+const STEP_VALUES_MAX: u32 = 4096;
+/// Flag in `aux`: the step has to be repeated.
 const MORE: u32 = 1 << 31;
 
 impl Zone {
     /// [`Op::Inserted`].
-    pub(super) fn inserted(&mut self, ring: u16, number: u64) -> Result<(), Fault> {
-        let chain = self.ground.chain(ring)?;
-        self.ground.store.inserted(chain, number);
+    pub(super) fn confirm_inserted(&mut self, ring: u16, number: u64) -> Result<(), Fault> {
+        let chain = self.sources.chain(ring)?;
+        self.sources.store.confirm_inserted(chain, number);
         Ok(())
     }
 
-    /// [`Op::Prefetch`]. A wish: what cannot be read now is an error when it is needed.
+    /// [`Op::Prefetch`]. A block that cannot be read now is an error only when its values are
+    /// needed.
     pub(super) fn prefetch(&mut self, descriptor: &Descriptor) -> Result<(), Fault> {
         let first = Fid::from_bits(descriptor.a).ok_or(Fault::ForgedFid)?;
         let last = Fid::from_bits(descriptor.b).ok_or(Fault::ForgedFid)?;
-        let _wished = self.ground.store.prefetch(first, last);
+        let _ignored = self.sources.store.prefetch(first, last);
         Ok(())
     }
 
-    /// [`Op::Position`]. Who asks while there is a log to be read is who reads it, from there: nobody else's records are taken.
+    /// [`Op::Position`]. The ring that asks while there is a log to be read becomes the reader of
+    /// the log, from that position: records of other rings are refused.
     pub(super) fn position(&mut self, ring: u16) -> Result<Answer, Fault> {
-        let store = &self.ground.store;
+        let store = &self.sources.store;
         let state = u32::from(store.is_recovering()) | u32::from(store.is_following()) << 1;
-        // PostgreSQL counts timelines from 1 by promotions: one that does not fit is not known.
+        // PostgreSQL counts timelines from 1 by promotions: a number that does not fit is given as
+        // 0, not known.
         let timeline = store.timeline().checked_mul(4).unwrap_or(0);
         if state != 0
             && self
                 .reader
-                .is_none_or(|reader| self.ground.rings.get(reader).is_err())
+                .is_none_or(|reader| self.sources.rings.get(reader).is_err())
         {
             self.reader = Some(ring);
         }
@@ -49,18 +53,19 @@ impl Zone {
         })
     }
 
-    /// [`Op::Life`]. The end of the log of the life before may be lost with the records in it that rings said were inserted: chains that
-    /// name them, openings and bindings that stand nowhere else. After a checkpoint no record of this life needs them (L2).
-    pub(super) fn life(&mut self, descriptor: &Descriptor) -> Result<u64, Fault> {
-        let (life, store) = (Some(descriptor.a), &mut self.ground.store);
+    /// [`Op::ServerGeneration`]. The end of the log of the generation before may be lost, with
+    /// records that rings had confirmed: chains name them, and they may be the only ones that have
+    /// an opening or a binding. After a checkpoint no record of this generation needs them (L2).
+    pub(super) fn set_server_generation(&mut self, descriptor: &Descriptor) -> Result<u64, Fault> {
+        let (generation, store) = (Some(descriptor.a), &mut self.sources.store);
         check_timeline(store, descriptor.n)?;
-        // A store that is recovering ends that with a checkpoint, and its rings with it begin chains of their own.
-        if self.life != life && !store.is_recovering() {
+        // Recovery ends with a checkpoint, after which rings begin new chains.
+        if self.server_generation != generation && !store.is_recovering() {
             store.set_host_timeline(descriptor.n);
             let done = store.checkpoint(descriptor.b);
             done.map_err(|error| store.report(error))?;
         }
-        self.life = life;
+        self.server_generation = generation;
         Ok(0)
     }
 
@@ -73,9 +78,10 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         let reads = self.reader == Some(ring);
-        let store = &mut self.ground.store;
+        let store = &mut self.sources.store;
         let position = descriptor.a;
-        // A host that was started anew, or never was told that the zone was, has read nothing to this incarnation.
+        // A host that was started anew, or does not know that the zone was, has not passed any
+        // records to this incarnation.
         if store.is_recovering() && !reads {
             return Err(Fault::Recovering);
         }
@@ -85,8 +91,13 @@ impl Zone {
                 if !open || !reads {
                     return Err(Fault::BadRequest);
                 }
-                copy_bytes(area, descriptor, len_of(descriptor)?, &mut self.hands.bytes)?;
-                store.recover(&self.hands.bytes, position)?;
+                copy_bytes(
+                    area,
+                    descriptor,
+                    len_of(descriptor)?,
+                    &mut self.scratch.bytes,
+                )?;
+                store.recover(&self.scratch.bytes, position)?;
                 return Ok(0);
             }
             _ if position < store.position() => return Err(Fault::BadRequest),
@@ -106,12 +117,12 @@ impl Zone {
             }
             Op::Replayed => {
                 if store.is_recovering() || store.is_following() {
-                    let done = store.recovered(position);
+                    let done = store.finish_recovery(position);
                     done.map_err(|error| store.report(error))?;
                     self.reader = None;
                 }
             }
-            // Its blocks are what the records up to its position have made, and no more of them is known yet.
+            // Its blocks have the records up to its position only.
             _ if store.is_recovering() => return Err(Fault::Recovering),
             _ => {
                 let done = store.checkpoint(position);
@@ -129,41 +140,41 @@ impl Zone {
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<Answer, Fault> {
-        let chain = self.ground.chain(ring)?;
+        let chain = self.sources.chain(ring)?;
         match op {
             Op::MarkBegin => {
                 let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
-                let number = self.ground.store.mark_begin(Some(chain), partition)?;
+                let number = self.sources.store.mark_begin(Some(chain), partition)?;
                 Ok(Answer::of(number))
             }
             Op::Mark => {
-                copy_words(area, descriptor, &mut self.hands.words)?;
+                copy_words(area, descriptor, &mut self.scratch.words)?;
                 let fids = self
-                    .hands
+                    .scratch
                     .words
                     .iter()
                     .filter_map(|bits| Fid::from_bits(*bits));
                 let fids: Vec<Fid> = fids.filter(|fid| !fid.is_ephemeral()).collect();
-                self.ground.store.mark(&fids);
+                self.sources.store.mark(&fids);
                 Ok(Answer::of(fids.len() as u64))
             }
             Op::Sweep => {
                 let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
-                let limit = u64::from(STEP);
-                let swept = self.ground.store.sweep(Some(chain), partition, limit)?;
+                let limit = u64::from(STEP_VALUES_MAX);
+                let swept = self.sources.store.sweep(Some(chain), partition, limit)?;
                 self.flush(chain, descriptor, area, swept.found, !swept.done)
             }
             _ => {
-                let limit = usize::try_from(STEP).map_err(|_| Fault::BadRequest)?;
+                let limit = usize::try_from(STEP_VALUES_MAX).map_err(|_| Fault::BadRequest)?;
                 let partition = u16::try_from(descriptor.n).map_err(|_| Fault::PartitionUnknown)?;
-                let store = &mut self.ground.store;
+                let store = &mut self.sources.store;
                 let freed = store.free(Some(chain), partition, descriptor.a, limit)?;
                 self.flush(chain, descriptor, area, freed, freed != 0)
             }
         }
     }
 
-    /// Puts the redo record of what was done into the data area, and answers with the count.
+    /// Writes the redo record of the operation to the data area; the answer is the count.
     pub(super) fn flush(
         &mut self,
         chain: u32,
@@ -172,7 +183,7 @@ impl Zone {
         count: u64,
         more: bool,
     ) -> Result<Answer, Fault> {
-        let record = self.ground.store.flush_log(chain)?;
+        let record = self.sources.store.flush_log(chain)?;
         let len = match &record {
             Some(record) => {
                 let offset = offset_of(descriptor)?;
@@ -189,8 +200,9 @@ impl Zone {
     }
 }
 
-/// Refuses a host whose log is on another timeline than it was: only one that was put back to an earlier time, or made a copy of another one,
-/// changes it behind the zone's back (L8). A zone that follows or reads the log is told where that led when it has read it.
+/// Refuses a host whose log is on another timeline than before: without the zone's knowledge it
+/// changes only on a host that was restored to an earlier time, or is a copy of another (L8). A
+/// zone that follows or reads the log learns the new timeline when it has read it.
 fn check_timeline(store: &Store, now: u32) -> Result<(), Fault> {
     let before = store.host_timeline();
     let changed = before != 0 && now != 0 && before != now;

@@ -1,6 +1,7 @@
-//! Values in clear, for a ticket with the right to declassify: out of the zone into plain columns, and into it from them.
+//! Values in clear, for a ticket with the right to declassify: out of the zone into plain columns,
+//! and from plain columns into it.
 //!
-//! Must not: give or take a value in clear that the policy was not asked for; keep a copy of one.
+//! Must not: give or take a value in clear without asking the policy; keep a copy of one.
 
 use strongroom_columns_ring::{Area, Descriptor, Fault};
 use strongroom_columns_values::{receive, send};
@@ -21,17 +22,17 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
-        let [each, ..] = &mut self.hands.args;
-        let loaded = self.ground.load_of(ring, descriptor.a, kind, each)?;
-        self.hands.buf.clear();
-        send(kind, each.value(), &mut self.hands.buf)?;
-        let plain = self.hands.buf.as_slice();
-        let state = self.ground.rings.get(ring)?;
+        let [each, ..] = &mut self.scratch.args;
+        let loaded = self.sources.load_of(ring, descriptor.a, kind, each)?;
+        self.scratch.buf.clear();
+        send(kind, each.value(), &mut self.scratch.buf)?;
+        let plain = self.scratch.buf.as_slice();
+        let state = self.sources.rings.get(ring)?;
         let scope = state.arena.scopes.get(loaded.scope)?;
         let session = Self::session(&mut self.channel, state);
         policy::declassify(session, scope, plain.len() as u64)?;
         let len = reply(descriptor, area, plain);
-        self.hands.buf.clear();
+        self.scratch.buf.clear();
         len
     }
 
@@ -44,17 +45,22 @@ impl Zone {
     ) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
-        let state = self.ground.rings.get(ring)?;
+        let state = self.sources.rings.get(ring)?;
         let scope = policy::classify(Self::session(&mut self.channel, state))?;
-        copy_bytes(area, descriptor, len_of(descriptor)?, &mut self.hands.plain)?;
-        let read = receive(kind, &self.hands.plain, &mut self.hands.out);
-        self.hands.plain.zeroize();
+        copy_bytes(
+            area,
+            descriptor,
+            len_of(descriptor)?,
+            &mut self.scratch.plain,
+        )?;
+        let read = receive(kind, &self.scratch.plain, &mut self.scratch.out);
+        self.scratch.plain.zeroize();
         read.map_err(|_| Fault::BadRequest)?;
-        let state = self.ground.rings.get_mut(ring)?;
+        let state = self.sources.rings.get_mut(ring)?;
         let scope = state.arena.scopes.intern(scope)?;
-        let value = self.hands.out.value();
+        let value = self.scratch.out.value();
         state.arena.put(fid, Meta { kind, scope }, value)?;
-        self.hands.out.set_word(0);
+        self.scratch.out.set_word(0);
         Ok(fid.bits())
     }
 }

@@ -1,8 +1,9 @@
-//! Ephemerals become permanent; partitions and whose they are.
+//! Promotion: ephemerals become permanent. And partitions, and the relations that they belong to.
 //!
-//! Invariants: a column's key is bound when its first value is stored, and never changes (the binding is the store's, and in its
-//! log); X1: a value of the target's own partition and column keeps its identifier, every other one is copied. Must not: promote a
-//! value that the policy was not asked for.
+//! Invariants: a column's key is bound when its first value is stored, and never changes (the store
+//! keeps the binding, in its log too); X1: a value of the target's own partition and column keeps
+//! its identifier, every other value is copied. Must not: promote a value without asking the
+//! policy.
 
 use strongroom_columns_ring::layout::{promote_layout, relation_layout};
 use strongroom_columns_ring::op::flag;
@@ -18,23 +19,23 @@ use super::{Zone, copy_bytes, len_of, offset_of};
 use crate::policy;
 use crate::store::{Promotion, Record, Source};
 
-/// One value to be promoted, as it stands in the data area.
-struct Wanted {
+/// A value to be promoted, as the data area has it.
+struct PromoteRequest {
     fid: u64,
     column: u16,
     kind: Kind,
 }
 
-impl Wanted {
+impl PromoteRequest {
     fn parse(record: &[u8]) -> Option<Self> {
         let [kind] = array(record, promote_layout::KIND)?;
         let reserved: [u8; 5] = array(record, promote_layout::RESERVED)?;
-        let wanted = Self {
+        let requests = Self {
             fid: u64::from_le_bytes(array(record, promote_layout::FID)?),
             column: u16::from_le_bytes(array(record, promote_layout::COLUMN)?),
             kind: Kind::from_number(kind)?,
         };
-        (reserved == [0; 5]).then_some(wanted)
+        (reserved == [0; 5]).then_some(requests)
     }
 }
 
@@ -48,52 +49,59 @@ impl Zone {
     ) -> Result<u64, Fault> {
         let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
         let len = len_of(descriptor)?.saturating_mul(promote_layout::SIZE);
-        copy_bytes(area, descriptor, len, &mut self.hands.bytes)?;
-        let (records, _) = self.hands.bytes.as_chunks::<{ promote_layout::SIZE }>();
-        let wanted: Option<Vec<Wanted>> =
-            records.iter().map(|record| Wanted::parse(record)).collect();
-        let wanted = wanted.ok_or(Fault::BadRequest)?;
-        // A value of a statement only.
-        if wanted.iter().any(|one| one.kind == Kind::Interval) {
+        copy_bytes(area, descriptor, len, &mut self.scratch.bytes)?;
+        let (records, _) = self.scratch.bytes.as_chunks::<{ promote_layout::SIZE }>();
+        let requests: Option<Vec<PromoteRequest>> = records
+            .iter()
+            .map(|record| PromoteRequest::parse(record))
+            .collect();
+        let requests = requests.ok_or(Fault::BadRequest)?;
+        // An interval exists within a statement only.
+        if requests.iter().any(|one| one.kind == Kind::Interval) {
             return Err(Fault::KindMismatch);
         }
         let mut bound = Vec::new();
-        let promoted = self.promote_wanted(ring, partition, &wanted, &mut bound);
+        let promoted = self.promote_all(ring, partition, &requests, &mut bound);
         if promoted.is_err() {
             for column in bound {
-                self.ground.store.unbind(partition, column);
+                self.sources.store.unbind(partition, column);
             }
         }
         let (record, fids) = promoted?;
         let offset = offset_of(descriptor)?;
-        let (records, _) = self.hands.bytes.as_chunks_mut::<{ promote_layout::SIZE }>();
+        let (records, _) = self
+            .scratch
+            .bytes
+            .as_chunks_mut::<{ promote_layout::SIZE }>();
         for (record, fid) in records.iter_mut().zip(&fids) {
-            set(record, promote_layout::FID, &fid.bits().to_le_bytes())?;
+            set_field(record, promote_layout::FID, &fid.bits().to_le_bytes())?;
         }
         if let Some(record) = &record {
-            self.hands.bytes.extend_from_slice(&record.bytes);
+            self.scratch.bytes.extend_from_slice(&record.bytes);
         }
-        // A record that does not fit is one that nobody inserts: its values are orphans, and the batch has to be smaller.
-        area.write(offset, &self.hands.bytes)
+        // A record that does not fit is never inserted: its values are orphans, and the backend
+        // repeats with a smaller batch.
+        area.write(offset, &self.scratch.bytes)
             .ok_or(Fault::StringTooLong)?;
         Ok(record.map_or(0, |record| record.bytes.len() as u64))
     }
 
-    /// Promotes what was read from the data area. Columns that it binds are in `bound`, whatever comes of it.
-    fn promote_wanted(
+    /// Promotes the values read from the data area. `bound` gets the columns that it binds, on an
+    /// error too.
+    fn promote_all(
         &mut self,
         ring: u16,
         partition: u16,
-        wanted: &[Wanted],
+        requests: &[PromoteRequest],
         bound: &mut Vec<u16>,
     ) -> Result<(Option<Record>, Vec<Fid>), Fault> {
-        // Their record has to fit into the data area.
-        let mut values = Batch::new(wanted.len(), AREA_SIZE);
-        for one in wanted {
+        // The record of the values has to fit into the data area.
+        let mut values = Batch::new(requests.len(), AREA_SIZE);
+        for one in requests {
             self.collect(ring, partition, one, &mut values, bound)?;
         }
-        let mut items = Vec::with_capacity(wanted.len());
-        for (at, one) in wanted.iter().enumerate() {
+        let mut items = Vec::with_capacity(requests.len());
+        for (at, one) in requests.iter().enumerate() {
             let stored = Fid::from_bits(one.fid).filter(|fid| !fid.is_ephemeral());
             let source = match stored {
                 Some(fid) => Source::Stored(fid),
@@ -105,39 +113,39 @@ impl Zone {
                 kind: one.kind,
             });
         }
-        let chain = self.ground.chain(ring)?;
+        let chain = self.sources.chain(ring)?;
         let mut fids = Vec::with_capacity(items.len());
         let record = self
-            .ground
+            .sources
             .store
             .promote(chain, partition, &items, &mut fids)?;
         Ok((record, fids))
     }
 
-    /// Checks one value and copies it, and binds its column if it is the column's first.
+    /// Checks one value and copies it, and binds the column if this is its first value.
     fn collect(
         &mut self,
         ring: u16,
         partition: u16,
-        one: &Wanted,
+        one: &PromoteRequest,
         values: &mut Batch,
         made: &mut Vec<u16>,
     ) -> Result<(), Fault> {
-        let [each, ..] = &mut self.hands.args;
-        let loaded = self.ground.load_of(ring, one.fid, one.kind, each)?;
+        let [each, ..] = &mut self.scratch.args;
+        let loaded = self.sources.load_of(ring, one.fid, one.kind, each)?;
         if loaded.place == Some((partition, one.column)) {
-            // Stays what it is.
+            // It keeps its identifier: no copy is needed.
             return values.push(Value::Word(0));
         }
         values.push(each.value())?;
-        let bound = self.ground.store.binding(partition, one.column);
-        let state = self.ground.rings.get(ring)?;
+        let bound = self.sources.store.binding(partition, one.column);
+        let state = self.sources.rings.get(ring)?;
         let scope = state.arena.scopes.get(loaded.scope)?;
         let session = Self::session(&mut self.channel, state);
-        let to = policy::store(session, scope, bound, lineage)?;
+        let to = policy::store(session, scope, bound, random_lineage)?;
         if bound.is_none() {
             let secret = self.keys.key(&to.key).ok_or(Fault::NoColumnKey)?;
-            self.ground.store.bind(partition, one.column, to, secret)?;
+            self.sources.store.bind(partition, one.column, to, secret)?;
             made.push(one.column);
         }
         Ok(())
@@ -151,8 +159,8 @@ impl Zone {
         area: &Area,
     ) -> Result<Answer, Fault> {
         let relation = self.relation(descriptor, area)?;
-        let chain = self.ground.chain(ring)?;
-        let store = &mut self.ground.store;
+        let chain = self.sources.chain(ring)?;
+        let store = &mut self.sources.store;
         if store.is_recovering() {
             return Err(Fault::Recovering);
         }
@@ -161,7 +169,7 @@ impl Zone {
             None if descriptor.flags & flag::NEW == 0 => return Err(Fault::PartitionUnknown),
             None => store.open_partition(Some(chain), relation)?,
         };
-        let values = self.ground.store.values_of(number);
+        let values = self.sources.store.values_of(number);
         Ok(Answer {
             aux: u32::try_from(values).unwrap_or(u32::MAX),
             ..Answer::of(u64::from(number))
@@ -176,13 +184,13 @@ impl Zone {
         area: &Area,
     ) -> Result<Answer, Fault> {
         let number = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
-        let chain = self.ground.chain(ring)?;
-        self.ground.store.drop_partition(Some(chain), number)?;
+        let chain = self.sources.chain(ring)?;
+        self.sources.store.drop_partition(Some(chain), number)?;
         self.flush(chain, descriptor, area, 0, false)
     }
 
-    /// [`strongroom_columns_ring::Op::Rehome`].
-    pub(super) fn rehome(
+    /// [`strongroom_columns_ring::Op::ReassignPartition`].
+    pub(super) fn reassign_partition(
         &mut self,
         ring: u16,
         descriptor: &Descriptor,
@@ -190,13 +198,15 @@ impl Zone {
     ) -> Result<Answer, Fault> {
         let relation = self.relation(descriptor, area)?;
         let number = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
-        let chain = self.ground.chain(ring)?;
-        self.ground.store.rehome(Some(chain), number, relation)?;
+        let chain = self.sources.chain(ring)?;
+        self.sources
+            .store
+            .reassign_partition(Some(chain), number, relation)?;
         self.flush(chain, descriptor, area, 0, false)
     }
 
     fn relation(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Relation, Fault> {
-        let bytes = &mut self.hands.bytes;
+        let bytes = &mut self.scratch.bytes;
         copy_bytes(area, descriptor, relation_layout::SIZE, bytes)?;
         let number = |field: Field| array(bytes, field).map(u32::from_le_bytes);
         let relation = Relation {
@@ -211,7 +221,7 @@ impl Zone {
     }
 }
 
-fn set(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault> {
+fn set_field(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault> {
     let end = field.offset.saturating_add(field.len);
     let place = record.get_mut(field.offset..end).ok_or(Fault::BadRequest)?;
     place.copy_from_slice(bytes);
@@ -219,7 +229,7 @@ fn set(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault> {
 }
 
 /// A lineage for a column that has none.
-fn lineage() -> Result<Lineage, Fault> {
+fn random_lineage() -> Result<Lineage, Fault> {
     let mut random = [0; 8];
     fill_random(&mut random).map_err(|_| Fault::OutOfMemory)?;
     Ok(Lineage::of_column(u64::from_le_bytes(random)))

@@ -1,15 +1,15 @@
 //! Sessions, parallel groups, the time zone.
 //!
-//! Must not: know what a message says; tell a value.
+//! Must not: interpret a message; reveal a value.
 
 use strongroom_columns_ring::{AREA_SIZE, Area, Descriptor, Fault};
-use strongroom_columns_values::{Settings, Zone as TimeZone};
+use strongroom_columns_values::{Settings, TimeZone};
 use strongroom_crypto::fill_random;
 
 use super::{Zone, copy_bytes, len_of, offset_of};
 
-/// Longer names are no time zone's.
-const NAME_MAX: usize = 256;
+/// The longest name of a time zone or record, in bytes.
+const NAME_LEN_MAX: usize = 256;
 
 impl Zone {
     /// [`strongroom_columns_ring::Op::TimeZone`].
@@ -20,13 +20,13 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         let len = len_of(descriptor)?;
-        if len > NAME_MAX {
+        if len > NAME_LEN_MAX {
             return Err(Fault::TimeZoneUnknown);
         }
-        copy_bytes(area, descriptor, len, &mut self.hands.bytes)?;
-        let name = core::str::from_utf8(&self.hands.bytes).map_err(|_| Fault::TimeZoneUnknown)?;
-        let zone = TimeZone::by_name(name)?;
-        self.ground.rings.get_mut(ring)?.settings = Settings { zone };
+        copy_bytes(area, descriptor, len, &mut self.scratch.bytes)?;
+        let name = core::str::from_utf8(&self.scratch.bytes).map_err(|_| Fault::TimeZoneUnknown)?;
+        let time_zone = TimeZone::by_name(name)?;
+        self.sources.rings.get_mut(ring)?.settings = Settings { time_zone };
         Ok(0)
     }
 
@@ -34,13 +34,13 @@ impl Zone {
     pub(super) fn lead(&mut self, ring: u16) -> Result<u64, Fault> {
         let mut fresh = [0; 8];
         fill_random(&mut fresh).map_err(|_| Fault::OutOfMemory)?;
-        self.ground.rings.lead(ring, u64::from_le_bytes(fresh))
+        self.sources.rings.lead(ring, u64::from_le_bytes(fresh))
     }
 
     /// [`strongroom_columns_ring::Op::Join`].
     pub(super) fn join(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         let leader = u16::try_from(descriptor.a).map_err(|_| Fault::NotAllowed)?;
-        self.ground.rings.join(ring, leader, descriptor.b)?;
+        self.sources.rings.join(ring, leader, descriptor.b)?;
         Ok(0)
     }
 
@@ -54,7 +54,7 @@ impl Zone {
         let nonce = self.message_bytes(descriptor, area)?;
         let nonce = nonce.try_into().map_err(|_| Fault::BadMessage)?;
         let attester = self.attester.as_ref();
-        let (store, incarnation) = self.ground.store.identity();
+        let (store, incarnation) = self.sources.store.identity();
         let attestation = self
             .channel
             .attest(attester, (store, incarnation), ring, nonce)?;
@@ -68,23 +68,23 @@ impl Zone {
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<u64, Fault> {
-        self.tell_computed(ring);
+        self.count_computed(ring);
         let message = self.message_bytes(descriptor, area)?;
-        let state = self.ground.rings.get(ring)?;
-        if matches!(state.group, super::rings::Group::Member(..)) {
-            // A worker has its leader's session and none of its own.
+        let state = self.sources.rings.get(ring)?;
+        if matches!(state.group, super::backends::Group::Member(..)) {
+            // A parallel worker uses the session of its leader.
             return Err(Fault::BadMessage);
         }
         let before = state.session;
         let answer = self.channel.message(&mut self.keys, before, &message)?;
-        for state in self.ground.rings.all_mut() {
-            // What the session was asked before may no longer hold; members have the leader's.
-            state.granted = super::rings::Granted::default();
+        for state in self.sources.rings.all_mut() {
+            // Grants may not hold any more; members of a group use the leader's session.
+            state.granted = super::backends::GrantCache::default();
             if before.is_some() && state.session == before {
                 state.session = answer.session;
             }
         }
-        self.ground.rings.get_mut(ring)?.session = answer.session;
+        self.sources.rings.get_mut(ring)?.session = answer.session;
         if let Some(over) = before.filter(|before| answer.session != Some(*before)) {
             // Closed, or another one was opened in its place.
             self.channel.end(&over);
@@ -102,25 +102,25 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         let len = len_of(descriptor)?;
-        if len > NAME_MAX {
+        if len > NAME_LEN_MAX {
             return Err(Fault::NotRecorded);
         }
-        copy_bytes(area, descriptor, len, &mut self.hands.bytes)?;
+        copy_bytes(area, descriptor, len, &mut self.scratch.bytes)?;
         if len == 0 {
             self.recorder.end(ring);
         } else {
-            self.recorder.begin(ring, &self.hands.bytes)?;
+            self.recorder.begin(ring, &self.scratch.bytes)?;
         }
         Ok(0)
     }
 
-    /// Has the store keep the keys of bound columns that it lacks: it may be one that was restored, or a replica. One that cannot be kept
-    /// now is tried again with the next message.
+    /// Gives the store the keys of bound columns that it lacks: it may have been restored, or be a
+    /// replica's. A key that cannot be stored now is tried again with the next message.
     fn keep_keys(&mut self) {
         let ids: Vec<_> = self.keys.ids().copied().collect();
         for id in ids {
             if let Some(key) = self.keys.key(&id) {
-                let _kept = self.ground.store.keep(id, key);
+                let _kept = self.sources.store.keep_key(id, key);
             }
         }
     }
@@ -130,12 +130,12 @@ impl Zone {
         if len > AREA_SIZE {
             return Err(Fault::BadMessage);
         }
-        copy_bytes(area, descriptor, len, &mut self.hands.bytes)?;
-        Ok(core::mem::take(&mut self.hands.bytes))
+        copy_bytes(area, descriptor, len, &mut self.scratch.bytes)?;
+        Ok(core::mem::take(&mut self.scratch.bytes))
     }
 }
 
-/// Writes a reply where the request stood.
+/// Writes a reply to the place of the request in the data area; returns its length.
 pub(super) fn reply(descriptor: &Descriptor, area: &Area, bytes: &[u8]) -> Result<u64, Fault> {
     area.write(offset_of(descriptor)?, bytes)
         .ok_or(Fault::StringTooLong)?;

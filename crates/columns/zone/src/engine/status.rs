@@ -1,6 +1,7 @@
-//! The status: how much the zone holds, for whom, and what its answers have told. Counts, never values.
+//! The status: what the zone holds and for which sessions, and the counts of its answers. No
+//! values.
 //!
-//! Must not: tell a value, an identifier of one, or a key; outgrow the data area.
+//! Must not: contain a value, an identifier of one, or a key; outgrow the data area.
 
 use strongroom_columns_ring::{Area, Descriptor, Fault};
 
@@ -8,8 +9,8 @@ use super::Zone;
 use super::session::reply;
 use crate::store::Census;
 
-/// Partitions and sessions that are told one by one. What is beyond is in the sums only.
-const LISTED: usize = 1000;
+/// The most partitions and sessions that are listed one by one. The others are in the sums only.
+const LISTED_MAX: usize = 1000;
 
 impl Zone {
     /// [`strongroom_columns_ring::Op::Status`].
@@ -18,22 +19,23 @@ impl Zone {
     }
 
     fn status_text(&self) -> String {
-        let store = self.ground.store.status();
+        let store = self.sources.store.status();
         let (mut rings, mut values, mut literals, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
-        for ring in self.ground.rings.all() {
+        for ring in self.sources.rings.all() {
             let (more_values, more_literals, more_bytes) = ring.arena.size();
             rings += 1;
             values += more_values;
             literals += more_literals;
             bytes += more_bytes;
         }
-        // In whole MiB, and counted in the rooms that values take: by storing a value very often its length could be told from any sum of
-        // lengths. So the size of the block file, which is one, is not told.
+        // In whole MiB, and of the sizes that values take in memory: a host that stores a value
+        // very often could compute its length from a sum of lengths. The size of the block file is
+        // such a sum, so it is left out.
         let bytes = bytes.div_ceil(1 << 20) << 20;
         let resident = store.resident.div_ceil(1 << 20) << 20;
         let mapped = store.mapped.div_ceil(1 << 20) << 20;
         let keys = self.keys.ids().count();
-        let census: Vec<Census> = self.ground.store.census().collect();
+        let census: Vec<Census> = self.sources.store.census().collect();
         let stored: u64 = census.iter().map(|one| one.values).sum();
         let unread: u64 = census.iter().map(|one| one.unread).sum();
         format!(
@@ -60,7 +62,7 @@ impl Zone {
 
     fn ledgers(&self) -> String {
         let mut out = String::new();
-        for (ticket, rights, ledger) in self.channel.ledgers().take(LISTED) {
+        for (ticket, rights, ledger) in self.channel.ledgers().take(LISTED_MAX) {
             let comma = if out.is_empty() { "" } else { "," };
             out.push_str(comma);
             out.push_str("{\"ticket\":\"");
@@ -76,7 +78,7 @@ impl Zone {
 
 fn partitions(census: &[Census]) -> String {
     let mut out = String::new();
-    for one in census.iter().take(LISTED) {
+    for one in census.iter().take(LISTED_MAX) {
         let comma = if out.is_empty() { "" } else { "," };
         out.push_str(&format!(
             "{comma}{{\"number\":{},\"tablespace\":{},\"database\":{},\"filenode\":{},\"columns\":{},\"values\":{},\"unread\":{}}}",

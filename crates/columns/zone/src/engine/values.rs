@@ -1,6 +1,6 @@
 //! Values in and out: envelopes opened into ephemerals, values sealed into envelopes.
 //!
-//! Must not: leave a value in clear anywhere but in an arena and in hand.
+//! Must not: leave a value in clear anywhere but in an arena and in the scratch buffers.
 
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{AREA_SIZE, Area, Descriptor, Fault};
@@ -14,8 +14,8 @@ use crate::arena::{Meta, Scope};
 use crate::policy;
 
 impl Zone {
-    /// [`strongroom_columns_ring::Op::Intake`].
-    pub(super) fn intake(
+    /// [`strongroom_columns_ring::Op::OpenEnvelope`].
+    pub(super) fn open_envelope(
         &mut self,
         ring: u16,
         descriptor: &Descriptor,
@@ -23,41 +23,48 @@ impl Zone {
     ) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
-        copy_bytes(area, descriptor, len_of(descriptor)?, &mut self.hands.bytes)?;
-        let digest = (descriptor.flags & flag::LITERAL != 0).then(|| sha256(&[&self.hands.bytes]));
-        let state = self.ground.rings.get_mut(ring)?;
+        copy_bytes(
+            area,
+            descriptor,
+            len_of(descriptor)?,
+            &mut self.scratch.bytes,
+        )?;
+        let digest =
+            (descriptor.flags & flag::LITERAL != 0).then(|| sha256(&[&self.scratch.bytes]));
+        let state = self.sources.rings.get_mut(ring)?;
         if let Some(known) = digest.and_then(|digest| state.arena.literal(&digest)) {
             return Ok(known.bits());
         }
         let of = self
             .keys
-            .open(kind, &self.hands.bytes, &mut self.hands.plain)?;
-        let read = receive(kind, &self.hands.plain, &mut self.hands.out);
-        self.hands.plain.zeroize();
+            .open(kind, &self.scratch.bytes, &mut self.scratch.plain)?;
+        let read = receive(kind, &self.scratch.plain, &mut self.scratch.out);
+        self.scratch.plain.zeroize();
         read.map_err(|_| Fault::BadEnvelope)?;
         let scope = state.arena.scopes.intern(Scope::envelope(of))?;
         let meta = Meta { kind, scope };
-        let value = self.hands.out.value();
+        let value = self.scratch.out.value();
         match digest {
             Some(digest) => state.arena.put_literal(fid, digest, meta, value)?,
             None => state.arena.put(fid, meta, value)?,
         }
-        self.hands.out.set_word(0);
+        self.scratch.out.set_word(0);
         Ok(fid.bits())
     }
 
-    /// [`strongroom_columns_ring::Op::Accept`].
-    pub(super) fn accept(
+    /// [`strongroom_columns_ring::Op::PostEnvelope`].
+    pub(super) fn post_envelope(
         &mut self,
         ring: u16,
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<(), Fault> {
-        // A literal may have another identifier than the backend chose, and nobody would hear of it.
+        // A literal may get another identifier than the backend chose, and a posted operation has
+        // no answer to say so.
         if descriptor.flags & flag::LITERAL != 0 {
             return Err(Fault::BadRequest);
         }
-        self.intake(ring, descriptor, area).map(drop)
+        self.open_envelope(ring, descriptor, area).map(drop)
     }
 
     /// [`strongroom_columns_ring::Op::Output`].
@@ -70,30 +77,30 @@ impl Zone {
         let wanted = (descriptor.flags != 0).then(|| kind_of(descriptor));
         let wanted = wanted.transpose()?;
         let offset = offset_of(descriptor)?;
-        copy_words(area, descriptor, &mut self.hands.words)?;
-        self.hands.bytes.clear();
-        let [each, ..] = &mut self.hands.args;
-        for bits in &self.hands.words {
-            let loaded = self.ground.load(ring, *bits, each)?;
+        copy_words(area, descriptor, &mut self.scratch.words)?;
+        self.scratch.bytes.clear();
+        let [each, ..] = &mut self.scratch.args;
+        for bits in &self.scratch.words {
+            let loaded = self.sources.load(ring, *bits, each)?;
             let kind = loaded.kind;
             if wanted.is_some_and(|wanted| wanted != kind) {
                 return Err(Fault::KindMismatch);
             }
-            self.hands.buf.clear();
-            send(kind, each.value(), &mut self.hands.buf)?;
-            let plain = self.hands.buf.as_slice();
-            let state = self.ground.rings.get(ring)?;
+            self.scratch.buf.clear();
+            send(kind, each.value(), &mut self.scratch.buf)?;
+            let plain = self.scratch.buf.as_slice();
+            let state = self.sources.rings.get(ring)?;
             let scope = state.arena.scopes.get(loaded.scope)?;
             let session = Self::session(&mut self.channel, state);
             let of = policy::output(session, scope, plain.len() as u64)?;
-            // Room for the padding: what grows would leave a copy behind.
-            self.hands.plain.reserve(plain.len().saturating_add(32));
-            self.hands.plain.extend_from_slice(plain);
-            let out = &mut self.hands.bytes;
+            // Reserves the padding: a vector that grows would leave a copy of the value behind.
+            self.scratch.plain.reserve(plain.len().saturating_add(32));
+            self.scratch.plain.extend_from_slice(plain);
+            let out = &mut self.scratch.bytes;
             let head = out.len();
             out.extend_from_slice(&[0; 4]);
-            let sealed = self.keys.seal(of, kind, &mut self.hands.plain, out);
-            self.hands.plain.zeroize();
+            let sealed = self.keys.seal(of, kind, &mut self.scratch.plain, out);
+            self.scratch.plain.zeroize();
             sealed?;
             let len = out.len().checked_sub(head.saturating_add(4));
             let len = len
@@ -104,7 +111,7 @@ impl Zone {
                 .and_then(|rest| rest.first_chunk_mut::<4>());
             *place.ok_or(Fault::BadRequest)? = len.to_le_bytes();
             if out.len() > AREA_SIZE.saturating_sub(offset) {
-                let alone = self.hands.words.len() == 1;
+                let alone = self.scratch.words.len() == 1;
                 return if alone {
                     Err(Fault::StringTooLong)
                 } else {
@@ -112,8 +119,8 @@ impl Zone {
                 };
             }
         }
-        self.hands.buf.clear();
-        let sealed = &self.hands.bytes;
+        self.scratch.buf.clear();
+        let sealed = &self.scratch.bytes;
         area.write(offset, sealed).ok_or(Fault::StringTooLong)?;
         Ok(sealed.len() as u64)
     }

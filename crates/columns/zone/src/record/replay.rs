@@ -1,9 +1,12 @@
-//! Replay: a record answers in the place of the zone, so that a plan can be looked into without a value.
+//! Replay: a record answers in place of the zone, so that a query plan can be examined without a
+//! value.
 //!
-//! The backend asks again what it asked when the record was made. Ephemeral identifiers differ from then: each is known by the call that made it.
-//! Constants are found by their envelopes, because a statement may be given them in another form. Invariants: every part of a
-//! record is authenticated before any of it is used; what departs from the record is an error, and so is everything that would
-//! change something. Must not: hold a key of values, or answer what it was not asked then.
+//! The backend repeats the calls that it made when the record was made. Ephemeral identifiers
+//! differ from those of the record: each is identified by the call that made it. Constants are
+//! found by their envelopes, because a statement may get them in another form. Invariants: every
+//! part of a record is authenticated before any of it is used; a call that departs from the record
+//! is an error, and so is every call that would change something. Must not: hold a key of values,
+//! or answer a call that is not in the record.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -47,7 +50,7 @@ impl Record {
         let object = Object::open(&file, ObjectKind::Zone, opener)?;
         let key = GcmKey::new(&object.subkey(object.epoch(), Purpose::ZoneRecord)?)?;
         let pieces = file.get(HEADER_LEN..).unwrap_or_default();
-        let plain = opened(&key, pieces)?;
+        let plain = open_pieces(&key, pieces)?;
         let mut rest = plain.as_slice();
         let mut calls = Vec::new();
         while !rest.is_empty() {
@@ -72,8 +75,8 @@ impl Record {
     }
 }
 
-/// What the pieces hold.
-fn opened(key: &GcmKey, mut pieces: &[u8]) -> Result<Vec<u8>, Error> {
+/// Opens the pieces of a record; returns their contents.
+fn open_pieces(key: &GcmKey, mut pieces: &[u8]) -> Result<Vec<u8>, Error> {
     let mut plain = Vec::new();
     let mut expected = 0;
     loop {
@@ -105,19 +108,19 @@ fn opened(key: &GcmKey, mut pieces: &[u8]) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// How far one backend has come.
+/// The state of replay of one backend.
 #[derive(Default)]
-struct Play {
+struct BackendReplay {
     /// The next call of the record.
     at: usize,
-    /// The record's identifiers of the live ones.
+    /// For each identifier of this backend, the one in the record.
     known: BTreeMap<u64, u64>,
-    /// It has departed from the record, and stays departed.
+    /// The backend has departed from the record; nothing is answered any more.
     departed: bool,
 }
 
-impl Play {
-    fn carry_out(
+impl BackendReplay {
+    fn answer_call(
         &mut self,
         calls: &[RecordedCall],
         op: Op,
@@ -127,13 +130,17 @@ impl Play {
         match op {
             Op::StatementEnd | Op::Inserted | Op::Prefetch => return Ok(Answer::default()),
             _ if self.departed => return Err(Fault::Departed),
-            Op::Sync | Op::TimeZone | Op::Life | Op::Record => return Ok(Answer::of(0)),
-            Op::Intake | Op::Accept => return self.intake(calls, descriptor, area),
+            Op::Sync | Op::TimeZone | Op::ServerGeneration | Op::Record => {
+                return Ok(Answer::of(0));
+            }
+            Op::OpenEnvelope | Op::PostEnvelope => {
+                return self.open_envelope(calls, descriptor, area);
+            }
             Op::Partition => return partition(calls, descriptor, area),
             op if shape::is_recorded(op) => {}
             _ => return Err(Fault::Departed),
         }
-        let apart = [Op::Intake, Op::Accept, Op::Partition].map(Op::number);
+        let apart = [Op::OpenEnvelope, Op::PostEnvelope, Op::Partition].map(Op::number);
         while calls
             .get(self.at)
             .is_some_and(|call| apart.contains(&call.op))
@@ -148,7 +155,7 @@ impl Play {
             aux: call.aux,
             value: call.value,
         };
-        let (offset, len) = shape::answered(op, descriptor, &answer).ok_or(Fault::Departed)?;
+        let (offset, len) = shape::answer_range(op, descriptor, &answer).ok_or(Fault::Departed)?;
         if len != call.output.len() {
             return Err(Fault::Departed);
         }
@@ -156,7 +163,7 @@ impl Play {
         Ok(answer)
     }
 
-    /// A live word as the record has it.
+    /// The word that the record has for a word of this backend.
     fn recorded(&self, word: u64) -> u64 {
         self.known.get(&word).copied().unwrap_or(word)
     }
@@ -194,16 +201,16 @@ impl Play {
         Ok(())
     }
 
-    /// A constant: known by its envelope.
-    fn intake(
+    /// Answers a constant, which is found by its envelope.
+    fn open_envelope(
         &mut self,
         calls: &[RecordedCall],
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<Answer, Fault> {
-        let input = shape::input(Op::Intake, descriptor, area).ok_or(Fault::Departed)?;
+        let input = shape::input(Op::OpenEnvelope, descriptor, area).ok_or(Fault::Departed)?;
         let kind = |flags: u16| flags.to_le_bytes()[0];
-        let constants = [Op::Intake, Op::Accept].map(Op::number);
+        let constants = [Op::OpenEnvelope, Op::PostEnvelope].map(Op::number);
         let found = calls.iter().find(|call| {
             constants.contains(&call.op)
                 && kind(call.flags) == kind(descriptor.flags)
@@ -211,9 +218,9 @@ impl Play {
         });
         let call = found.ok_or(Fault::Departed)?;
         if call.status == 0 {
-            // A posted one has no answer: its identifier is the one that the backend chose.
+            // A posted operation has no answer: its identifier is the one that the backend chose.
             let [.., chosen] = call.words;
-            let then = if call.op == Op::Accept.number() {
+            let then = if call.op == Op::PostEnvelope.number() {
                 chosen
             } else {
                 call.value
@@ -228,7 +235,7 @@ impl Play {
     }
 }
 
-/// A partition: known by its relation. None is made.
+/// Answers a partition, which is found by its relation. Makes none.
 fn partition(
     calls: &[RecordedCall],
     descriptor: &Descriptor,
@@ -246,41 +253,43 @@ fn partition(
     })
 }
 
-/// Answers from a record. Every backend begins at its beginning.
+/// Answers from a record. Every backend begins at the beginning of the record.
 struct Replayer {
     calls: Vec<RecordedCall>,
     users: Vec<u32>,
-    plays: BTreeMap<u16, Play>,
+    backends: BTreeMap<u16, BackendReplay>,
 }
 
 impl Handler for Replayer {
-    fn opened(&mut self, peer: &Peer) -> Option<u16> {
+    fn ring_opened(&mut self, peer: &Peer) -> Option<u16> {
         if !self.users.contains(&peer.uid) {
             return None;
         }
-        let number = (1..=1000).find(|number| !self.plays.contains_key(number))?;
-        self.plays.insert(number, Play::default());
+        let number = (1..=1000).find(|number| !self.backends.contains_key(number))?;
+        self.backends.insert(number, BackendReplay::default());
         Some(number)
     }
 
-    fn closed(&mut self, arena: u16) {
-        self.plays.remove(&arena);
+    fn ring_closed(&mut self, arena: u16) {
+        self.backends.remove(&arena);
     }
 
-    fn carry_out(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
-        let (Some(op), Some(play)) = (Op::from_number(descriptor.op), self.plays.get_mut(&arena))
-        else {
+    fn execute(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
+        let (Some(op), Some(backend)) = (
+            Op::from_number(descriptor.op),
+            self.backends.get_mut(&arena),
+        ) else {
             return Answer::fault(Fault::BadRequest);
         };
-        let answer = play.carry_out(&self.calls, op, descriptor, area);
+        let answer = backend.answer_call(&self.calls, op, descriptor, area);
         answer.unwrap_or_else(|fault| {
-            play.departed = true;
+            backend.departed = true;
             Answer::fault(fault)
         })
     }
 }
 
-/// A record that is served.
+/// A server that replays a record.
 pub struct Replaying {
     replayer: Replayer,
     server: Server,
@@ -290,20 +299,20 @@ impl Replaying {
     /// Binds the socket at `path`. Only processes of `users` are served.
     ///
     /// # Errors
-    /// As of a zone.
+    /// As [`crate::serve::Serving::bind`].
     pub fn bind(record: Record, users: Vec<u32>, path: &Path) -> io::Result<Self> {
         let incarnation = strongroom_crypto::random16().map_err(io::Error::other)?;
         Ok(Self {
             replayer: Replayer {
                 calls: record.0,
                 users,
-                plays: BTreeMap::new(),
+                backends: BTreeMap::new(),
             },
             server: Server::bind(path, 0o666, incarnation)?,
         })
     }
 
-    /// What stops it.
+    /// A handle that stops the server from another thread.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.server.stopper()

@@ -1,4 +1,4 @@
-//! What of an operation is recorded: which bytes of the data area are its arguments and its answer.
+//! Which operations are recorded, and which bytes of the data area are their arguments and answers.
 //!
 //! Must not: interpret them.
 
@@ -9,16 +9,16 @@ use strongroom_columns_ring::{ANSWER_HALF, AREA_SIZE, Answer, Area, Descriptor, 
 /// Bytes of a token in [`Op::TokenMany`]'s answer.
 const TOKEN: usize = 16;
 
-/// Whether the operation is part of what a query computes. The rest - statements' ends, sessions, the log, what changes the
-/// store - is not replayed.
+/// Whether the operation is part of a query's computation. The others - ends of statements,
+/// sessions, the log, changes of the store - are not replayed.
 pub(super) const fn is_recorded(op: Op) -> bool {
     matches!(
         op,
-        Op::Intake
-            | Op::Accept
+        Op::OpenEnvelope
+            | Op::PostEnvelope
             | Op::Output
             | Op::Compute
-            | Op::Third
+            | Op::ThirdArgument
             | Op::Test
             | Op::Compare
             | Op::CompareMany
@@ -42,7 +42,7 @@ pub(super) const fn takes_words(op: Op) -> bool {
 }
 
 /// How many identifiers it takes in the data area, and how many answers it gives there.
-fn counts(op: Op, descriptor: &Descriptor) -> Option<(usize, usize)> {
+fn word_counts(op: Op, descriptor: &Descriptor) -> Option<(usize, usize)> {
     let count = usize::try_from(descriptor.n).ok()?;
     Some(match op {
         Op::CompareMany if descriptor.flags & flag::PAIRS != 0 => (count.checked_mul(2)?, count),
@@ -58,9 +58,9 @@ fn counts(op: Op, descriptor: &Descriptor) -> Option<(usize, usize)> {
 pub(super) fn input(op: Op, descriptor: &Descriptor, area: &Area) -> Option<Vec<u8>> {
     let count = usize::try_from(descriptor.n).ok()?;
     let len = match op {
-        Op::Intake | Op::Accept => count,
+        Op::OpenEnvelope | Op::PostEnvelope => count,
         Op::Partition => relation_layout::SIZE,
-        op if takes_words(op) => counts(op, descriptor)?.0.checked_mul(8)?,
+        op if takes_words(op) => word_counts(op, descriptor)?.0.checked_mul(8)?,
         _ => 0,
     };
     let offset = if len == 0 { 0 } else { descriptor.b };
@@ -68,8 +68,12 @@ pub(super) fn input(op: Op, descriptor: &Descriptor, area: &Area) -> Option<Vec<
 }
 
 /// Where the answer in the data area is: offset and length.
-pub(super) fn answered(op: Op, descriptor: &Descriptor, answer: &Answer) -> Option<(usize, usize)> {
-    let (_, count) = counts(op, descriptor)?;
+pub(super) fn answer_range(
+    op: Op,
+    descriptor: &Descriptor,
+    answer: &Answer,
+) -> Option<(usize, usize)> {
+    let (_, count) = word_counts(op, descriptor)?;
     let at = usize::try_from(descriptor.b).ok()?;
     Some(match op {
         _ if answer.status != 0 => (0, 0),
@@ -91,7 +95,7 @@ pub(super) fn output(
     if !takes_words(op) {
         return Some(Vec::new());
     }
-    let (offset, len) = answered(op, descriptor, answer)?;
+    let (offset, len) = answer_range(op, descriptor, answer)?;
     read(area, offset, len)
 }
 

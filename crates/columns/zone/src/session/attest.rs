@@ -1,7 +1,8 @@
-//! Attestation: what the zone can show for being the program that it claims to be.
+//! Attestation: evidence that the zone is the program that it claims to be.
 //!
-//! Evidence has to bind [`binding`], the digest of the attestation's head, which holds the public key of the channel: so that keys that are sent to
-//! that public key reach the program that was attested. Must not: keep a secret.
+//! Evidence has to bind [`binding`], the digest of the attestation's head, which holds the public
+//! key of the channel: so keys that are sealed for that public key reach the attested program only.
+//! Must not: keep a secret.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -14,7 +15,7 @@ use crate::tpm::Tpm;
 
 /// A source of evidence. The next one (SEV-SNP, TDX) implements this.
 pub trait Attester: Send {
-    /// Which it is.
+    /// The kind of evidence that it gives.
     fn provider(&self) -> AttestationProvider;
 
     /// Evidence that binds `binding`.
@@ -24,13 +25,14 @@ pub trait Attester: Send {
     fn evidence(&self, binding: &[u8; 32]) -> io::Result<Vec<u8>>;
 }
 
-/// What evidence has to bind: the digest of the head, nonce and public key in it.
+/// The digest that evidence has to bind: that of the head, with nonce and public key.
 #[must_use]
 pub fn binding(attestation: &Attestation) -> [u8; 32] {
     sha256(&[BINDING_LABEL.as_bytes(), &attestation.head()])
 }
 
-/// For development: the digest of the zone's program, said by itself. **It proves nothing**: a client must be told to accept it.
+/// For development: the zone itself states the digest of its program. **It proves nothing**: a
+/// client accepts it only where it is configured to.
 #[derive(Debug)]
 pub struct ProcessAttester {
     measurement: [u8; 32],
@@ -60,9 +62,11 @@ impl Attester for ProcessAttester {
     }
 }
 
-/// A TPM 2.0 that vouches for what its platform has started: quotes by an attestation key that is in the TPM already.
+/// A TPM 2.0, which attests what its platform has started: quotes by an attestation key that is in
+/// the TPM already.
 ///
-/// The zone does nothing else while the TPM signs: some milliseconds on a simulator, a tenth of a second or more on a chip.
+/// The zone does nothing else while the TPM signs: some milliseconds on a simulator, a tenth of a
+/// second or more on a chip.
 pub struct TpmAttester {
     tpm: Arc<Tpm>,
     key: u32,
@@ -70,7 +74,8 @@ pub struct TpmAttester {
 }
 
 impl TpmAttester {
-    /// Quotes by the key of handle `key`, of the registers `pcrs` (bit n: register n) of the SHA-256 bank. Tries it.
+    /// Quotes by the key of handle `key`, of the registers `pcrs` (bit n: register n) of the
+    /// SHA-256 bank. Makes one quote to try it.
     ///
     /// # Errors
     /// When the TPM gives no quote.

@@ -1,14 +1,18 @@
-//! The zone's end of the channel: agreements that wait for their client, sessions with their keys and counters.
+//! The zone's end of the channel: agreements that wait for their client, sessions with their keys
+//! and counters.
 //!
 //! Invariants:
-//! - An agreement's private key serves one client and then is gone; it waits for two minutes. A ring has a few that wait, of which the oldest makes
-//!   room: no ring can take another one's place.
-//! - What was counted under a ticket with limits is kept as long as the ticket is good, whatever becomes of its sessions (A3).
+//! - The private key of a key agreement serves one client and is then dropped; it is kept for two
+//!   minutes at most. Each ring has a few pending agreements, and a new one replaces its oldest: no
+//!   ring can displace an agreement of another.
+//! - The counts of a ticket with limits are kept as long as the ticket is valid, beyond the end of
+//!   its sessions (A3).
 //! - A message is accepted once: its number is the next one of its session.
-//! - A ticket is authenticated by every key that it names, each of which the zone holds or has just been given; before that no key is kept.
-//! - Whatever does not open is [`Fault::BadMessage`]: why is not said.
+//! - A ticket is authenticated by every key that it names, each of which the zone holds or has just
+//!   been given; before that no key is kept.
+//! - Every message that does not open is [`Fault::BadMessage`], whatever the reason.
 //!
-//! Must not: tell the server anything but lengths.
+//! Must not: reveal anything to the server but lengths.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,20 +29,20 @@ use super::accounts::Accounts;
 use super::attest::{Attester, binding};
 use super::{ColumnKeys, Ledger, Session, now};
 
-/// Agreements of one ring that wait.
-const WAITING_MAX: usize = 4;
-const WAITS: Duration = Duration::from_secs(120);
+/// The most pending agreements of one ring.
+const PENDING_MAX: usize = 4;
+const PENDING_TIME: Duration = Duration::from_secs(120);
 const TAG: usize = 16;
 
-struct Waiting {
-    /// The ring that asked.
+struct PendingAgreement {
+    /// The ring that asked for the attestation.
     ring: u16,
     private: KeyAgreement,
     attestation: Vec<u8>,
     since: Instant,
 }
 
-struct Live {
+struct LiveSession {
     session: Session,
     receive: GcmKey,
     send: GcmKey,
@@ -46,26 +50,27 @@ struct Live {
     sent: u64,
 }
 
-/// What a message led to.
+/// The answer to a client's message.
 #[derive(Debug)]
 pub struct Reply {
-    /// The session that the ring has from now on. `None`: it has none.
+    /// The session that the ring has from now on, if any.
     pub session: Option<[u8; 16]>,
-    /// For the client; the server passes it on.
+    /// The message for the client, which the server passes on.
     pub message: Vec<u8>,
 }
 
-/// Every agreement and session of this zone.
+/// All key agreements and sessions of this zone.
 #[derive(Default)]
 pub struct Channel {
-    waiting: BTreeMap<[u8; 32], Waiting>,
-    live: BTreeMap<[u8; 16], Live>,
+    pending: BTreeMap<[u8; 32], PendingAgreement>,
+    sessions: BTreeMap<[u8; 16], LiveSession>,
     accounts: Accounts,
 }
 
 impl Channel {
-    /// Attests under the client's nonce, and keeps the private key for the client's answer. `identity` is the store's number and that of
-    /// the zone's incarnation, `ring` the one that asks.
+    /// Attests under the client's nonce, and keeps the private key for the client's answer.
+    /// `identity` is the object id of the store and the zone's incarnation, `ring` the ring that
+    /// asks.
     ///
     /// # Errors
     /// [`Fault::OutOfMemory`] when the system gives no random numbers or no evidence.
@@ -76,16 +81,16 @@ impl Channel {
         ring: u16,
         nonce: [u8; 32],
     ) -> Result<Vec<u8>, Fault> {
-        self.waiting
-            .retain(|_, waiting| waiting.since.elapsed() < WAITS);
+        self.pending
+            .retain(|_, waiting| waiting.since.elapsed() < PENDING_TIME);
         let own = || {
-            let all = self.waiting.iter();
+            let all = self.pending.iter();
             all.filter(|(_, waiting)| waiting.ring == ring)
         };
-        if own().count() >= WAITING_MAX {
+        if own().count() >= PENDING_MAX {
             let oldest = own().min_by_key(|(_, waiting)| waiting.since);
             if let Some(public) = oldest.map(|(public, _)| *public) {
-                self.waiting.remove(&public);
+                self.pending.remove(&public);
             }
         }
         let (private, public_key) = KeyAgreement::generate().map_err(|_| Fault::OutOfMemory)?;
@@ -100,20 +105,21 @@ impl Channel {
         let evidence = attester.evidence(&binding(&attestation));
         attestation.evidence = evidence.map_err(|_| Fault::OutOfMemory)?;
         let bytes = attestation.to_bytes();
-        let waiting = Waiting {
+        let waiting = PendingAgreement {
             ring,
             private,
             attestation: bytes.clone(),
             since: Instant::now(),
         };
-        self.waiting.insert(public_key, waiting);
+        self.pending.insert(public_key, waiting);
         Ok(bytes)
     }
 
     /// Carries out a client's message that came over a ring with session `current`.
     ///
     /// # Errors
-    /// [`Fault::BadMessage`], [`Fault::NotAllowed`] for a ticket that no key of this zone authenticates.
+    /// [`Fault::BadMessage`], [`Fault::NotAllowed`] for a ticket that no key of this zone
+    /// authenticates.
     pub fn message(
         &mut self,
         keys: &mut ColumnKeys,
@@ -128,29 +134,29 @@ impl Channel {
                 }
                 Ok(reply)
             }
-            Some((&MESSAGE_SEALED, rest)) => self.next(keys, current, rest),
+            Some((&MESSAGE_SEALED, rest)) => self.handle_sealed(keys, current, rest),
             _ => Err(Fault::BadMessage),
         }
     }
 
     /// The session of this number.
     pub fn session(&mut self, id: &[u8; 16]) -> Option<&mut Session> {
-        self.live.get_mut(id).map(|live| &mut live.session)
+        self.sessions.get_mut(id).map(|live| &mut live.session)
     }
 
-    /// Forgets what a ring that is gone has asked for.
-    pub fn forget_waiting(&mut self, ring: u16) {
-        self.waiting.retain(|_, waiting| waiting.ring != ring);
+    /// Forgets the pending agreements of a ring that has ended.
+    pub fn forget_pending(&mut self, ring: u16) {
+        self.pending.retain(|_, waiting| waiting.ring != ring);
     }
 
-    /// Ends a session: its ring is gone.
+    /// Ends a session.
     pub fn end(&mut self, id: &[u8; 16]) {
-        if let Some(live) = self.live.remove(id) {
-            self.accounts.leave(live.session.ticket());
+        if let Some(live) = self.sessions.remove(id) {
+            self.accounts.end_session(live.session.ticket());
         }
     }
 
-    /// What tickets without a session have learnt, together.
+    /// Sum of the counts of tickets without a session.
     #[must_use]
     pub fn ended(&self) -> Ledger {
         self.accounts.ended()
@@ -158,21 +164,21 @@ impl Channel {
 
     /// The tickets of the sessions: name, rights and counts.
     pub fn ledgers(&self) -> impl Iterator<Item = ([u8; 16], u32, &Ledger)> {
-        self.accounts.live()
+        self.accounts.with_sessions()
     }
 
     /// Every session.
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
-        self.live.values().map(|live| &live.session)
+        self.sessions.values().map(|live| &live.session)
     }
 
     fn open(&mut self, keys: &mut ColumnKeys, message: &[u8]) -> Result<Reply, Fault> {
         let (hello, sealed) = Hello::parse(message).ok_or(Fault::BadMessage)?;
         let waiting = self
-            .waiting
+            .pending
             .remove(&hello.zone_key)
             .ok_or(Fault::BadMessage)?;
-        if waiting.since.elapsed() >= WAITS {
+        if waiting.since.elapsed() >= PENDING_TIME {
             return Err(Fault::BadMessage);
         }
         let salt = sha256(&[&waiting.attestation, &hello.to_bytes()]);
@@ -194,7 +200,7 @@ impl Channel {
         let accepted = id.and_then(|id| Ok((id, self.accept(keys, &request)?)));
         request.zeroize();
         let (id, (ticket, ledger)) = accepted?;
-        let mut live = Live {
+        let mut live = LiveSession {
             session: Session::new(id, ticket, ledger),
             receive,
             send,
@@ -202,7 +208,7 @@ impl Channel {
             sent: 0,
         };
         let message = live.answer(&id);
-        self.live.insert(id, live);
+        self.sessions.insert(id, live);
         if message.is_err() {
             self.end(&id);
         }
@@ -213,32 +219,33 @@ impl Channel {
         })
     }
 
-    /// Takes the column keys of an opening; its ticket, and what was counted under it.
+    /// Takes the column keys of an opening request. Returns its ticket and the ticket's counts.
     fn accept(&mut self, keys: &mut ColumnKeys, request: &[u8]) -> Result<(Ticket, Ledger), Fault> {
         let Some((Request::Open, body)) = Request::parse(request) else {
             return Err(Fault::BadMessage);
         };
         let (given, ticket) = opening(body).ok_or(Fault::BadMessage)?;
         let (ticket, covered, macs) = Ticket::parse(ticket).ok_or(Fault::BadMessage)?;
-        let mut brought = ColumnKeys::default();
+        let mut received_keys = ColumnKeys::default();
         for (id, key) in given {
             let key = SecretKey::take(&mut { *key }).map_err(|_| Fault::OutOfMemory)?;
-            brought.take(id, key).map_err(|_| Fault::NotAllowed)?;
+            received_keys.take(id, key).map_err(|_| Fault::NotAllowed)?;
         }
-        // Each key's owner has to agree, so that a ticket of one column cannot take another one along.
+        // Every key has to authenticate the ticket, so that the owner of one column cannot make a
+        // ticket for another column too.
         let agreed = ticket.keys.iter().zip(macs).all(|(key, mac)| {
-            brought.authenticates(key, covered, mac) || keys.authenticates(key, covered, mac)
+            received_keys.authenticates(key, covered, mac) || keys.authenticates(key, covered, mac)
         });
         if !agreed {
             return Err(Fault::NotAllowed);
         }
-        let ledger = self.accounts.enter(&ticket, now())?;
-        brought.retain(|id| ticket.keys.contains(id));
-        keys.absorb(brought);
+        let ledger = self.accounts.begin_session(&ticket, now())?;
+        received_keys.retain(|id| ticket.keys.contains(id));
+        keys.absorb(received_keys);
         Ok((ticket, ledger))
     }
 
-    fn next(
+    fn handle_sealed(
         &mut self,
         keys: &ColumnKeys,
         current: Option<[u8; 16]>,
@@ -248,7 +255,10 @@ impl Channel {
         if current != Some(head.session) {
             return Err(Fault::BadMessage);
         }
-        let live = self.live.get_mut(&head.session).ok_or(Fault::BadMessage)?;
+        let live = self
+            .sessions
+            .get_mut(&head.session)
+            .ok_or(Fault::BadMessage)?;
         if head.sequence != live.received {
             return Err(Fault::BadMessage);
         }
@@ -268,7 +278,7 @@ impl Channel {
             }
             Some(Request::Renew) => {
                 let body = body.unwrap_or_default();
-                let ticket = renewed(keys, live.session.ticket(), &body)?;
+                let ticket = parse_renewal(keys, live.session.ticket(), &body)?;
                 self.accounts.renew(&ticket);
                 live.session.renew(ticket);
                 let message = live.answer(&[])?;
@@ -290,7 +300,7 @@ impl Channel {
     }
 }
 
-impl Live {
+impl LiveSession {
     fn answer(&mut self, body: &[u8]) -> Result<Vec<u8>, Fault> {
         let head = Sealed {
             session: *self.session.id(),
@@ -309,7 +319,7 @@ impl Live {
     }
 }
 
-/// Opens a sealed message; behind a hello, that takes part in the associated data.
+/// Opens a sealed message. A hello before it is part of the associated data.
 fn open_message(key: &GcmKey, hello: Option<&[u8]>, message: &[u8]) -> Result<Vec<u8>, Fault> {
     let (head, sealed) = Sealed::parse(message).ok_or(Fault::BadMessage)?;
     let associated = bound(hello, message).ok_or(Fault::BadMessage)?;
@@ -320,9 +330,9 @@ fn open_message(key: &GcmKey, hello: Option<&[u8]>, message: &[u8]) -> Result<Ve
     Ok(opened)
 }
 
-/// The ticket that a session is to go on under, authenticated by its keys. It has the name and the keys of the one before: what was counted goes
-/// on counting.
-fn renewed(keys: &ColumnKeys, before: &Ticket, body: &[u8]) -> Result<Ticket, Fault> {
+/// The renewed ticket of a session, authenticated by its keys. It has the name and the keys of the
+/// ticket before, so the counts go on.
+fn parse_renewal(keys: &ColumnKeys, before: &Ticket, body: &[u8]) -> Result<Ticket, Fault> {
     let (ticket, covered, macs) = Ticket::parse(body).ok_or(Fault::BadMessage)?;
     let same = ticket.ticket_id == before.ticket_id && ticket.keys == before.keys;
     let mut agreed = ticket.keys.iter().zip(macs);

@@ -1,11 +1,11 @@
-//! Column keys as the zone holds them: what seals and opens envelopes, and what authenticates tickets.
+//! The column keys of the zone: they seal and open envelopes, and authenticate tickets.
 //!
-//! Invariants: a key is in locked memory only; an id is the one that follows from its key, so nobody can bring another key under it. Must
-//! not: give a key away.
+//! Invariants: a key is in locked memory only; the id of a key is computed from the key, so that no
+//! other key can be given under it. Must not: give a key away.
 
 use std::collections::BTreeMap;
 
-use strongroom_columns_envelope::{ColumnKey, EnvelopeError, head, id_of};
+use strongroom_columns_envelope::{ColumnKey, EnvelopeError, id_of, parse_header};
 use strongroom_columns_ring::Fault;
 use strongroom_crypto::{CryptoError, MacKey, SecretKey, hkdf};
 use strongroom_format::columns::Kind;
@@ -16,49 +16,49 @@ use crate::store::Binding;
 
 pub use strongroom_columns_envelope::KeyId;
 
-struct Held {
+struct HeldKey {
     column: ColumnKey,
     ticket: MacKey,
 }
 
 /// The column keys that were released to this zone.
 #[derive(Default)]
-pub struct ColumnKeys(BTreeMap<KeyId, Held>);
+pub struct ColumnKeys(BTreeMap<KeyId, HeldKey>);
 
-/// Why a key was not taken.
+/// Why a key was not accepted.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum KeyError {
     /// The id is not the key's.
     Differs,
     /// No locked memory.
     Memory,
 }
 
-impl From<CryptoError> for Refused {
+impl From<CryptoError> for KeyError {
     fn from(_: CryptoError) -> Self {
         Self::Memory
     }
 }
 
 impl ColumnKeys {
-    /// Takes a key. A key that is there already changes nothing.
+    /// Adds a key. A key that is there already changes nothing.
     ///
     /// # Errors
-    /// [`Refused::Differs`] when the id is another key's.
-    pub fn take(&mut self, id: KeyId, key: SecretKey) -> Result<(), Refused> {
+    /// [`KeyError::Differs`] when the id is another key's.
+    pub fn take(&mut self, id: KeyId, key: SecretKey) -> Result<(), KeyError> {
         if id_of(&key)? != id {
-            return Err(Refused::Differs);
+            return Err(KeyError::Differs);
         }
         if self.has(&id) {
             return Ok(());
         }
         let ticket = MacKey::new(&hkdf(&key, &id, TICKET_LABEL.as_bytes())?)?;
         let column = ColumnKey::new(id, key);
-        self.0.insert(id, Held { column, ticket });
+        self.0.insert(id, HeldKey { column, ticket });
         Ok(())
     }
 
-    /// Takes all of `others`.
+    /// Adds all keys of `others`.
     pub(crate) fn absorb(&mut self, others: Self) {
         for (id, held) in others.0 {
             self.0.entry(id).or_insert(held);
@@ -95,7 +95,8 @@ impl ColumnKeys {
             .is_some_and(|known| known.ticket.verify(&[covered], mac))
     }
 
-    /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is wiped.
+    /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is
+    /// wiped.
     ///
     /// # Errors
     /// [`Fault::NoColumnKey`].
@@ -119,13 +120,15 @@ impl ColumnKeys {
             })
     }
 
-    /// Opens an envelope of a kind into `value`, PostgreSQL's binary form. Answers the key's id and the value's lineage.
+    /// Opens an envelope of a kind into `value`, PostgreSQL's binary form. Returns the key's id and
+    /// the value's lineage.
     ///
     /// # Errors
-    /// [`Fault::BadEnvelope`], also for another kind; [`Fault::NoColumnKey`]. `value` is empty then.
+    /// [`Fault::BadEnvelope`], also for another kind; [`Fault::NoColumnKey`]. `value` is empty
+    /// then.
     pub fn open(&self, kind: Kind, sealed: &[u8], value: &mut Vec<u8>) -> Result<Binding, Fault> {
         value.zeroize();
-        let header = head(kind, sealed).map_err(|_| Fault::BadEnvelope)?;
+        let header = parse_header(kind, sealed).map_err(|_| Fault::BadEnvelope)?;
         let known = self.0.get(&header.key_id).ok_or(Fault::NoColumnKey)?;
         match known.column.open(kind, sealed, value) {
             Ok(()) => Ok(Binding {
@@ -205,11 +208,11 @@ mod tests {
         // Neither where the id is known, nor where it is not yet.
         for id in [one, another, [3; 16]] {
             let other = SecretKey::generate().unwrap();
-            assert_eq!(keys.take(id, other), Err(Refused::Differs));
+            assert_eq!(keys.take(id, other), Err(KeyError::Differs));
         }
         keys.retain(|id| *id == another);
         assert_eq!((keys.has(&one), keys.has(&another)), (false, true));
         let late = SecretKey::generate().unwrap();
-        assert_eq!(keys.take(one, late), Err(Refused::Differs));
+        assert_eq!(keys.take(one, late), Err(KeyError::Differs));
     }
 }

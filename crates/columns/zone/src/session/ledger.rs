@@ -1,12 +1,13 @@
-//! The leakage ledger: what a ticket's answers have told the server, in numbers.
+//! The leakage ledger: counts of the answers that the server was given under a ticket.
 //!
-//! A handle: sessions under one ticket count in one ledger (A3). Counts are raised by one thread, so that reading and writing one is no race.
-//! Must not: hold a value, an identifier of one, or anything from which one could be told.
+//! A handle: sessions under one ticket count in one ledger (A3). Counts are raised by one thread,
+//! so that reading and writing one is no race. Must not: hold a value, an identifier of one, or
+//! anything that reveals one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What is counted, and its name in the status.
+/// The names of the counts in the status.
 const NAMES: [&str; 11] = [
     "truths",
     "positive",
@@ -21,7 +22,7 @@ const NAMES: [&str; 11] = [
     "classified",
 ];
 
-/// Places in [`NAMES`].
+/// Indexes into [`NAMES`].
 #[derive(Clone, Copy)]
 enum Count {
     Truths,
@@ -66,7 +67,7 @@ impl Ledger {
         self.count(Count::Truths)
     }
 
-    /// How often it was told whether what had been computed has failed.
+    /// Answers that showed whether a computation has failed.
     #[must_use]
     pub fn checks(&self) -> u64 {
         self.count(Count::Checks)

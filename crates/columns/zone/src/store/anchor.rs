@@ -1,17 +1,19 @@
-//! The freshness anchor: a counter outside the store that only rises, so that an older store is found.
+//! The freshness anchor: a counter outside the store that only rises, so that an older store is
+//! found.
 //!
-//! Must not: be trusted when it is a file beside the store, which whoever puts back an older store can put back too: that is for
-//! development, and says so.
+//! Must not: be trusted when it is a file beside the store: an attacker who restores an older store
+//! can restore that file too. The file is for development.
 
 use std::path::PathBuf;
 
 use strongroom_format::code;
 use strongroom_keyring::{Error, durable};
 
-use super::files::{about, trouble};
+use super::files::{io_error, path_error};
 use crate::tpm::Counter;
 
-/// A TPM's counter rises by one at a time, and a checkpoint by one: more than this is not a checkpoint's.
+/// A TPM's counter rises by one at a time, as the counter of checkpoints does: a larger difference
+/// than this does not come from checkpoints.
 const STEPS_MAX: u64 = 16;
 
 /// A counter that only rises.
@@ -28,7 +30,7 @@ pub trait Anchor: Send {
     fn advance(&self, to: u64) -> Result<(), Error>;
 }
 
-/// A counter in a file: finds a store that was put back by mistake, not one that was put back on purpose.
+/// A counter in a file: detects an older store that was restored by mistake, not an attack.
 pub struct FileAnchor(PathBuf);
 
 impl FileAnchor {
@@ -44,7 +46,7 @@ impl Anchor for FileAnchor {
         let text = match std::fs::read_to_string(&self.0) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-            Err(error) => return Err(trouble(&self.0, error)),
+            Err(error) => return Err(path_error(&self.0, error)),
         };
         let odd = || {
             Error::new(
@@ -60,14 +62,15 @@ impl Anchor for FileAnchor {
             return Err(Error::new(&code::STORE_OLD, "the anchor is ahead"));
         }
         durable::replace(&self.0, format!("{to}\n").as_bytes(), 0o600)
-            .map_err(|error| trouble(&self.0, error))
+            .map_err(|error| path_error(&self.0, error))
     }
 }
 
-/// A counter in a TPM: nobody who has the store's disk can put it back.
+/// A counter in a TPM: the store's disk does not give access to it.
 ///
-/// It begins where the TPM lets it begin, which is above every counter that the TPM has had, so a store that begins with it has that number
-/// as its first. Each checkpoint costs the TPM's memory a write: chips bear some hundred thousand.
+/// It begins where the TPM lets it begin, which is above every counter that the TPM has had, so a
+/// store that begins with it has that number as its first. Each checkpoint costs the TPM's memory a
+/// write: chips bear some hundred thousand.
 pub struct TpmAnchor(Counter);
 
 impl TpmAnchor {
@@ -82,24 +85,25 @@ impl Anchor for TpmAnchor {
     fn read(&self) -> Result<u64, Error> {
         self.0
             .read()
-            .map_err(|error| about("reading the TPM's counter", error))
+            .map_err(|error| io_error("reading the TPM's counter", error))
     }
 
     fn advance(&self, to: u64) -> Result<(), Error> {
-        let stands = self.read()?;
+        let current = self.read()?;
         let steps = to
-            .checked_sub(stands)
+            .checked_sub(current)
             .ok_or_else(|| Error::new(&code::STORE_OLD, "the anchor is ahead"))?;
         if steps > STEPS_MAX {
-            let what = format!("the TPM's counter is {stands}, and was to become {to}");
+            let what = format!("the TPM's counter is {current}, and was to become {to}");
             return Err(Error::new(&code::STORE_IO, what));
         }
         for _ in 0..steps {
             self.0
                 .increment()
-                .map_err(|error| about("raising the TPM's counter", error))?;
+                .map_err(|error| io_error("raising the TPM's counter", error))?;
         }
-        // Somebody else may have raised it in between; then this store's manifest is not the newest any more.
+        // Somebody else may have raised it in between; then this store's manifest is not the newest
+        // any more.
         if self.read()? == to {
             Ok(())
         } else {

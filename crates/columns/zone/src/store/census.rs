@@ -1,22 +1,22 @@
 //! How many values each partition has.
 //!
-//! Must not: read a block for it: what is on disk only is counted in blocks.
+//! Must not: read a block for it: values on disk only are counted in blocks.
 
 use strongroom_format::columns::redo::Relation;
 
 use super::Store;
 use super::partition::{Block, Partition};
 
-/// What a partition has.
+/// The counts of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
     /// Its number.
     pub number: u16,
-    /// Whose it is.
+    /// The relation that it belongs to.
     pub relation: Relation,
     /// Columns that are bound to a key.
     pub columns: usize,
-    /// Values in blocks that are, or have been, in memory since the store was opened.
+    /// Values in blocks that were in memory since the store was opened.
     pub values: u64,
     /// Blocks that have not been read since then: each has 1 to 1024 values.
     pub unread: u64,
@@ -25,8 +25,8 @@ pub struct Census {
 impl Store {
     /// Counts the values of every partition, in order of number.
     pub fn census(&self) -> impl Iterator<Item = Census> + '_ {
-        self.numbered().map(|(number, partition)| {
-            let (values, unread) = counted(partition);
+        self.partitions.iter().map(|(number, partition)| {
+            let (values, unread) = count_values(partition);
             Census {
                 number,
                 relation: partition.relation,
@@ -41,14 +41,15 @@ impl Store {
     #[must_use]
     pub fn partitions_of(&self, database: u64) -> u64 {
         let of = |partition: &&Partition| u64::from(partition.relation.database) == database;
-        self.numbered()
+        self.partitions
+            .iter()
             .map(|(_, partition)| partition)
             .filter(of)
             .count() as u64
     }
 }
 
-fn counted(partition: &Partition) -> (u64, u64) {
+fn count_values(partition: &Partition) -> (u64, u64) {
     let extents = partition.extents.iter().flatten();
     let blocks = extents.flat_map(|extent| &extent.blocks);
     blocks.fold((0, 0), |(values, unread), block| {
@@ -57,7 +58,7 @@ fn counted(partition: &Partition) -> (u64, u64) {
     })
 }
 
-/// A block whose number of values nobody has seen.
+/// Whether the number of values of a block is unknown.
 const fn is_unread(block: &Block) -> bool {
     block.frame.is_none() && block.disk.is_some() && block.live == 0 && !block.gone
 }

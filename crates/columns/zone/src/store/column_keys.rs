@@ -1,10 +1,13 @@
-//! Which column key a column belongs to: under which its values may be sealed for whoever asks. And the keys of bound columns.
+//! Which column key a column is bound to, under which its values may be sealed for a client; and
+//! the keys of bound columns.
 //!
-//! Invariants (S6): a column is bound once, when its first value is stored, and stays bound; the binding is in the manifest and in the log
-//! before the column's first value, and in every record of its values until a manifest has it too. A host that could bind a column anew could have its values sealed under a key of its own. S7: the
-//! key is in a durable manifest before the binding is in the log. Must not: use a key, or have one outside locked memory.
+//! Invariants: S6: a column is bound once, when its first value is stored, and stays bound; the
+//! binding is in the manifest and in the log before the column's first value, and in every record
+//! of its values until a manifest has it too. A host that could bind a column anew could have its
+//! values sealed under a key of its own. S7: the key is in a durable manifest before the binding is
+//! in the log. Must not: use a key, or have one outside locked memory.
 
-use std::collections::btree_map::Entry as Place;
+use std::collections::btree_map;
 
 use strongroom_columns_ring::Fault;
 use strongroom_crypto::SecretKey;
@@ -15,44 +18,48 @@ use strongroom_format::columns::redo::{ColumnBinding, Entry};
 use strongroom_keyring::Error;
 use zeroize::Zeroizing;
 
+use super::Store;
+use super::faults::crypto_error;
 use super::memory::{Buffer, NoMemory};
 use super::partition::{ColumnKey, Partition};
-use super::{Store, of_crypto};
+use super::replay::Phase;
 
-/// What a column is bound to when it gets its first value.
+/// The key and lineage that a column is bound to when it gets its first value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// Id of the column key.
     pub key: [u8; 16],
-    /// Whose values they are: a column's, drawn at random or that of the column that they were copied from.
+    /// The lineage of the column's values: drawn at random, or that of the column that they were
+    /// copied from.
     pub lineage: Lineage,
 }
 
 impl Store {
-    /// What a column is bound to.
+    /// The binding of a column.
     #[must_use]
     pub fn binding(&self, partition: u16, column: u16) -> Option<Binding> {
-        let partition = self.partition(partition)?;
+        let partition = self.partitions.get(partition)?;
         partition.column_keys.get(&column).map(|key| Binding {
             key: key.id,
             lineage: key.lineage,
         })
     }
 
-    /// Number of the state of all bindings: what a column with values is bound to does not change while this does not. A binding
-    /// stays for as long as the partition, so only a new partition under an old number can have another.
+    /// Version of all bindings: while it is the same, no binding of a column with values has
+    /// changed. A binding lives as long as the partition, so only a new partition under an old
+    /// number can have another.
     #[must_use]
     pub const fn bindings(&self) -> u64 {
-        self.made
+        self.partitions.made()
     }
 
-    /// Binds a column to a key. The records of the column's first values say so. A key that the store does not have is made durable first, by
-    /// a checkpoint (S7).
+    /// Binds a column to a key. The records of the column's first values say so. A key that the
+    /// store does not have is made durable first, by a checkpoint (S7).
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is bound to something else;
-    /// [`Fault::NoColumnKey`] when it has values without a binding, which nobody may choose for them; those of [`Store::checkpoint`].
-    /// The column is not bound then.
+    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is
+    /// bound to something else; [`Fault::NoColumnKey`] when it has values without a binding, which
+    /// nobody may choose for them; those of [`Store::checkpoint`]. The column is not bound then.
     pub fn bind(
         &mut self,
         number: u16,
@@ -60,27 +67,30 @@ impl Store {
         to: Binding,
         key: &SecretKey,
     ) -> Result<(), Fault> {
-        self.admit_change()?;
-        let partition = self.partition_mut(number).ok_or(Fault::PartitionUnknown)?;
+        self.check_writable()?;
+        let partition = self
+            .partitions
+            .get_mut(number)
+            .ok_or(Fault::PartitionUnknown)?;
         let has_values = partition.has_column(column);
         match partition.column_keys.entry(column) {
-            Place::Occupied(known)
+            btree_map::Entry::Occupied(known)
                 if known.get().id == to.key && known.get().lineage == to.lineage =>
             {
                 return Ok(());
             }
-            Place::Occupied(_) => return Err(Fault::ColumnMismatch),
-            Place::Vacant(_) if has_values => return Err(Fault::NoColumnKey),
-            Place::Vacant(place) => place.insert(ColumnKey {
+            btree_map::Entry::Occupied(_) => return Err(Fault::ColumnMismatch),
+            btree_map::Entry::Vacant(_) if has_values => return Err(Fault::NoColumnKey),
+            btree_map::Entry::Vacant(place) => place.insert(ColumnKey {
                 id: to.key,
                 lineage: to.lineage,
                 announced: false,
                 durable: false,
             }),
         };
-        let kept = self.keep(to.key, key);
+        let kept = self.keep_key(to.key, key);
         if kept.is_err()
-            && let Some(partition) = self.partition_mut(number)
+            && let Some(partition) = self.partitions.get_mut(number)
         {
             partition.column_keys.remove(&column);
         }
@@ -89,64 +99,67 @@ impl Store {
 
     /// Takes back the binding of a column that has got no value.
     pub fn unbind(&mut self, number: u16, column: u16) {
-        if let Some(partition) = self.partition_mut(number)
+        if let Some(partition) = self.partitions.get_mut(number)
             && !partition.has_column(column)
         {
             partition.column_keys.remove(&column);
         }
     }
 
-    /// Keeps the key of a bound column, durably. Does nothing for a key that is kept already, or that no column is bound to.
+    /// Keeps the key of a bound column, durably. Does nothing for a key that is kept already, or
+    /// that no column is bound to.
     ///
     /// # Errors
     /// [`Fault::OutOfMemory`]; those of [`Store::checkpoint`]. The key is not kept then.
-    pub fn keep(&mut self, id: [u8; 16], key: &SecretKey) -> Result<(), Fault> {
-        if self.kept.contains_key(&id) || !self.is_bound(id) {
+    pub fn keep_key(&mut self, id: [u8; 16], key: &SecretKey) -> Result<(), Fault> {
+        if self.column_keys.contains_key(&id) || !self.is_bound(id) {
             return Ok(());
         }
         let copy = key.try_clone().map_err(|_| Fault::OutOfMemory)?;
-        self.kept.insert(id, copy);
-        let position = self.position;
+        self.column_keys.insert(id, copy);
+        let position = self.durability.position;
         let done = self.checkpoint(position);
         done.map(drop).map_err(|error| {
-            self.kept.remove(&id);
+            self.column_keys.remove(&id);
             self.report(error)
         })
     }
 
     /// The keys that the store keeps, by their ids.
     pub fn kept_keys(&self) -> impl Iterator<Item = (&[u8; 16], &SecretKey)> {
-        self.kept.iter()
+        self.column_keys.iter()
     }
 
     /// Whether a column is bound to this key.
     pub(crate) fn is_bound(&self, id: [u8; 16]) -> bool {
-        let mut bound = self.partitions.iter().flatten();
-        bound.any(|partition| partition.column_keys.values().any(|key| key.id == id))
+        let mut bound = self.partitions.iter();
+        bound.any(|(_, partition)| partition.column_keys.values().any(|key| key.id == id))
     }
 
-    /// Forgets keys that no column is bound to. Not while a log is replayed: it may yet bring the column.
+    /// Forgets keys that no column is bound to. Not while a log is replayed: it may yet bring the
+    /// column.
     pub(super) fn forget_keys(&mut self) {
-        if self.recovering || self.following {
+        if self.replay.phase != Phase::Serving {
             return;
         }
-        let ids: Vec<[u8; 16]> = self.kept.keys().copied().collect();
+        let ids: Vec<[u8; 16]> = self.column_keys.keys().copied().collect();
         for id in ids {
             if !self.is_bound(id) {
-                self.kept.remove(&id);
+                self.column_keys.remove(&id);
             }
         }
     }
 
     pub(super) fn write_keys(&self, out: &mut Buffer) -> Result<(), NoMemory> {
-        for (id, key) in &self.kept {
+        for (id, key) in &self.column_keys {
             out.extend(id)?;
             out.extend(key.expose())?;
         }
         Ok(())
     }
 
-    /// Reads `count` kept keys from a manifest; gives what follows. `None` unless they are canonical.
+    /// Reads `count` keys from a manifest; returns the bytes after them. `None` unless they are
+    /// canonical.
     pub(super) fn load_keys<'a>(
         &mut self,
         count: u32,
@@ -159,23 +172,24 @@ impl Store {
             last = Some(kept.id);
             let mut bytes = Zeroizing::new(*kept.key);
             match SecretKey::take(&mut bytes) {
-                Ok(key) => self.kept.insert(kept.id, key),
-                Err(error) => return Some(Err(of_crypto(error))),
+                Ok(key) => self.column_keys.insert(kept.id, key),
+                Err(error) => return Some(Err(crypto_error(error))),
             };
             rest = tail;
         }
         Some(Ok(rest))
     }
 
-    /// Says in the ring's next record what a column is bound to, unless a manifest has it: that another record is in the log is the
-    /// host's word only, and a host that leaves it out could bind the column to its own key.
+    /// Adds a column's binding to the ring's next record, unless it is known to be in the log and
+    /// in a manifest: a host that leaves the only record with it out of the log could bind the
+    /// column to its own key.
     pub(super) fn log_binding(
         &mut self,
         ring: u32,
         partition: u16,
         column: u16,
     ) -> Result<(), Fault> {
-        let Some(of) = self.partition(partition) else {
+        let Some(of) = self.partitions.get(partition) else {
             return Ok(());
         };
         let first_extent = of.first_extent;
@@ -183,10 +197,10 @@ impl Store {
         let Some((key_id, lineage)) = bound.map(|key| (key.id, key.lineage)) else {
             return Ok(());
         };
-        if self.rings.binds(ring, partition, column) {
+        if self.redo.note_binding(ring, partition, column) {
             return Ok(());
         }
-        self.log_entry(
+        self.redo.append(
             ring,
             &Entry::Bound(ColumnBinding {
                 partition,
@@ -198,10 +212,10 @@ impl Store {
         )
     }
 
-    /// A record with these bindings is in the host's log, the host says.
-    pub(super) fn bound_for_good(&mut self, bound: &[(u16, u16)]) {
+    /// The host has confirmed that a record with these bindings is in its log.
+    pub(super) fn confirm_bindings(&mut self, bound: &[(u16, u16)]) {
         for (number, column) in bound {
-            let partition = self.partition_mut(*number);
+            let partition = self.partitions.get_mut(*number);
             if let Some(key) = partition.and_then(|partition| partition.column_keys.get_mut(column))
             {
                 key.announced = true;
@@ -209,9 +223,9 @@ impl Store {
         }
     }
 
-    /// Takes a binding from the log. One of an earlier partition of that number is passed over.
+    /// Replays a binding. One of an earlier partition of that number is ignored.
     pub(super) fn apply_bound(&mut self, binding: &ColumnBinding) -> Result<(), Error> {
-        let Some(partition) = self.partition_mut(binding.partition) else {
+        let Some(partition) = self.partitions.get_mut(binding.partition) else {
             return Ok(());
         };
         if binding.first_extent != partition.first_extent {
@@ -238,7 +252,7 @@ impl Store {
 }
 
 impl Partition {
-    /// Reads `count` columns with their keys from a manifest; gives what follows.
+    /// Reads `count` columns with their keys from a manifest; returns the bytes after them.
     pub(super) fn load_column_keys<'a>(
         &mut self,
         count: u16,

@@ -1,6 +1,7 @@
-//! The files of a store: what it asks of them, and how the operating system gives it.
+//! The files of a store: the operations that it needs, and their implementation on a directory.
 //!
-//! Invariant: the manifest is replaced whole (`strongroom_keyring::durable`). Must not: know what is in the files.
+//! Invariant: the manifest is replaced whole (`strongroom_keyring::durable`). Must not: know what
+//! is in the files.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,7 +22,7 @@ pub const ANCHOR_NAME: &str = "strongroom.anchor";
 /// The store's own log.
 pub const LOG_NAME: &str = "strongroom.log";
 
-/// What a store needs of a disk. Offsets and lengths are in bytes.
+/// The file operations of a store. Offsets and lengths are in bytes.
 pub trait Files: Send {
     /// Reads exactly `out.len()` bytes of the block file.
     ///
@@ -36,7 +37,7 @@ pub trait Files: Send {
     /// Makes all that was written to the block file durable.
     ///
     /// # Errors
-    /// The system's. It must not be tried again: what was written before is lost or not, and nobody knows.
+    /// The system's. It must not be tried again: whether earlier writes are lost is unknown.
     fn sync_blocks(&mut self) -> io::Result<()>;
     /// Cuts the block file to `len` bytes.
     ///
@@ -55,7 +56,7 @@ pub trait Files: Send {
     fn replace_manifest(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// A directory of the operating system's.
+/// The files of a store in a directory of the operating system.
 pub struct Directory {
     blocks: File,
     manifest: PathBuf,
@@ -65,19 +66,20 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens the files in `path`, whose header exists; makes an empty block file when there is none.
+    /// Opens the files in `path`, whose header exists; makes an empty block file when there is
+    /// none.
     ///
     /// # Errors
     /// SR-8025 when another process has it open; SR-8023.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let header = path.join(HEADER_NAME);
-        let lock = File::open(&header).map_err(|error| trouble(&header, error))?;
+        let lock = File::open(&header).map_err(|error| path_error(&header, error))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => {
                 return Err(Error::new(&code::STORE_IN_USE, path.display().to_string()));
             }
-            Err(std::fs::TryLockError::Error(error)) => return Err(trouble(&header, error)),
+            Err(std::fs::TryLockError::Error(error)) => return Err(path_error(&header, error)),
         }
         let blocks = path.join(BLOCKS_NAME);
         let made = !blocks.exists();
@@ -88,9 +90,9 @@ impl Directory {
             .truncate(false)
             .mode(0o600)
             .open(&blocks)
-            .map_err(|error| trouble(&blocks, error))?;
+            .map_err(|error| path_error(&blocks, error))?;
         if made {
-            durable::sync_dir_of(&blocks).map_err(|error| trouble(&blocks, error))?;
+            durable::sync_dir_of(&blocks).map_err(|error| path_error(&blocks, error))?;
         }
         Ok(Self {
             blocks: file,
@@ -131,12 +133,12 @@ impl Files for Directory {
 }
 
 /// The error of a call on `path`: SR-8015 when the disk is full, otherwise SR-8023.
-pub(super) fn trouble(path: &Path, error: io::Error) -> Error {
-    about(path.display().to_string(), error)
+pub(super) fn path_error(path: &Path, error: io::Error) -> Error {
+    io_error(path.display().to_string(), error)
 }
 
 /// As [`trouble`], of something that has no path.
-pub(super) fn about(what: impl Into<String>, error: io::Error) -> Error {
+pub(super) fn io_error(what: impl Into<String>, error: io::Error) -> Error {
     let full = matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded

@@ -1,20 +1,17 @@
 //! A block in memory: 1024 words, and generation and state of each slot.
 //!
-//! Invariants: a slot that is free or retired has a zero word; a slot in state `BYTES` has a reference into its partition's slabs in
-//! the word. Must not: know where the block is on disk, nor what it is there.
+//! Invariants: a slot that is free or retired has a zero word; a slot in state `BYTES` has a
+//! reference into its partition's slabs in the word. Must not: know the block's place or form on
+//! disk.
 
 use strongroom_columns_values::Value;
-use strongroom_format::columns::block::{BLOCK_SLOTS, INLINE_MAX, state};
+use strongroom_format::columns::block::{INLINE_MAX, state};
 
 use super::memory::{NoMemory, Piece};
+use super::pools::{FRAME, MemoryPools, SLOTS};
 use super::slab::Slabs;
-use super::space::Space;
 
-/// Slots of a block.
-pub(super) const SLOTS: usize = BLOCK_SLOTS as usize;
-/// Bytes of a block in memory.
-pub(super) const FRAME: usize = SLOTS * 10;
-
+/// Where generations and states begin.
 const STATES: usize = SLOTS * 8;
 
 /// A block in memory.
@@ -36,8 +33,8 @@ impl Slot {
 
 impl Frame {
     /// A block of free slots of generation 0.
-    pub(super) fn new(space: &Space) -> Result<Self, NoMemory> {
-        space.frames.take().map(Self).ok_or(NoMemory)
+    pub(super) fn new(pools: &MemoryPools) -> Result<Self, NoMemory> {
+        pools.frames.take().map(Self).ok_or(NoMemory)
     }
 
     /// Slot `at`, modulo 1024.
@@ -79,7 +76,7 @@ impl Frame {
         generation: u8,
         value: Value<'_>,
         slabs: &mut Slabs,
-        space: &Space,
+        pools: &MemoryPools,
     ) -> Result<(), NoMemory> {
         let (state, word) = match value {
             Value::Word(word) => (state::WORD, word.to_le_bytes()),
@@ -89,13 +86,14 @@ impl Frame {
                 let len = u8::try_from(bytes.len()).map_err(|_| NoMemory)?;
                 (state::INLINE + len, word)
             }
-            Value::Bytes(bytes) => (state::BYTES, slabs.put(bytes, &space.spans, &space.memory)?),
+            Value::Bytes(bytes) => (state::BYTES, slabs.put(bytes, &pools.spans, &pools.memory)?),
         };
         self.set(at, Slot { generation, state }, word);
         Ok(())
     }
 
-    /// Frees slot `at`: the next value has the next generation, or there is none. Gives whether the slot can be used again.
+    /// Frees slot `at`: its next value gets the next generation. Returns whether there is one:
+    /// otherwise the slot is retired.
     pub(super) fn free(&mut self, at: usize, slabs: &mut Slabs) -> bool {
         let slot = self.slot(at);
         if slot.state == state::BYTES {
@@ -112,7 +110,7 @@ impl Frame {
         next.is_some()
     }
 
-    /// Frees slot `at` for a value of just this generation, which a log brings.
+    /// Frees slot `at` for a value of the same generation, which a log has.
     pub(super) fn clear(&mut self, at: usize, slabs: &mut Slabs) {
         let generation = self.slot(at).generation;
         if self.slot(at).state == state::BYTES {
@@ -128,8 +126,8 @@ impl Frame {
         );
     }
 
-    /// Frees what the slots keep in `slabs`; the frame is dropped with that.
-    pub(super) fn give_up(self, slabs: &mut Slabs) {
+    /// Frees the items of the slots in `slabs`, and drops the frame.
+    pub(super) fn release(self, slabs: &mut Slabs) {
         for at in 0..SLOTS {
             if self.slot(at).state == state::BYTES {
                 slabs.free(self.word(at));
@@ -143,7 +141,7 @@ impl Frame {
         u16::try_from(live).unwrap_or(u16::MAX)
     }
 
-    /// Sets slot `at`, modulo 1024, whatever was in it.
+    /// Overwrites slot `at`, modulo 1024.
     pub(super) fn set(&mut self, at: usize, slot: Slot, word: [u8; 8]) {
         let at = at % SLOTS;
         self.0[8 * at..8 * at + 8].copy_from_slice(&word);
@@ -159,13 +157,13 @@ mod tests {
 
     #[test]
     fn the_last_generation_retires_the_slot() {
-        let space = Space::new(&Memory::new(false));
+        let pools = MemoryPools::new(&Memory::new(false));
         let mut slabs = Slabs::new();
-        let mut frame = Frame::new(&space).unwrap();
+        let mut frame = Frame::new(&pools).unwrap();
         for generation in 0..=255 {
             assert_eq!(frame.slot(5).generation, generation);
             frame
-                .put(5, generation, Value::Word(1), &mut slabs, &space)
+                .put(5, generation, Value::Word(1), &mut slabs, &pools)
                 .unwrap();
             assert_eq!(frame.free(5, &mut slabs), generation != 255);
         }

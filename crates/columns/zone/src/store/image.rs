@@ -1,23 +1,24 @@
-//! The image of a block: what is sealed of it (docs/spec/columns.md, "Blocks").
+//! The image of a block: the form in which it is sealed (docs/spec/columns.md, "Blocks").
 //!
-//! Invariants: an image's length depends on states and lengths only, never on words; an image is read whole or not at all. Must not: seal, or do I/O.
+//! Invariants: an image's length depends on states and lengths only, never on words; an image is
+//! read whole or not at all. Must not: seal, or do I/O.
 
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::block::{
     INLINE_MAX, VALUE_MAX, form, image_layout, state, word_width,
 };
 
-use super::frame::{Frame, SLOTS, Slot};
+use super::frame::{Frame, Slot};
 use super::memory::{Buffer, NoMemory};
+use super::pools::{MemoryPools, SLOTS};
 use super::slab::Slabs;
-use super::space::Space;
 
 /// Bytes of the length of a value out of line.
 const LENGTH: usize = 4;
 /// The longest word.
 const WORD: usize = 8;
 
-/// Why an image is not one.
+/// Why an image cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ImageError {
     NoMemory,
@@ -73,7 +74,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Bytes of the block's words: the kind's, or 8 where one does not fit.
+/// Bytes of the block's words: the width of the kind, or 8 where a word does not fit.
 fn width_of(frame: &Frame, kind: Kind) -> usize {
     let width = word_width(kind);
     let fits = |at: usize| {
@@ -102,7 +103,7 @@ fn append(
     out.extend(each.get(..if one { 1 } else { SLOTS }).unwrap_or(&each))
 }
 
-/// The sign extension of some bytes, little-endian; of no bytes zero.
+/// The sign extension of some bytes, little-endian; zero for no bytes.
 fn widened(bytes: &[u8]) -> [u8; WORD] {
     let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let mut word = [if negative { 0xff } else { 0 }; WORD];
@@ -112,13 +113,18 @@ fn widened(bytes: &[u8]) -> [u8; WORD] {
     word
 }
 
-/// Reads an image, which was authentic: what is malformed nevertheless is a defect, and refused.
-pub(super) fn read(image: &[u8], slabs: &mut Slabs, space: &Space) -> Result<Frame, ImageError> {
-    let mut frame = Frame::new(space)?;
-    match fill(&mut frame, image, slabs, space) {
+/// Reads an image, which was authentic: one that is malformed nevertheless is a defect, and
+/// refused.
+pub(super) fn read(
+    image: &[u8],
+    slabs: &mut Slabs,
+    pools: &MemoryPools,
+) -> Result<Frame, ImageError> {
+    let mut frame = Frame::new(pools)?;
+    match fill(&mut frame, image, slabs, pools) {
         Ok(()) => Ok(frame),
         Err(error) => {
-            frame.give_up(slabs);
+            frame.release(slabs);
             Err(error)
         }
     }
@@ -128,7 +134,7 @@ fn fill(
     frame: &mut Frame,
     image: &[u8],
     slabs: &mut Slabs,
-    space: &Space,
+    pools: &MemoryPools,
 ) -> Result<(), ImageError> {
     let mut rest = image;
     let [form, width] = *take(&mut rest, image_layout::SIZE)? else {
@@ -164,7 +170,7 @@ fn fill(
                 if len <= INLINE_MAX || len > VALUE_MAX {
                     return Err(ImageError::Malformed);
                 }
-                slabs.put(take(&mut rest, len)?, &space.spans, &space.memory)?
+                slabs.put(take(&mut rest, len)?, &pools.spans, &pools.memory)?
             }
             state if (state::INLINE..=state::INLINE + 7).contains(&state) => {
                 let mut word = [0; WORD];
@@ -214,11 +220,11 @@ mod tests {
     }
 
     /// Writes an image, reads it back, compares, and gives the image.
-    fn there_and_back(frame: &Frame, kind: Kind, slabs: &Slabs, space: &Space) -> Vec<u8> {
-        let mut image = Buffer::new(&space.memory);
+    fn there_and_back(frame: &Frame, kind: Kind, slabs: &Slabs, pools: &MemoryPools) -> Vec<u8> {
+        let mut image = Buffer::new(&pools.memory);
         write(frame, kind, slabs, &mut image).unwrap();
         let mut others = Slabs::new();
-        let read = read(image.as_slice(), &mut others, space).unwrap();
+        let read = read(image.as_slice(), &mut others, pools).unwrap();
         assert_eq!(read.live(), frame.live());
         for at in 0..SLOTS {
             assert!(read.slot(at) == frame.slot(at));
@@ -227,16 +233,16 @@ mod tests {
                 shown(frame.value(at, slabs))
             );
         }
-        read.give_up(&mut others);
+        read.release(&mut others);
         assert_eq!(others.used(), 0);
         image.as_slice().to_vec()
     }
 
     #[test]
     fn an_image_comes_back_and_a_changed_one_is_refused_or_another() {
-        let space = Space::new(&Memory::new(false));
+        let pools = MemoryPools::new(&Memory::new(false));
         let mut slabs = Slabs::new();
-        let mut frame = Frame::new(&space).unwrap();
+        let mut frame = Frame::new(&pools).unwrap();
         let long = vec![5; 3000];
         for at in 0..900 {
             let text = "x".repeat(at % 30);
@@ -246,18 +252,18 @@ mod tests {
                 2 => Value::Bytes(&long[..at]),
                 _ => continue,
             };
-            frame.put(at, 3, value, &mut slabs, &space).unwrap();
+            frame.put(at, 3, value, &mut slabs, &pools).unwrap();
         }
         for at in (0..900).step_by(12) {
             assert!(frame.free(at, &mut slabs));
         }
-        let image = there_and_back(&frame, Kind::Text, &slabs, &space);
+        let image = there_and_back(&frame, Kind::Text, &slabs, &pools);
         let mut others = Slabs::new();
         let cuts = (0..8)
             .chain((8..image.len()).step_by(991))
             .chain([image.len() - 1]);
         for cut in cuts {
-            let error = read(&image[..cut], &mut others, &space).err();
+            let error = read(&image[..cut], &mut others, &pools).err();
             assert_eq!(error, Some(ImageError::Malformed), "{cut}");
             assert_eq!(others.used(), 0);
         }
@@ -265,16 +271,16 @@ mod tests {
         for (at, byte) in [(0, 4), (1, 0), (1, 2), (1, 9), (states, 4), (states, 16)] {
             let mut bad = image.clone();
             bad[at] = byte;
-            assert!(read(&bad, &mut others, &space).is_err(), "{at} {byte}");
+            assert!(read(&bad, &mut others, &pools).is_err(), "{at} {byte}");
             assert_eq!(others.used(), 0);
         }
         let more = [&image[..], &[0]].concat();
-        assert!(read(&more, &mut others, &space).is_err());
+        assert!(read(&more, &mut others, &pools).is_err());
     }
 
     #[test]
     fn words_have_the_width_of_their_kind_whatever_they_are() {
-        let space = Space::new(&Memory::new(false));
+        let pools = MemoryPools::new(&Memory::new(false));
         let mut slabs = Slabs::new();
         let mut lengths = Vec::new();
         for (kind, values) in [
@@ -286,12 +292,12 @@ mod tests {
             // No such date, but nothing may be lost.
             (Kind::Date, [1 << 40, 0, 0]),
         ] {
-            let mut frame = Frame::new(&space).unwrap();
+            let mut frame = Frame::new(&pools).unwrap();
             for at in 0..SLOTS {
                 let value = Value::Word(values[at % 3].cast_unsigned());
-                frame.put(at, 0, value, &mut slabs, &space).unwrap();
+                frame.put(at, 0, value, &mut slabs, &pools).unwrap();
             }
-            lengths.push(there_and_back(&frame, kind, &slabs, &space).len());
+            lengths.push(there_and_back(&frame, kind, &slabs, &pools).len());
         }
         let of = |width: usize| image_layout::SIZE + 2 + width * SLOTS;
         assert_eq!(lengths, [of(4), of(4), of(1), of(8), of(8), of(8)]);

@@ -1,7 +1,8 @@
 //! A log of the store's own, for a host that has none: redo records in frames, one file.
 //!
-//! Invariants: what [`LogFile::sync`] has acknowledged is found again; the log ends at the first frame that a crash can have left behind, and
-//! a bad frame that had been durable is an error, not an end. Must not: open a record other than to see that it is one.
+//! Invariants: a record that [`LogFile::sync`] has acknowledged is found again; the log ends at the
+//! first frame that a crash can have left incomplete, and a bad frame that had been durable is an
+//! error, not the end. Must not: open a record other than to check that it is authentic.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,9 +14,9 @@ use strongroom_format::columns::log::{FrameHead, LOG_MAGIC, log_frame_layout};
 use strongroom_keyring::{Error, durable};
 
 use super::Store;
-use super::files::{about, trouble};
+use super::files::{io_error, path_error};
 
-/// What a log needs of a disk.
+/// The file operations of a log.
 pub trait LogStorage: Send {
     /// The whole file.
     ///
@@ -32,7 +33,7 @@ pub trait LogStorage: Send {
     /// # Errors
     /// The system's.
     fn cut(&mut self, len: u64) -> io::Result<()>;
-    /// Makes what was written durable.
+    /// Makes all writes durable.
     ///
     /// # Errors
     /// The system's. It must not be tried again.
@@ -100,7 +101,7 @@ pub struct LogFile {
     storage: Box<dyn LogStorage>,
     /// Position of the file's first byte.
     base: u64,
-    /// Position behind the last frame.
+    /// Position after the last frame.
     end: u64,
     synced: u64,
     poisoned: bool,
@@ -112,19 +113,22 @@ impl LogFile {
     /// Opens the log at `path`, makes it when there is none, and replays it into `store`.
     ///
     /// # Errors
-    /// SR-8012 when it begins behind the store's checkpoint, or a record is missing; SR-8016 when a frame that was durable is
-    /// damaged; SR-8023.
+    /// SR-8012 when it begins after the store's checkpoint, or a record is missing; SR-8016 when a
+    /// frame that was durable is damaged; SR-8023.
     pub fn open(path: &Path, store: &mut Store) -> Result<Self, Error> {
-        let storage = OnDisk::open(path).map_err(|error| trouble(path, error))?;
-        Self::over(Box::new(storage), store)
+        let storage = OnDisk::open(path).map_err(|error| path_error(path, error))?;
+        Self::with_storage(Box::new(storage), store)
     }
 
-    /// As [`LogFile::open`], over any storage.
+    /// As [`LogFile::open`], with any storage.
     ///
     /// # Errors
     /// As [`LogFile::open`].
-    pub fn over(mut storage: Box<dyn LogStorage>, store: &mut Store) -> Result<Self, Error> {
-        let reading = |error| about("reading the log", error);
+    pub fn with_storage(
+        mut storage: Box<dyn LogStorage>,
+        store: &mut Store,
+    ) -> Result<Self, Error> {
+        let reading = |error| io_error("reading the log", error);
         let bytes = storage.read().map_err(reading)?;
         let base = FrameHead::parse(&bytes).map_or_else(|| store.position(), |head| head.position);
         let end = replay(&bytes, base, store)?;
@@ -136,27 +140,28 @@ impl LogFile {
             poisoned: false,
         };
         if end < store.position() {
-            // The checkpoint is further than the log: it begins anew behind it.
+            // The checkpoint is further than the log: the log begins anew after it.
             log.storage.replace(&[]).map_err(reading)?;
             (log.base, log.end) = (store.position(), store.position());
         } else {
-            // What a crash has left behind the end must not be taken for a frame once others stand before it.
+            // Bytes that a crash has left after the end must not be taken for a frame once new
+            // frames precede them.
             log.storage
                 .cut(end - base)
                 .and_then(|()| log.storage.sync())
                 .map_err(reading)?;
         }
         log.synced = log.end;
-        store.recovered(log.end)?;
+        store.finish_recovery(log.end)?;
         Ok(log)
     }
 
-    /// Appends a record. It is durable after [`LogFile::sync`]. Answers with the position behind it.
+    /// Appends a record. It is durable after [`LogFile::sync`]. Returns the position after it.
     ///
     /// # Errors
     /// SR-8015, SR-8023; the record is then not in the log.
     pub fn append(&mut self, record: &[u8]) -> Result<u64, Error> {
-        self.usable()?;
+        self.check_usable()?;
         let length = u32::try_from(record.len())
             .map_err(|_| Error::new(&code::BUG, "a record above 4 GiB"))?;
         let head = FrameHead {
@@ -167,7 +172,7 @@ impl LogFile {
         let mut frame = head.to_bytes().to_vec();
         frame.extend_from_slice(record);
         let written = self.storage.write(self.end - self.base, &frame);
-        written.map_err(|error| about("writing the log", error))?;
+        written.map_err(|error| io_error("writing the log", error))?;
         self.end += frame.len() as u64;
         Ok(self.end)
     }
@@ -177,19 +182,19 @@ impl LogFile {
     /// # Errors
     /// SR-8023, from then on always.
     pub fn sync(&mut self) -> Result<(), Error> {
-        self.usable()?;
+        self.check_usable()?;
         if self.synced == self.end {
             return Ok(());
         }
         if let Err(error) = self.storage.sync() {
             self.poisoned = true;
-            return Err(about("making the log durable", error));
+            return Err(io_error("making the log durable", error));
         }
         self.synced = self.end;
         Ok(())
     }
 
-    /// The position behind the last record.
+    /// The position after the last record.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.end
@@ -200,13 +205,13 @@ impl LogFile {
     /// # Errors
     /// SR-8015, SR-8023; the log is then as it was, or cut.
     pub fn cut(&mut self, position: u64) -> Result<(), Error> {
-        self.usable()?;
+        self.check_usable()?;
         let position = position.min(self.end);
-        // Copying the rest must be worth it.
+        // Cutting copies the rest of the log: it is worth it only for half of it.
         if position < self.base || position - self.base < (self.end - self.base) / 2 {
             return Ok(());
         }
-        let cutting = |error| about("cutting the log", error);
+        let cutting = |error| io_error("cutting the log", error);
         self.sync()?;
         let bytes = self.storage.read().map_err(cutting)?;
         let mut from = 0;
@@ -225,7 +230,7 @@ impl LogFile {
         let len = usize::try_from(self.end - self.base - from).unwrap_or(usize::MAX);
         let rest = rest.and_then(|rest| rest.get(..len)).unwrap_or_default();
         if let Err(error) = self.storage.replace(rest) {
-            // Either file may be there: what the offsets are is not known.
+            // Either file may be there: the offsets are unknown.
             self.poisoned = true;
             return Err(cutting(error));
         }
@@ -233,7 +238,7 @@ impl LogFile {
         Ok(())
     }
 
-    fn usable(&self) -> Result<(), Error> {
+    fn check_usable(&self) -> Result<(), Error> {
         if self.poisoned {
             return Err(Error::new(
                 &code::STORE_IO,
@@ -244,7 +249,7 @@ impl LogFile {
     }
 }
 
-/// Replays frames up to the end of the log. Gives the end's position.
+/// Replays frames up to the end of the log. Returns the position of the end.
 fn replay(bytes: &[u8], base: u64, store: &mut Store) -> Result<u64, Error> {
     let from = store.position();
     if base > from {
@@ -260,7 +265,7 @@ fn replay(bytes: &[u8], base: u64, store: &mut Store) -> Result<u64, Error> {
             let replayed = store.recover(record, position);
             replayed.map_err(|_| {
                 store
-                    .take_trouble()
+                    .take_last_error()
                     .unwrap_or_else(|| Error::new(&code::BUG, "replay"))
             })?;
         }
@@ -294,6 +299,6 @@ fn frame_at<'a>(bytes: &'a [u8], at: usize, base: u64, store: &Store) -> Option<
     let head = FrameHead::parse(frame)?;
     let length = usize::try_from(head.length).ok()?;
     let record = frame.get(log_frame_layout::SIZE..)?.get(..length)?;
-    let sound = head.position == base.checked_add(at as u64)? && store.opens(record);
+    let sound = head.position == base.checked_add(at as u64)? && store.is_authentic(record);
     sound.then_some(record)
 }

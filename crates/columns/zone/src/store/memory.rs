@@ -1,9 +1,11 @@
-//! Memory for values: anonymous mappings that are locked, kept out of core dumps, and zero when they are handed out.
+//! Memory for values: anonymous mappings that are locked, kept out of core dumps, and zero when
+//! they are handed out.
 //!
-//! Invariants: (1) a [`Piece`], a [`Region`] and a [`Buffer`] own their bytes alone; (2) what they held is overwritten with zeros
-//! before anybody else gets it or it goes back to the system; (3) a lock that the system refuses is remembered ([`Memory::is_locked`]),
-//! never ignored. Locks are taken on first touch (`MLOCK_ONFAULT`), so an untouched reserve costs nothing.
-//! Must not: know what is kept in it.
+//! Invariants: (1) a [`Piece`], a [`Region`] and a [`Buffer`] own their bytes alone; (2) their
+//! contents are overwritten with zeros before they are given to another owner or back to the
+//! system; (3) a lock that the system refuses is remembered ([`Memory::is_locked`]), never ignored.
+//! Locks are taken on first touch (`MLOCK_ONFAULT`), so an untouched reserve costs nothing. Must
+//! not: interpret its contents.
 #![expect(
     unsafe_code,
     reason = "mmap, mlock2 and typed views of what they return have no safe interface"
@@ -19,9 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes of a chunk that pieces are cut from.
 const CHUNK: usize = 1 << 20;
 
-/// What is known of all the memory of one store.
+/// The accounting of all memory of one store.
 pub(crate) struct Memory {
-    /// Whether memory that cannot be locked is no memory.
+    /// Whether memory that cannot be locked is refused.
     insist: bool,
     refused: AtomicBool,
     mapped: AtomicU64,
@@ -47,7 +49,7 @@ impl Memory {
     }
 }
 
-/// Some whole pages.
+/// A mapping of whole pages.
 pub(crate) struct Region {
     base: NonNull<u8>,
     len: usize,
@@ -103,7 +105,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // Pages go back to the kernel, which zeroes them before anyone else sees them, but not at once.
+        // Pages go back to the kernel, which zeroes them before anyone else sees them, but not at
+        // once.
         wipe(self.as_mut_slice());
         let address = self.base.as_ptr().cast::<c_void>();
         // SAFETY: mapped by `new` with this length, unmapped once.
@@ -122,11 +125,11 @@ pub(crate) fn wipe(bytes: &mut [u8]) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// What may be made of zero bytes.
+/// A type that may be made of zero bytes.
 ///
 /// # Safety
-/// All bytes zero must be a value of the type; it must have no padding, need no drop, and be at most [`CHUNK`] bytes long and aligned to
-/// at most a page.
+/// All bytes zero must be a value of the type; it must have no padding, need no drop, and be at
+/// most [`CHUNK`] bytes long and aligned to at most a page.
 pub(crate) unsafe trait Zeroed {}
 
 // SAFETY: bytes.
@@ -266,7 +269,8 @@ impl<T: Zeroed> DerefMut for Piece<T> {
 impl<T: Zeroed> Drop for Piece<T> {
     fn drop(&mut self) {
         let len = size_of::<T>();
-        // SAFETY: the piece owns these initialised bytes; the type needs no drop and has no padding.
+        // SAFETY: the piece owns these initialised bytes; the type needs no drop and has no
+        // padding.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().cast::<u8>(), len) };
         wipe(bytes);
         let pieces = Pool::<T>::PER_CHUNK;
@@ -314,11 +318,11 @@ impl Buffer {
         self.len
     }
 
-    /// Wipes the contents and keeps the room.
+    /// Wipes the contents and keeps the memory.
     pub(crate) fn clear(&mut self) {
         wipe(self.as_mut_slice());
         self.len = 0;
-        // A rare large value must not hold its room for ever.
+        // A rare large value must not keep its memory for ever.
         if self
             .region
             .as_ref()
@@ -328,7 +332,7 @@ impl Buffer {
         }
     }
 
-    /// Wipes what is behind the first `len` bytes. Does nothing when there is not as much.
+    /// Wipes everything after the first `len` bytes.
     pub(crate) fn truncate(&mut self, len: usize) {
         if let Some(cut) = self.as_mut_slice().get_mut(len..) {
             wipe(cut);
@@ -412,7 +416,7 @@ mod tests {
         assert!(buffer.as_slice().iter().all(|byte| *byte == 0));
     }
 
-    /// Reads what the kernel says of the mapping: `lo` locked, `dd` not dumped.
+    /// Reads the kernel's flags of the mapping: `lo` locked, `dd` not dumped.
     #[test]
     fn the_kernel_says_that_it_is_locked_and_not_dumped() {
         let memory = Memory::new(false);

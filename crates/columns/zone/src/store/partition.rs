@@ -1,7 +1,8 @@
-//! A partition in memory: extents, blocks, and which slot is given out next.
+//! A partition in memory: its extents and blocks, and the choice of the next slot to give out.
 //!
-//! Invariants: F1 (a slot's generation rises each time it is given out again), F2 (an extent is of one column and one kind), F3 (the
-//! slots of a block are given out in an order drawn at random, and so are the blocks of an extent). Must not: do I/O, or know the log.
+//! Invariants: F1 (a slot's generation rises each time it is given out again), F2 (an extent is of
+//! one column and one kind), F3 (the slots of a block are given out in an order drawn at random,
+//! and so are the blocks of an extent). Must not: do I/O, or know the log.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -13,8 +14,9 @@ use strongroom_format::columns::manifest::BlockEntry;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind, Lineage};
 
-use super::frame::{Frame, SLOTS};
-use super::reclaim::Marks;
+use super::frame::Frame;
+use super::marks::Marks;
+use super::pools::SLOTS;
 use super::seal::PartitionKey;
 use super::slab::Slabs;
 
@@ -37,13 +39,13 @@ pub(super) struct Partition {
     pub(super) marks: Option<Marks>,
     /// The last sweep that went through all of it.
     pub(super) swept: u64,
-    /// Whether a record that says whose partition it is is in the host's log, as the host says,
+    /// Whether the record with the partition's relation is in the host's log, as the host says.
     pub(super) announced: bool,
-    /// and whether a manifest says so, which needs nobody's word.
+    /// Whether a manifest has the partition's relation.
     pub(super) durable: bool,
-    /// Under which keys the values of its columns may leave the zone.
+    /// By column, the key under which its values may leave the zone.
     pub(super) column_keys: BTreeMap<u16, ColumnKey>,
-    /// Whether a log has brought an extent of it since the store was opened.
+    /// Whether replay has added an extent since the store was opened.
     pub(super) replayed: bool,
 }
 
@@ -51,15 +53,16 @@ pub(super) struct Partition {
 pub(super) struct ColumnKey {
     pub(super) id: [u8; 16],
     pub(super) lineage: Lineage,
-    /// Whether a record that says so is in the host's log, as the host says,
+    /// Whether a record with the binding is in the host's log, as the host says.
     pub(super) announced: bool,
-    /// and whether a manifest says so.
+    /// Whether a manifest has the binding.
     pub(super) durable: bool,
 }
 
 impl ColumnKey {
-    /// Whether no record need say it any more. The host alone is not believed: it could leave the record out, and have the column bound to
-    /// another key after a restart. A manifest alone does not do either: standbys read the log only.
+    /// Whether no further record needs to contain the binding. The host's word alone is not enough:
+    /// it could leave the record out, and have the column bound to another key after a restart. A
+    /// manifest alone is not enough either: standbys read the log only.
     pub(super) const fn is_known(&self) -> bool {
         self.announced && self.durable
     }
@@ -78,34 +81,34 @@ pub(super) struct Extent {
 #[derive(Default)]
 pub(super) struct Block {
     pub(super) frame: Option<Frame>,
-    /// Looked at since the clock last passed.
+    /// Used since the clock last passed.
     pub(super) touched: AtomicBool,
-    /// Differs from what is at `disk`.
+    /// Differs from the block on disk.
     pub(super) dirty: bool,
     /// Had values, all of which were freed.
     pub(super) gone: bool,
     /// Slots with a value.
     pub(super) live: u16,
     pub(super) disk: Option<BlockEntry>,
-    /// Whether the last manifest, or one that may be the last, names the place.
-    pub(super) kept: bool,
+    /// Whether the last manifest, or one that may be the last, names the block's place on disk.
+    pub(super) in_manifest: bool,
 }
 
-/// Where a column's next values go.
+/// The slots for a column's next values.
 pub(super) struct Open {
     pub(super) kind: Kind,
     pub(super) extent: u32,
-    /// Blocks of the extent that are untouched, the next one last.
+    /// Blocks of the extent that were not used yet, the next one last.
     blocks: Vec<u8>,
     /// The block in use.
     pub(super) block: u8,
     /// Slots of the block in use that were never given out, the next one last.
     order: Vec<u16>,
     /// Slots that may be given out again.
-    pub(super) again: Vec<u64>,
+    pub(super) reusable: Vec<u64>,
 }
 
-/// A slot that is about to take a value.
+/// A slot for the next value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Chosen {
     pub(super) extent: u32,
@@ -168,7 +171,7 @@ impl Partition {
         self.extents.get(at as usize)?.as_deref()
     }
 
-    /// Block and slabs, for whoever reads or writes a slot.
+    /// A block, and the slabs that its slots refer to.
     pub(super) fn block_mut(
         &mut self,
         extent: u32,
@@ -179,7 +182,7 @@ impl Partition {
         Some((found.blocks.get_mut(block % BLOCKS)?, &mut self.slabs))
     }
 
-    /// Puts an extent in its place. False when it lies below the first one.
+    /// Adds an extent. False when its number is below the first one.
     pub(super) fn insert(&mut self, number: u32, extent: Box<Extent>) -> bool {
         let Some(at) = number.checked_sub(self.first_extent) else {
             return false;
@@ -206,7 +209,7 @@ impl Partition {
         blocks.map(|block| u64::from(block.live)).sum()
     }
 
-    /// Numbers of the extents that there are, in order.
+    /// Numbers of the extents that exist, in order.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         let first = self.first_extent;
         self.extents
@@ -215,7 +218,7 @@ impl Partition {
             .filter_map(|(extent, number)| extent.as_ref().map(|_| number))
     }
 
-    /// Chooses the slot of the column's next value. It is not given out until it is taken.
+    /// Chooses the slot of the column's next value. [`Self::take_chosen`] takes it.
     pub(super) fn choose(&mut self, column: u16, kind: Kind) -> Result<Chosen, Refusal> {
         if let Some(open) = self.open.get_mut(&column) {
             if open.kind != kind {
@@ -232,12 +235,12 @@ impl Partition {
         if extent >= self.reserved_to {
             return Err(Refusal::Reserve);
         }
-        let again = self
+        let reusable = self
             .open
             .remove(&column)
-            .map(|open| open.again)
+            .map(|open| open.reusable)
             .unwrap_or_default();
-        let mut open = Open::new(extent, kind, again)?;
+        let mut open = Open::new(extent, kind, reusable)?;
         let chosen = open.next()?.ok_or(Refusal::Full)?;
         self.insert(extent, Extent::new(column, kind, true));
         self.open.insert(column, open);
@@ -245,9 +248,9 @@ impl Partition {
     }
 
     /// The chosen slot has taken its value.
-    pub(super) fn taken(&mut self, column: u16) {
+    pub(super) fn take_chosen(&mut self, column: u16) {
         if let Some(open) = self.open.get_mut(&column)
-            && open.again.pop().is_none()
+            && open.reusable.pop().is_none()
         {
             open.order.pop();
         }
@@ -255,7 +258,7 @@ impl Partition {
 }
 
 impl Open {
-    fn new(extent: u32, kind: Kind, again: Vec<u64>) -> Result<Self, Refusal> {
+    fn new(extent: u32, kind: Kind, reusable: Vec<u64>) -> Result<Self, Refusal> {
         let blocks = shuffled(BLOCKS)?;
         let blocks = blocks
             .into_iter()
@@ -266,12 +269,12 @@ impl Open {
             blocks: blocks.collect(),
             block: 0,
             order: Vec::new(),
-            again,
+            reusable,
         })
     }
 
     fn next(&mut self) -> Result<Option<Chosen>, Refusal> {
-        if let Some(slot) = self.again.last() {
+        if let Some(slot) = self.reusable.last() {
             let fid = Fid::from_bits(*slot);
             return Ok(fid.map(|fid| Chosen {
                 extent: fid.extent(),
@@ -293,7 +296,8 @@ impl Open {
     }
 }
 
-/// The numbers below `count`, at most 65536 of them, in an order drawn at random (Fisher and Yates).
+/// The numbers below `count`, at most 65536 of them, in an order drawn at random (Fisher and
+/// Yates).
 fn shuffled(count: usize) -> Result<Vec<u16>, Refusal> {
     let mut drawn = vec![0; 4 * count];
     fill_random(&mut drawn).map_err(Refusal::Random)?;

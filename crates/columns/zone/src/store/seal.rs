@@ -1,7 +1,8 @@
-//! The keys of a store, and what is sealed under which.
+//! The keys of a store: which key seals blocks, redo records and manifests.
 //!
-//! Invariants: S2 (a block is bound to partition, extent, block and version), L3 (a redo record's key is its incarnation's and
-//! run's, its nonce random). Must not: do I/O; keep an opened image outside locked memory.
+//! Invariants: S2 (a block is bound to partition, extent, block and version), L3 (a redo record's
+//! key is its incarnation's and run's, its nonce random). Must not: do I/O; keep an opened image
+//! outside locked memory.
 
 use strongroom_crypto::{
     CryptoError, GcmKey, MacKey, OpenError, SecretKey, hkdf, random16, random32,
@@ -31,7 +32,7 @@ impl Keys {
     ///
     /// # Errors
     /// SR-5001 when there is no locked memory for keys.
-    pub fn of(object: &Object) -> Result<Self, Error> {
+    pub fn derive(object: &Object) -> Result<Self, Error> {
         let epoch = object.epoch();
         let manifest = object.subkey(epoch, Purpose::ZoneManifest)?;
         Ok(Self {
@@ -49,7 +50,7 @@ impl Keys {
         GcmKey::new(&hkdf(&self.redo, &incarnation, &run.to_le_bytes())?)
     }
 
-    /// What an incarnation's nonces are drawn by.
+    /// The generator of nonces of an incarnation's records.
     pub(super) fn redo_nonces(&self, incarnation: [u8; 16]) -> Result<Nonces, CryptoError> {
         Nonces::under(&self.redo, &incarnation, REDO_NONCE_LABEL)
     }
@@ -62,7 +63,7 @@ impl Keys {
         self.epoch
     }
 
-    /// Seals a manifest's body in place; gives the head.
+    /// Seals a manifest's body in place; returns the head.
     pub(super) fn seal_manifest(
         &self,
         counter: u64,
@@ -72,7 +73,7 @@ impl Keys {
             counter,
             length: body.len() as u64,
             // Two manifests of one counter can exist, after a crash or a restore.
-            nonce: self.manifest_nonces.of(body)?,
+            nonce: self.manifest_nonces.draw(body)?,
             tag: [0; 16],
         };
         let bound = head.bound(self.object_id, self.epoch);
@@ -91,9 +92,9 @@ impl Keys {
     }
 }
 
-/// Nonces of redo records, blocks and manifests: from random bytes and from what is sealed. A
-/// machine that is resumed from a snapshot may have its random numbers again, but what is sealed
-/// under one nonce is one content then.
+/// Nonces of redo records, blocks and manifests, computed from random bytes and from the content
+/// that is sealed. A machine that is resumed from a snapshot may repeat its random numbers, but one
+/// nonce still seals one content only.
 pub(super) struct Nonces(MacKey);
 
 impl Nonces {
@@ -103,17 +104,18 @@ impl Nonces {
     }
 
     /// The nonce for this content.
-    pub(super) fn of(&self, body: &[u8]) -> Result<[u8; 12], CryptoError> {
-        self.hedged(&random16()?, body)
+    pub(super) fn draw(&self, body: &[u8]) -> Result<[u8; 12], CryptoError> {
+        self.draw_with(&random16()?, body)
     }
 
-    fn hedged(&self, random: &[u8; 16], body: &[u8]) -> Result<[u8; 12], CryptoError> {
+    fn draw_with(&self, random: &[u8; 16], body: &[u8]) -> Result<[u8; 12], CryptoError> {
         let mac = self.0.mac(&[random, body]);
         mac.first_chunk().copied().ok_or(CryptoError::Length)
     }
 }
 
-/// The key of one partition's blocks. Dropping it, and the manifest that has its salt, makes its blocks unreadable.
+/// The key of one partition's blocks. Dropping it, and the manifest that has its salt, makes its
+/// blocks unreadable.
 pub(super) struct PartitionKey {
     salt: [u8; 32],
     key: GcmKey,
@@ -124,10 +126,10 @@ pub(super) struct PartitionKey {
 
 impl PartitionKey {
     pub(super) fn new(keys: &Keys) -> Result<Self, CryptoError> {
-        Self::of(keys, random32()?)
+        Self::derive(keys, random32()?)
     }
 
-    pub(super) fn of(keys: &Keys, salt: [u8; 32]) -> Result<Self, CryptoError> {
+    pub(super) fn derive(keys: &Keys, salt: [u8; 32]) -> Result<Self, CryptoError> {
         Ok(Self {
             salt,
             key: GcmKey::new(&hkdf(&keys.blocks, &salt, b"")?)?,
@@ -141,7 +143,8 @@ impl PartitionKey {
         self.salt
     }
 
-    /// Seals `nonce | image` in place: draws the nonce, gives the tag. `first` is the FID of the first slot, generation 0.
+    /// Seals `nonce | image` in place: draws the nonce, returns the tag. `first` is the FID of the
+    /// first slot, generation 0.
     pub(super) fn seal(
         &self,
         first: u64,
@@ -152,7 +155,7 @@ impl PartitionKey {
         let (nonce, image) = sealed
             .split_at_mut_checked(NONCE)
             .ok_or(CryptoError::Length)?;
-        let drawn = self.nonces.of(image)?;
+        let drawn = self.nonces.draw(image)?;
         nonce.copy_from_slice(&drawn);
         self.key.seal(&drawn, &bound, image)
     }
@@ -179,10 +182,10 @@ mod tests {
     fn records_have_other_nonces_even_where_random_numbers_come_again() {
         let nonces = Nonces(MacKey::new(&SecretKey::take(&mut [1; 32]).unwrap()).unwrap());
         let again = [7; 16];
-        let of = |body: &[u8]| nonces.hedged(&again, body).unwrap();
+        let of = |body: &[u8]| nonces.draw_with(&again, body).unwrap();
         assert_ne!(of(b"one"), of(b"another"));
         assert_eq!(of(b"one"), of(b"one"), "the same record");
-        let drawn = |body: &[u8]| nonces.of(body).unwrap();
+        let drawn = |body: &[u8]| nonces.draw(body).unwrap();
         assert_ne!(drawn(b"one"), drawn(b"one"));
     }
 }

@@ -1,7 +1,8 @@
 //! Byte strings that do not fit a slot: slabs by size class, one set per partition.
 //!
-//! Invariants: a reference is 8 bytes (class, length, item) and stands in the slot's word; what is freed is wiped at once; a
-//! slab of which nothing is in use goes back to the pool. Must not: know which slot a value is of.
+//! Invariants: a reference is 8 bytes (class, length, item) and is kept in the slot's word; freed
+//! items are wiped at once; a slab without items in use goes back to the pool. Must not: know which
+//! slot a value belongs to.
 
 use std::sync::Arc;
 
@@ -17,16 +18,16 @@ const SIZES: [usize; 21] = [
     16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192,
     12_288, 16_384, 32_768,
 ];
-/// The class of what has a region of its own.
+/// The class of a byte string that has a region of its own.
 const LARGE: u8 = 255;
 
 /// The byte strings of one partition.
 pub(super) struct Slabs {
     classes: [Class; SIZES.len()],
     large: Vec<Option<Region>>,
-    /// Places in `large` that are empty.
+    /// Indexes of `large` that are empty.
     vacant: Vec<u32>,
-    /// Bytes of all items in use, room included.
+    /// Sizes of all items in use, in bytes: those of their classes, not of the values.
     used: u64,
 }
 
@@ -35,7 +36,7 @@ struct Class {
     slabs: Vec<Option<Slab>>,
     /// Slabs with a free item, and perhaps some without.
     open: Vec<usize>,
-    /// Places in `slabs` that are empty.
+    /// Indexes of `slabs` that are empty.
     vacant: Vec<usize>,
 }
 
@@ -77,12 +78,12 @@ impl Slabs {
         }
     }
 
-    /// Bytes in use, room included.
+    /// Sizes of all items in use, in bytes.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
-    /// Keeps `bytes`; gives the word that refers to them.
+    /// Copies `bytes` in; returns the word that refers to them.
     pub(super) fn put(
         &mut self,
         bytes: &[u8],
@@ -111,7 +112,8 @@ impl Slabs {
         Ok(word)
     }
 
-    /// The bytes that `word` refers to. Empty when it refers to nothing, which no word from [`Self::put`] does.
+    /// The bytes that `word` refers to. Empty when it refers to nothing, which no word from
+    /// [`Self::put`] does.
     pub(super) fn at(&self, word: [u8; 8]) -> &[u8] {
         let reference = Reference::of(word);
         let found = match self.classes.get(usize::from(reference.class)) {
@@ -169,7 +171,7 @@ fn room(reference: Reference) -> u64 {
 
 impl Class {
     fn put(&mut self, bytes: &[u8], size: usize, pool: &Pool<Span>) -> Result<u32, NoMemory> {
-        let at = self.with_room(size, pool)?;
+        let at = self.slab_with_space(size, pool)?;
         let slab = self
             .slabs
             .get_mut(at)
@@ -185,7 +187,7 @@ impl Class {
     }
 
     /// The last open slab, made when there is none.
-    fn with_room(&mut self, size: usize, pool: &Pool<Span>) -> Result<usize, NoMemory> {
+    fn slab_with_space(&mut self, size: usize, pool: &Pool<Span>) -> Result<usize, NoMemory> {
         if let Some(at) = self.open.last() {
             return Ok(*at);
         }

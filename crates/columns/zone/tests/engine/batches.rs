@@ -69,7 +69,7 @@ fn many_envelopes_and_many_tests_go_together() {
                 n: u32::try_from(sealed.len()).unwrap(),
                 b: offset as u64,
                 r: fid,
-                ..Descriptor::of(Op::Accept)
+                ..Descriptor::of(Op::PostEnvelope)
             };
             host.post(posted, go_on).unwrap();
             fid

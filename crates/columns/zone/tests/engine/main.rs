@@ -316,7 +316,7 @@ fn values_go_in_are_computed_with_and_come_out() {
         assert_eq!(host.call(like, go_on).unwrap().value, 1);
         let third = Descriptor {
             a: 6,
-            ..Descriptor::of(Op::Third)
+            ..Descriptor::of(Op::ThirdArgument)
         };
         host.post(third, go_on).unwrap();
         let part = compute(

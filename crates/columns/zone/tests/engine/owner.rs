@@ -150,7 +150,7 @@ pub(crate) fn intake(
         flags: flags | u16::from(kind.number()),
         n: u32::try_from(sealed.len()).unwrap(),
         r: r.bits(),
-        ..Descriptor::of(Op::Intake)
+        ..Descriptor::of(Op::OpenEnvelope)
     };
     Ok(host.call(descriptor, go_on)?.value)
 }

@@ -31,7 +31,7 @@ fn a_host_that_has_gone_to_another_timeline_is_refused() {
         let mut host = scene.host();
         assert_eq!(position(&mut host), (0, 0));
         // The first one that is named.
-        assert_eq!(say(&mut host, Op::Life, 1, 10, 2, 0), Ok(0));
+        assert_eq!(say(&mut host, Op::ServerGeneration, 1, 10, 2, 0), Ok(0));
         assert_eq!(position(&mut host), (10, 2));
         assert_eq!(say(&mut host, Op::Checkpoint, 20, 0, 2, 0), Ok(20));
         let other = fault(Fault::OtherHistory);
@@ -40,11 +40,14 @@ fn a_host_that_has_gone_to_another_timeline_is_refused() {
             let mut host = Host::connect(&scene.path, Duration::from_secs(20), go_on).unwrap();
             // In the same life and in another one.
             for life in [1, 2] {
-                assert_eq!(say(&mut host, Op::Life, life, 40, now, 0), other);
+                assert_eq!(
+                    say(&mut host, Op::ServerGeneration, life, 40, now, 0),
+                    other
+                );
             }
         }
         // A server in recovery does not say.
-        assert_eq!(say(&mut host, Op::Life, 3, 0, 0, 0), Ok(0));
+        assert_eq!(say(&mut host, Op::ServerGeneration, 3, 0, 0, 0), Ok(0));
         assert_eq!(position(&mut host), (20, 2));
         assert_eq!(
             say(&mut host, Op::Replayed, 50, 0, 0, flag::FOLLOWS),

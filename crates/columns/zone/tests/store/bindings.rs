@@ -24,7 +24,7 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
     std::fs::create_dir_all(&directory).unwrap();
     create(&directory, &opener()).unwrap();
     let mut store = opened(&directory);
-    store.recovered(1).unwrap();
+    store.finish_recovery(1).unwrap();
     let (first, second) = (store.attach(), store.attach());
     let table = store.open_partition(Some(first), relation(1)).unwrap();
     assert_eq!(store.binding(table, 3), None);
@@ -45,7 +45,7 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
         .unwrap()
         .unwrap();
     assert!(lost.is_some());
-    store.inserted(second, kept.number);
+    store.confirm_inserted(second, kept.number);
     drop(store);
 
     let mut store = opened(&directory);
@@ -53,7 +53,7 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
     store.recover(&kept.bytes, 2).unwrap();
     assert_eq!(store.binding(table, 3), Some(to(9)));
     assert_eq!(store.get(fids[0]).err(), Some(Fault::Recovering));
-    store.recovered(3).unwrap();
+    store.finish_recovery(3).unwrap();
     assert!(store.get(fids[1]).is_ok());
     drop(store);
 
@@ -63,7 +63,7 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
         Some(to(9)),
         "by the manifest alone"
     );
-    store.recovered(3).unwrap();
+    store.finish_recovery(3).unwrap();
     assert_eq!(
         store.bind(table, 3, to(8), &key),
         Err(Fault::ColumnMismatch)
@@ -84,14 +84,14 @@ fn kept(store: &Store) -> Vec<([u8; 16], [u8; 32])> {
 fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column() {
     let (safe, disk) = (Safe::new(), Disk::default());
     let mut store = safe.open(&disk, 1 << 20).unwrap();
-    store.recovered(1).unwrap();
+    store.finish_recovery(1).unwrap();
     let (key, other) = (
         SecretKey::generate().unwrap(),
         SecretKey::generate().unwrap(),
     );
     let table = store.open_partition(None, relation(1)).unwrap();
     let before = disk.state();
-    store.keep([9; 16], &key).unwrap();
+    store.keep_key([9; 16], &key).unwrap();
     assert_eq!(kept(&store), [], "no column is bound to it");
     store.bind(table, 3, to(9), &key).unwrap();
     store.bind(table, 4, to(9), &other).unwrap();
@@ -109,7 +109,7 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
 
     let mut store = safe.open(&disk, 1 << 20).unwrap();
     assert_eq!(kept(&store), both);
-    store.recovered(1).unwrap();
+    store.finish_recovery(1).unwrap();
     assert_eq!(kept(&store), both);
     store.drop_partition(None, table).unwrap();
     store.checkpoint(2).unwrap();
@@ -128,9 +128,9 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
         ..options(1 << 20)
     };
     let files = (Box::new(older.clone()), Box::new(older));
-    let mut store = Store::over(safe.keys(), files.0, files.1, restored).unwrap();
+    let mut store = Store::with_files(safe.keys(), files.0, files.1, restored).unwrap();
     assert_eq!(kept(&store), []);
-    store.recovered(1).unwrap();
+    store.finish_recovery(1).unwrap();
     let table = store.open_partition(None, relation(1)).unwrap();
     store.bind(table, 3, to(9), &key).unwrap();
     assert_eq!(kept(&store), [([9; 16], *key.expose())]);
@@ -140,7 +140,7 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
 fn a_key_that_cannot_be_made_durable_binds_no_column() {
     let (safe, disk) = (Safe::new(), Disk::default());
     let mut store = safe.open(&disk, 1 << 20).unwrap();
-    store.recovered(1).unwrap();
+    store.finish_recovery(1).unwrap();
     let key = SecretKey::generate().unwrap();
     let mut table = store.open_partition(None, relation(1)).unwrap();
     for allowed in 0..3 {
@@ -153,7 +153,7 @@ fn a_key_that_cannot_be_made_durable_binds_no_column() {
             // A sync that failed is for ever: a store of its own for each of the others.
             disk.allow(None);
             store = safe.open(&disk, 1 << 20).unwrap();
-            store.recovered(1).unwrap();
+            store.finish_recovery(1).unwrap();
             table = store.open_partition(None, relation(1)).unwrap();
         }
     }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
-use strongroom_columns_zone::store::{Binding, Held, Keys, Options, Promotion, Source, Store};
+use strongroom_columns_zone::store::{
+    Binding, Keys, Options, Promotion, Source, Store, StoredValue,
+};
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind, Lineage};
@@ -30,7 +32,7 @@ impl Known {
     }
 }
 
-pub(crate) fn known(held: Held<'_>) -> Known {
+pub(crate) fn known(held: StoredValue<'_>) -> Known {
     match held.value {
         Value::Word(word) => Known::Word(word),
         Value::Bytes(bytes) => Known::Bytes(bytes.to_vec()),
@@ -62,11 +64,11 @@ impl Safe {
 
     pub(crate) fn keys(&self) -> Keys {
         let kind = strongroom_format::header::ObjectKind::Zone;
-        Keys::of(&Object::open(&self.0, kind, &opener()).unwrap()).unwrap()
+        Keys::derive(&Object::open(&self.0, kind, &opener()).unwrap()).unwrap()
     }
 
     pub(crate) fn open(&self, disk: &Disk, limit: u64) -> Result<Store, strongroom_keyring::Error> {
-        Store::over(
+        Store::with_files(
             self.keys(),
             Box::new(disk.clone()),
             Box::new(disk.clone()),
@@ -128,7 +130,7 @@ impl Host {
     pub(crate) fn new(seed: u64, limit: u64) -> (Self, Store) {
         let (safe, disk) = (Safe::new(), Disk::default());
         let mut store = safe.open(&disk, limit).unwrap();
-        store.recovered(0).unwrap();
+        store.finish_recovery(0).unwrap();
         keep_key(&mut store);
         let rings = vec![store.attach(), store.attach(), store.attach()];
         let host = Self {
@@ -171,7 +173,7 @@ impl Host {
         let position = self.end;
         self.end += 24 + bytes.len() as u64;
         self.log.push((position, bytes.clone()));
-        store.inserted(ring, number);
+        store.confirm_inserted(ring, number);
         for (fid, value) in &meaning.put {
             assert!(
                 !self.dead.contains(&fid.bits()),
@@ -345,7 +347,7 @@ impl Host {
         } else {
             self.next_filenode += 1;
             store
-                .rehome(Some(ring), number, relation(self.next_filenode))
+                .reassign_partition(Some(ring), number, relation(self.next_filenode))
                 .unwrap();
             self.partitions.insert(number, self.next_filenode);
             self.insert(store, ring, Meaning::default());
@@ -439,7 +441,7 @@ impl Host {
         if self.dice.roll(3) == 0 {
             replay(&mut store, &self.log);
         }
-        store.recovered(self.end).unwrap();
+        store.finish_recovery(self.end).unwrap();
         self.acknowledged(self.end);
         self.rings = vec![store.attach(), store.attach(), store.attach()];
         // A partition that no inserted record speaks of is gone, and so is its relation.
@@ -501,7 +503,7 @@ impl Host {
         let disk = Disk::of(state);
         let mut store = self.safe.open(&disk, self.limit).unwrap();
         replay(&mut store, &expected.log);
-        store.recovered(expected.end).unwrap();
+        store.finish_recovery(expected.end).unwrap();
         check(&mut store, &expected.live, &expected.dead);
         store
     }
@@ -538,7 +540,7 @@ fn replay(store: &mut Store, log: &[(u64, Vec<u8>)]) {
             done,
             Ok(()),
             "{position} of {from}: {:?}",
-            store.take_trouble()
+            store.take_last_error()
         );
     }
 }
@@ -548,7 +550,7 @@ fn check(store: &mut Store, live: &BTreeMap<u64, Known>, dead: &BTreeSet<u64>) {
         let fid = Fid::from_bits(*bits).unwrap();
         match store.get(fid) {
             Ok(held) => assert_eq!(known(held), *value, "{fid:?}"),
-            Err(fault) => panic!("{fid:?}: {fault:?} {:?}", store.take_trouble()),
+            Err(fault) => panic!("{fid:?}: {fault:?} {:?}", store.take_last_error()),
         }
     }
     for bits in dead {

@@ -50,7 +50,7 @@ fn puts_until_it_is_killed() {
         }
         let record = store.flush_log(ring).unwrap().unwrap();
         log.append(&record.bytes).unwrap();
-        store.inserted(ring, record.number);
+        store.confirm_inserted(ring, record.number);
         log.sync().unwrap();
         for (fid, n) in said {
             println!("put {} {n}", fid.bits());
@@ -108,7 +108,7 @@ fn what_was_acknowledged_survives_kills() {
 fn logged(safe: &Safe) -> (Disk, Vec<(usize, u64, u64)>) {
     let disk = Disk::default();
     let mut store = safe.open(&disk, 1 << 30).unwrap();
-    let mut log = LogFile::over(Box::new(disk.clone()), &mut store).unwrap();
+    let mut log = LogFile::with_storage(Box::new(disk.clone()), &mut store).unwrap();
     let ring = store.attach();
     let partition = store.open_partition(Some(ring), relation(1)).unwrap();
     bind_all(&mut store, partition);
@@ -122,7 +122,7 @@ fn logged(safe: &Safe) -> (Disk, Vec<(usize, u64, u64)>) {
                 .unwrap();
             let record = store.flush_log(ring).unwrap().unwrap();
             log.append(&record.bytes).unwrap();
-            store.inserted(ring, record.number);
+            store.confirm_inserted(ring, record.number);
             put.push((fid.bits(), n));
         }
         log.sync().unwrap();
@@ -143,7 +143,7 @@ fn a_crash_after_any_call_leaves_what_was_synced_in_the_log() {
         for unsynced in [Unsynced::All, Unsynced::None, Unsynced::Some(after as u64)] {
             let crashed = Disk::of(disk.crashed(after, unsynced));
             let mut store = safe.open(&crashed, 1 << 30).unwrap();
-            let log = LogFile::over(Box::new(crashed.clone()), &mut store);
+            let log = LogFile::with_storage(Box::new(crashed.clone()), &mut store);
             assert!(log.is_ok(), "{after} {unsynced:?}: {}", log.err().unwrap());
             for (_, bits, n) in durable.iter().filter(|(calls, _, _)| *calls <= after) {
                 let held = store.get(Fid::from_bits(*bits).unwrap());
@@ -168,7 +168,7 @@ fn damage_in_the_middle_of_the_log_is_not_its_end() {
             ..state.clone()
         });
         let mut store = safe.open(&disk, 1 << 30).unwrap();
-        LogFile::over(Box::new(disk), &mut store)
+        LogFile::with_storage(Box::new(disk), &mut store)
             .err()
             .map(|error| error.code().number)
     };

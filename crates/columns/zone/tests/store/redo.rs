@@ -14,7 +14,7 @@ use crate::host::{Known, Safe, bind_all, keep_key, known, relation};
 fn fresh(safe: &Safe) -> (Disk, Store) {
     let disk = Disk::default();
     let mut store = safe.open(&disk, 1 << 30).unwrap();
-    store.recovered(0).unwrap();
+    store.finish_recovery(0).unwrap();
     keep_key(&mut store);
     (disk, store)
 }
@@ -46,7 +46,7 @@ fn story(safe: &Safe) -> (State, Vec<(Fid, Record)>) {
     let mut records = Vec::new();
     for (n, ring) in [a, a, b, a].into_iter().enumerate() {
         let (fid, record) = promoted(&mut store, ring, partition, n as u64);
-        store.inserted(ring, record.number);
+        store.confirm_inserted(ring, record.number);
         records.push((fid, record));
     }
     (before, records)
@@ -57,7 +57,7 @@ fn replayed(safe: &Safe, state: &State, records: &[&[u8]]) -> Result<Store, Faul
     for (position, record) in records.iter().enumerate() {
         store.recover(record, position as u64)?;
     }
-    store.recovered(records.len() as u64).unwrap();
+    store.finish_recovery(records.len() as u64).unwrap();
     Ok(store)
 }
 
@@ -132,7 +132,7 @@ fn no_two_records_have_one_nonce_even_after_a_restore() {
             ..state.clone()
         });
         let mut store = safe.open(&disk, 1 << 30).unwrap();
-        store.recovered(0).unwrap();
+        store.finish_recovery(0).unwrap();
         keep_key(&mut store);
         let ring = store.attach();
         let partition = store.open_partition(Some(ring), relation(1)).unwrap();
@@ -168,7 +168,7 @@ fn a_fid_of_a_lost_incarnation_is_never_given_to_another_value() {
         // Ends without a checkpoint, and no record of it was inserted.
         drop(store);
         store = safe.open(&disk, 1 << 30).unwrap();
-        store.recovered(0).unwrap();
+        store.finish_recovery(0).unwrap();
     }
 }
 
@@ -199,7 +199,7 @@ fn slots_are_given_out_in_no_order_and_again_only_after_the_log_knows() {
         .put(Some(ring), partition, 1, Kind::Int8, Value::Word(0))
         .unwrap();
     assert_ne!(next.slot(), fids[5].slot());
-    store.inserted(ring, record.number);
+    store.confirm_inserted(ring, record.number);
     let next = store
         .put(Some(ring), partition, 1, Kind::Int8, Value::Word(77))
         .unwrap();
@@ -290,7 +290,7 @@ fn generations_end_and_then_the_slot_is_retired() {
         assert_eq!((fid.slot(), fid.generation()), (slot, generation));
         store.delete(Some(ring), fid).unwrap();
         let record = store.flush_log(ring).unwrap().unwrap();
-        store.inserted(ring, record.number);
+        store.confirm_inserted(ring, record.number);
         let next = store
             .put(Some(ring), partition, 1, Kind::Int8, Value::Word(1))
             .unwrap();
@@ -315,7 +315,7 @@ fn a_replica_follows_and_takes_over() {
     for n in 0..300 {
         let ring = rings[usize::try_from(n % 2).unwrap()];
         let (fid, record) = promoted(&mut store, ring, partition, n);
-        store.inserted(ring, record.number);
+        store.confirm_inserted(ring, record.number);
         fids.push(fid);
         follower.recover(&record.bytes, n).unwrap();
         assert_eq!(follower.get(fid).err(), Some(Fault::Recovering));
@@ -330,7 +330,7 @@ fn a_replica_follows_and_takes_over() {
     let lost: BTreeSet<Fid> = (0..2000)
         .map(|n| promoted(&mut store, rings[0], partition, n).0)
         .collect();
-    follower.recovered(300).unwrap();
+    follower.finish_recovery(300).unwrap();
     for (n, fid) in fids.iter().enumerate() {
         assert_eq!(known(follower.get(*fid).unwrap()), Known::Word(n as u64));
     }
@@ -358,7 +358,7 @@ fn a_record_brings_its_partition_when_the_log_may_not_have_it() {
     let mut found = replayed(&safe, &before, &[&quick.bytes]).unwrap();
     assert_eq!(known(found.get(second).unwrap()), Known::Word(2));
     // Once the log has it, it is not said again.
-    store.inserted(b, quick.number);
+    store.confirm_inserted(b, quick.number);
     // Not by the host's word for it: by a manifest of the store's own.
     let third = promoted(&mut store, a, partition, 3).1;
     assert_eq!(third.bytes.len(), quick.bytes.len());
@@ -378,14 +378,14 @@ fn a_log_whose_end_was_lost_is_replayed_behind_a_checkpoint() {
         // The partition's opening stands in a record that is lost.
         let partition = store.open_partition(Some(ring), relation(1)).unwrap();
         let (_, lost) = promoted(&mut store, ring, partition, 1);
-        store.inserted(ring, lost.number);
+        store.confirm_inserted(ring, lost.number);
         store.detach(ring);
         if checkpoint {
             store.checkpoint(0).unwrap();
         }
         let ring = store.attach();
         let (fid, kept) = promoted(&mut store, ring, partition, 2);
-        store.inserted(ring, kept.number);
+        store.confirm_inserted(ring, kept.number);
         let again = replayed(&safe, &disk.state(), &[&kept.bytes]);
         if checkpoint {
             let mut again = again.unwrap();

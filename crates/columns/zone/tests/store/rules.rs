@@ -12,7 +12,7 @@ use crate::host::{Known, Safe, bind_all, keep_key, known, options, relation, to}
 fn fresh(safe: &Safe) -> (Disk, Store) {
     let disk = Disk::default();
     let mut store = safe.open(&disk, 1 << 30).unwrap();
-    store.recovered(0).unwrap();
+    store.finish_recovery(0).unwrap();
     keep_key(&mut store);
     (disk, store)
 }
@@ -44,11 +44,11 @@ fn a_promotion_after_a_failed_one_says_the_binding_too() {
     assert_eq!(failed, Err(Fault::StringTooLong));
     let record = store.promote(ring, table, &batch[..1], &mut fids);
     let record = record.unwrap().unwrap();
-    store.inserted(ring, record.number);
+    store.confirm_inserted(ring, record.number);
     drop(store);
     let mut store = safe.open(&Disk::of(before), 1 << 30).unwrap();
     store.recover(&record.bytes, 1).unwrap();
-    store.recovered(2).unwrap();
+    store.finish_recovery(2).unwrap();
     assert_eq!(store.binding(table, 2), Some(to(5)));
     assert_eq!(
         known(store.get(fids[0]).unwrap()),
@@ -78,12 +78,12 @@ fn a_value_whose_binding_was_left_out_is_not_replayed_and_a_column_with_values_i
     let table = store.open_partition(Some(first), relation(1)).unwrap();
     store.bind(table, 2, to(5), &key()).unwrap();
     let hidden = store.promote(first, table, &batch, &mut fids);
-    store.inserted(first, hidden.unwrap().unwrap().number);
+    store.confirm_inserted(first, hidden.unwrap().unwrap().number);
     let shown = store.promote(second, table, &batch, &mut fids);
     let shown = shown.unwrap().unwrap();
     let mut replaying = safe.open(&Disk::of(before), 1 << 30).unwrap();
     replaying.recover(&shown.bytes, 1).unwrap();
-    replaying.recovered(2).unwrap();
+    replaying.finish_recovery(2).unwrap();
     assert_eq!(replaying.binding(table, 2), Some(to(5)));
 }
 
@@ -101,7 +101,7 @@ fn a_record_that_was_kept_back_is_not_taken_after_recovery() {
     assert_eq!(store.recover(&record.bytes, 1), Err(Fault::BadRequest));
     drop(store);
     let mut store = safe.open(&disk, 1 << 30).unwrap();
-    store.recovered(2).unwrap();
+    store.finish_recovery(2).unwrap();
     assert_eq!(store.recover(&record.bytes, 3), Err(Fault::BadRequest));
     assert!(store.get(fids[0]).is_err());
 }
@@ -122,7 +122,7 @@ fn a_replica_is_read_while_it_follows() {
         let batch = [value(Value::Bytes(b"row"))];
         let record = store.promote(ring, table, &batch, &mut made);
         let record = record.unwrap().unwrap();
-        store.inserted(ring, record.number);
+        store.confirm_inserted(ring, record.number);
         follower.recover(&record.bytes, n).unwrap();
         fids.extend(made);
         if n == 1 {
@@ -139,7 +139,7 @@ fn a_replica_is_read_while_it_follows() {
             follower.detach(ring);
         }
     }
-    follower.recovered(6).unwrap();
+    follower.finish_recovery(6).unwrap();
     let ring = follower.attach();
     let batch = [value(Value::Bytes(b"own"))];
     let mut own = Vec::new();
@@ -165,7 +165,7 @@ fn a_restored_store_gives_out_none_of_what_was_lost() {
         store.checkpoint(round).unwrap();
         drop(store);
         store = safe.open(&disk, 1 << 30).unwrap();
-        store.recovered(round).unwrap();
+        store.finish_recovery(round).unwrap();
     }
     let restored = Options {
         accept_restored: true,
@@ -179,8 +179,8 @@ fn a_restored_store_gives_out_none_of_what_was_lost() {
             log: Vec::new(),
         });
         let files = (Box::new(disk.clone()), Box::new(disk.clone()));
-        let mut store = Store::over(safe.keys(), files.0, files.1, restored).unwrap();
-        store.recovered(0).unwrap();
+        let mut store = Store::with_files(safe.keys(), files.0, files.1, restored).unwrap();
+        store.finish_recovery(0).unwrap();
         let table = store.open_partition(None, relation(1)).unwrap();
         for n in 0..2000 {
             let fid = store.put(None, table, 1, Kind::Int8, Value::Word(n));
@@ -211,6 +211,6 @@ fn a_position_keeps_its_timeline_until_a_checkpoint_goes_beyond_it() {
     let mut store = safe.open(&Disk::of(state), 1 << 30).unwrap();
     assert_eq!((at(&store), store.host_timeline()), ((100, 3), 3));
     store.set_host_timeline(5);
-    store.recovered(200).unwrap();
+    store.finish_recovery(200).unwrap();
     assert_eq!(at(&store), (200, 5));
 }

@@ -14,7 +14,7 @@ use crate::host::{Host, Safe, options, relation};
 fn filled(safe: &Safe) -> (State, Vec<Fid>) {
     let disk = Disk::default();
     let mut store = safe.open(&disk, 1 << 30).unwrap();
-    store.recovered(0).unwrap();
+    store.finish_recovery(0).unwrap();
     let mut fids = Vec::new();
     for filenode in [1, 2] {
         let partition = store.open_partition(None, relation(filenode)).unwrap();
@@ -48,12 +48,12 @@ fn code_of(result: Result<Store, strongroom_keyring::Error>) -> u16 {
 /// Blocks are read when they are needed: what the store says of these FIDs.
 fn faults(safe: &Safe, state: &State, fids: &[Fid]) -> Vec<Option<Fault>> {
     let mut store = opened(safe, state).unwrap();
-    store.recovered(100).unwrap();
+    store.finish_recovery(100).unwrap();
     let mut found = Vec::new();
     for fid in fids {
         let fault = store.get(*fid).err();
         if fault.is_some() {
-            assert_eq!(store.take_trouble().unwrap().code(), &code::STORE_BLOCK);
+            assert_eq!(store.take_last_error().unwrap().code(), &code::STORE_BLOCK);
         }
         found.push(fault);
     }
@@ -99,7 +99,7 @@ fn exchanged_older_and_missing_blocks_are_found() {
     // The block is written anew, to another place; then that place gets what the old one had.
     let disk = Disk::of(state.clone());
     let mut store = safe.open(&disk, 1 << 30).unwrap();
-    store.recovered(100).unwrap();
+    store.finish_recovery(100).unwrap();
     store.delete(None, fids[0]).unwrap();
     let partition = fids[0].partition();
     store
@@ -120,7 +120,7 @@ fn exchanged_older_and_missing_blocks_are_found() {
             let len = old.len().min(older.blocks.len() - to);
             older.blocks[to..to + len].copy_from_slice(&old[..len]);
             let mut store = opened(&safe, &older).unwrap();
-            store.recovered(100).unwrap();
+            store.finish_recovery(100).unwrap();
             let found = store.get(fids[0]).err();
             assert!(
                 matches!(found, Some(Fault::StoreDamaged | Fault::StaleFid)),
@@ -196,14 +196,14 @@ fn an_older_store_is_refused_unless_the_restore_is_on_purpose() {
         accept_restored: true,
         ..options(1 << 30)
     };
-    let mut store = Store::over(
+    let mut store = Store::with_files(
         safe.keys(),
         Box::new(disk.clone()),
         Box::new(disk.clone()),
         accepted,
     )
     .unwrap();
-    store.recovered(100).unwrap();
+    store.finish_recovery(100).unwrap();
     store.get(fids[0]).unwrap();
     drop(store);
     // From then on it is the newest, and what was the newest before is not.

@@ -51,7 +51,7 @@ fn a_store_that_was_put_back_is_refused() {
     let tpm = Tpm::open(&simulator.place()).unwrap();
     let directory = simulator.directory().join("store");
     let mut store = new_store(&directory, &tpm);
-    store.recovered(1).unwrap();
+    store.finish_recovery(1).unwrap();
     store.checkpoint(10).unwrap();
     let older = std::fs::read(manifest(&directory)).unwrap();
     store.checkpoint(20).unwrap();
@@ -89,7 +89,7 @@ fn a_crash_before_the_counter_rose_leaves_a_store_that_opens() {
     let tpm = Tpm::open(&simulator.place()).unwrap();
     let directory = simulator.directory().join("store");
     let mut store = new_store(&directory, &tpm);
-    store.recovered(1).unwrap();
+    store.finish_recovery(1).unwrap();
     store.checkpoint(10).unwrap();
     // Two counters of a TPM are two: what one store's says, another's does not.
     let stands = anchor(&tpm).read().unwrap();

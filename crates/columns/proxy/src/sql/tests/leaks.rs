@@ -1,7 +1,8 @@
 //! Ways in which a constant of a confidential expression could stay in the text.
 //!
-//! Method: the canaries stand where they meet a confidential value. Each statement is refused, or what is sent has none of them. Beside
-//! each way stands one like it that meets plain values only and has to stay as it is, so that refusing everything is no solution.
+//! Method: the canaries stand where they meet a confidential value. Each statement is refused, or
+//! what is sent has none of them. Beside each way stands one like it that meets plain values only
+//! and has to stay as it is, so that refusing everything is no solution.
 
 use super::*;
 
@@ -206,7 +207,8 @@ fn common_table_expressions_are_no_targets_and_shadow_tables() {
         "WITH plain AS (SELECT name FROM p) SELECT 1 FROM plain WHERE name = 'Alice'",
         // A recursive WITH may name what stands behind.
         "WITH RECURSIVE a AS (SELECT 1 FROM plain WHERE name = 'Alice'), plain AS (SELECT name FROM p) SELECT * FROM a",
-        // The second branch makes the column confidential; the constant stands before that is known.
+        // The second branch makes the column confidential; the constant stands before that is
+        // known.
         "WITH RECURSIVE r(n) AS (SELECT 'x' UNION ALL SELECT p.name FROM r, p WHERE r.n = 'Alice') SELECT * FROM r",
         "WITH RECURSIVE r(n) AS (SELECT 'Alice' UNION ALL SELECT p.name FROM r, p) SELECT * FROM r",
         "WITH RECURSIVE r AS (SELECT 'x' AS n UNION ALL SELECT p.name FROM r, p) SELECT * FROM r WHERE n = 'Alice'",

@@ -1,32 +1,37 @@
-//! A time zone: what the clocks show in it, by the rules of src/timezone and `DetermineTimeZoneOffset`.
+//! A time zone: what its clocks show, by the rules of PostgreSQL's src/timezone and
+//! `DetermineTimeZoneOffset`.
 //!
-//! The rules come from the time zone database that is compiled in, not from the machine. Invariant: beyond year 9999 the rules repeat
-//! every 400 years, as in PostgreSQL. Must not: read files or the environment.
+//! The rules come from the time zone database that is compiled in, not from the machine. Invariant:
+//! beyond year 9999 the rules repeat every 400 years, as in PostgreSQL. Must not: read files or the
+//! environment.
 
 use jiff::Timestamp;
-use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZoneDatabase};
 use strongroom_columns_ring::Fault;
 
 /// Seconds in 400 Gregorian years.
 const CYCLE: i64 = 146_097 * 86_400;
-/// Later than this, seconds since 1970 are folded back by whole cycles: in the year 9900, before the calendar of `jiff` ends.
+/// Seconds since 1970 that are later than this are folded back by whole cycles: in the year 9900,
+/// before the calendar of `jiff` ends.
 const FOLD: i64 = 250_000_000_000;
 
 /// A time zone.
 #[derive(Clone)]
-pub struct Zone(TimeZone);
+pub struct TimeZone(jiff::tz::TimeZone);
 
-impl Zone {
+impl TimeZone {
     /// UTC.
     #[must_use]
     pub const fn utc() -> Self {
-        Self(TimeZone::UTC)
+        Self(jiff::tz::TimeZone::UTC)
     }
 
-    /// The zone of this name in the IANA database, in any case; `UTC`, `GMT` and so on are among them.
+    /// The time zone of this name in the IANA database, upper or lower case; `UTC`, `GMT` and so on
+    /// are among them.
     ///
     /// # Errors
-    /// [`Fault::TimeZoneUnknown`] for any other: abbreviations and POSIX rules are not understood.
+    /// [`Fault::TimeZoneUnknown`] for any other name: abbreviations and POSIX rules are not
+    /// understood.
     pub fn by_name(name: &str) -> Result<Self, Fault> {
         let zone = TimeZoneDatabase::bundled()
             .get(name)
@@ -36,14 +41,15 @@ impl Zone {
 
     /// Seconds east of Greenwich at `moment`, in seconds since 1970 UTC.
     pub(crate) fn offset_at(&self, moment: i64) -> i32 {
-        Timestamp::from_second(folded(moment))
+        Timestamp::from_second(fold_cycles(moment))
             .map_or(0, |moment| self.0.to_offset(moment).seconds())
     }
 
-    /// Seconds east of Greenwich when the clocks show `local` (as if it were UTC, in seconds since 1970). Of a time that is skipped the
-    /// offset before, of a time that comes twice the offset after.
-    pub(crate) fn offset_when(&self, local: i64) -> i32 {
-        let Ok(local) = Timestamp::from_second(folded(local)) else {
+    /// Seconds east of Greenwich when the clocks show `local` (as if it were UTC, in seconds since
+    /// 1970): for a time that is skipped the offset before, for a time that comes twice the offset
+    /// after.
+    pub(crate) fn offset_of_local(&self, local: i64) -> i32 {
+        let Ok(local) = Timestamp::from_second(fold_cycles(local)) else {
             return 0;
         };
         let shown = Offset::UTC.to_datetime(local);
@@ -56,7 +62,7 @@ impl Zone {
     }
 }
 
-fn folded(seconds: i64) -> i64 {
+fn fold_cycles(seconds: i64) -> i64 {
     if seconds <= FOLD {
         return seconds;
     }
@@ -69,10 +75,10 @@ mod tests {
 
     #[test]
     fn skipped_and_repeated_hours() {
-        let zone = Zone::by_name("america/new_york").unwrap_or(Zone::utc());
+        let zone = TimeZone::by_name("america/new_york").unwrap_or(TimeZone::utc());
         // 2021-03-14 02:30 does not exist, 2021-11-07 01:30 comes twice.
-        assert_eq!(zone.offset_when(1_615_689_000), -18_000);
-        assert_eq!(zone.offset_when(1_636_248_600), -18_000);
+        assert_eq!(zone.offset_of_local(1_615_689_000), -18_000);
+        assert_eq!(zone.offset_of_local(1_636_248_600), -18_000);
         // The summer of 2421 and of 12421.
         assert_eq!(zone.offset_at(14_248_224_000), -14_400);
         assert_eq!(zone.offset_at(14_248_224_000 + 25 * CYCLE), -14_400);
@@ -82,7 +88,7 @@ mod tests {
     fn other_names_are_refused() {
         for name in ["", "Nowhere/Town", "EST5EDT4", "+02", "UTC\0"] {
             assert!(
-                matches!(Zone::by_name(name), Err(Fault::TimeZoneUnknown)),
+                matches!(TimeZone::by_name(name), Err(Fault::TimeZoneUnknown)),
                 "{name}"
             );
         }

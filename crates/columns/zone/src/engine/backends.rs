@@ -1,7 +1,8 @@
-//! What the engine keeps for each backend: its arena, its session, its time zone, its parallel group.
+//! The state of each backend: its arena, its session, its time zone, its parallel group.
 //!
-//! An arena that is in a parallel group outlives its backend until the group's leader ends its statement: the results of a worker are
-//! read after the worker has ended. Must not: resolve identifiers.
+//! An arena that is in a parallel group outlives its backend until the group's leader ends its
+//! statement: the results of a worker are read after the worker has ended. Must not: resolve
+//! identifiers.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use strongroom_columns_values::Settings;
 use strongroom_crypto::MacKey;
 
 use crate::arena::{Arena, ScopeId};
-use crate::policy::Place;
+use crate::policy::ColumnAddress;
 use crate::store::memory::Memory;
 
 /// Numbers of arenas: 1 to this.
@@ -23,35 +24,36 @@ pub(super) struct Ring {
     /// The session of the data owner's client, this ring's own or its leader's.
     pub(super) session: Option<[u8; 16]>,
     pub(super) group: Group,
-    /// The first fault that nobody has been told of (R2).
+    /// The first fault that was not reported yet (R2).
     pub(super) fault: Option<Fault>,
-    /// Something was computed since somebody was last told whether anything has failed (A4).
+    /// Something was computed since a call last showed whether a computation has failed (A4).
     pub(super) fallible: bool,
-    /// Something that was computed in this statement has failed: what is asked of its values tells which.
+    /// A computation of this statement has failed: questions about its values show which.
     pub(super) failed: bool,
-    /// Argument of the next operation.
-    pub(super) third: Option<u64>,
-    pub(super) granted: Granted,
-    pub(super) columns: Columns,
-    /// Values computed that the ledger does not know of yet.
+    /// Third argument of the next operation.
+    pub(super) third_argument: Option<u64>,
+    pub(super) granted: GrantCache,
+    pub(super) columns: ColumnScopes,
+    /// Values computed that the ledger has not counted yet.
     pub(super) computed: u64,
     token: Option<MacKey>,
     open: bool,
 }
 
-/// Rights and scopes that the session was asked for in this statement, and how often each answer still holds.
+/// Rights and scopes that the session has granted in this statement, and how often each grant may
+/// still be used.
 #[derive(Default)]
-pub(super) struct Granted {
-    answers: [Option<(u32, ScopeId, u16)>; GRANTS],
+pub(super) struct GrantCache {
+    answers: [Option<(u32, ScopeId, u16)>; GRANTS_MAX],
     next: usize,
 }
 
-/// Answers that are at hand: those of the expressions of one query, mostly.
-const GRANTS: usize = 8;
+/// The most grants that are kept: enough for the expressions of one query, mostly.
+const GRANTS_MAX: usize = 8;
 
-impl Granted {
-    /// Whether the answer was yes, and still holds.
-    pub(super) fn holds(&mut self, rights: u32, scope: ScopeId) -> bool {
+impl GrantCache {
+    /// Uses a grant once. False when there is none.
+    pub(super) fn take(&mut self, rights: u32, scope: ScopeId) -> bool {
         let known = |one: &&mut (u32, ScopeId, u16)| one.0 == rights && one.1 == scope;
         let found = self.answers.iter_mut().flatten().find(known);
         found.is_some_and(|(_, _, left)| {
@@ -61,13 +63,13 @@ impl Granted {
         })
     }
 
-    /// The answer is yes, `times` more times.
-    pub(super) fn keep(&mut self, rights: u32, scope: ScopeId, times: u16) {
+    /// Keeps a grant that may be used `times` times.
+    pub(super) fn insert(&mut self, rights: u32, scope: ScopeId, times: u16) {
         let known = |one: &Option<(u32, ScopeId, u16)>| {
             one.is_none_or(|one| one.0 == rights && one.1 == scope)
         };
         let at = self.answers.iter().position(known).unwrap_or_else(|| {
-            self.next = (self.next + 1) % GRANTS;
+            self.next = (self.next + 1) % GRANTS_MAX;
             self.next
         });
         if let Some(answer) = self.answers.get_mut(at) {
@@ -76,29 +78,29 @@ impl Granted {
     }
 }
 
-/// Scopes of columns that were looked at in this statement.
+/// Scopes of columns whose values were read in this statement.
 #[derive(Default)]
-pub(super) struct Columns {
-    known: [Option<(Place, ScopeId)>; COLUMNS],
-    /// State of the bindings in which they were looked up.
+pub(super) struct ColumnScopes {
+    known: [Option<(ColumnAddress, ScopeId)>; COLUMNS],
+    /// State of the store's bindings ([`crate::store::Store::bindings`]) when they were looked up.
     bindings: u64,
 }
 
-/// Columns that are at hand. A power of two.
+/// The most columns that are kept. A power of two.
 const COLUMNS: usize = 16;
 
-impl Columns {
-    fn at(place: Place) -> usize {
+impl ColumnScopes {
+    fn at(place: ColumnAddress) -> usize {
         usize::from(place.0.wrapping_mul(5) ^ place.1) % COLUMNS
     }
 
     #[inline]
-    pub(super) fn get(&self, place: Place, bindings: u64) -> Option<ScopeId> {
+    pub(super) fn get(&self, place: ColumnAddress, bindings: u64) -> Option<ScopeId> {
         let (known, scope) = (*self.known.get(Self::at(place))?)?;
         (known == place && self.bindings == bindings).then_some(scope)
     }
 
-    pub(super) fn keep(&mut self, place: Place, scope: ScopeId, bindings: u64) {
+    pub(super) fn insert(&mut self, place: ColumnAddress, scope: ScopeId, bindings: u64) {
         if self.bindings != bindings {
             *self = Self {
                 bindings,
@@ -111,15 +113,16 @@ impl Columns {
     }
 }
 
-/// Part in a parallel group.
+/// The role of a backend in a parallel group.
 #[derive(Default)]
 pub(super) enum Group {
     /// None.
     #[default]
     Alone,
-    /// Leads one, with this secret and these members.
+    /// It leads one: the secret that a member has to know, and the members.
     Leader(u64, Vec<u16>),
-    /// Follows this arena; what its own end of statement will say.
+    /// It follows this arena. When it has ended its statement: number and first slot of its next
+    /// one, which begins when the leader's statement ends.
     Member(u16, Option<(u8, u64)>),
 }
 
@@ -133,9 +136,9 @@ impl Ring {
             fault: None,
             fallible: false,
             failed: false,
-            third: None,
-            granted: Granted::default(),
-            columns: Columns::default(),
+            third_argument: None,
+            granted: GrantCache::default(),
+            columns: ColumnScopes::default(),
             computed: 0,
             token: None,
             open: true,
@@ -145,11 +148,11 @@ impl Ring {
     fn end_statement(&mut self, statement: u8, base: u64) {
         self.arena.end_statement(statement, base);
         self.token = None;
-        self.granted = Granted::default();
+        self.granted = GrantCache::default();
         self.fault = None;
         self.fallible = false;
         self.failed = false;
-        self.third = None;
+        self.third_argument = None;
     }
 }
 
@@ -169,7 +172,7 @@ impl Rings {
         }
     }
 
-    /// A ring under a number that was free for as long as possible. `None` when none is free.
+    /// Adds a ring, under the number that has been free for longest. `None` when no number is free.
     pub(super) fn open(&mut self) -> Option<u16> {
         let mut number = self.last;
         for _ in 0..ARENAS {
@@ -188,9 +191,9 @@ impl Rings {
         None
     }
 
-    /// The backend is gone. Answers with the session that ended with it.
+    /// Removes a ring whose backend has gone. Returns the session that ended with it.
     pub(super) fn close(&mut self, number: u16) -> Option<[u8; 16]> {
-        self.dissolve(number);
+        self.dissolve_group(number);
         let ring = self.get_mut(number).ok()?;
         ring.open = false;
         if matches!(ring.group, Group::Member(..)) {
@@ -222,7 +225,7 @@ impl Rings {
         ring.ok_or(Fault::ForgedFid)
     }
 
-    /// All that are there.
+    /// All rings.
     pub(super) fn all(&self) -> impl Iterator<Item = &Ring> {
         self.rings.iter().filter_map(Option::as_deref)
     }
@@ -241,7 +244,7 @@ impl Rings {
         reader == other || head(reader).is_some_and(|leader| head(other) == Some(leader))
     }
 
-    /// Makes the ring a leader; answers with its secret.
+    /// Makes the ring a leader; returns its secret.
     pub(super) fn lead(&mut self, number: u16, fresh: u64) -> Result<u64, Fault> {
         let ring = self.get_mut(number)?;
         match ring.group {
@@ -268,7 +271,7 @@ impl Rings {
         let ring = self.get_mut(number)?;
         ring.group = Group::Member(leader, None);
         ring.session = session;
-        ring.granted = Granted::default();
+        ring.granted = GrantCache::default();
         Ok(())
     }
 
@@ -279,7 +282,7 @@ impl Rings {
         statement: u8,
         base: u64,
     ) -> Result<(), Fault> {
-        self.dissolve(number);
+        self.dissolve_group(number);
         let ring = self.get_mut(number)?;
         if let Group::Member(_, ended) = &mut ring.group {
             *ended = Some((statement, base));
@@ -290,8 +293,8 @@ impl Rings {
         Ok(())
     }
 
-    /// Lets the members of a group go, if the ring leads one.
-    fn dissolve(&mut self, number: u16) {
+    /// Ends the group that the ring leads, if any, and the statements of its members.
+    fn dissolve_group(&mut self, number: u16) {
         let Ok(ring) = self.get_mut(number) else {
             return;
         };
@@ -316,11 +319,11 @@ impl Rings {
                 ring.end_statement(statement, base);
             }
             ring.session = None;
-            ring.granted = Granted::default();
+            ring.granted = GrantCache::default();
         }
     }
 
-    /// The key of equality tokens of this ring's statement, its group's if it has one (X6).
+    /// The key of equality tokens of the statement of this ring, or of its group (X6).
     pub(super) fn token_key(&mut self, number: u16) -> Result<&MacKey, Fault> {
         let number = match self.get(number)?.group {
             Group::Member(leader, _) => leader,
@@ -361,17 +364,17 @@ mod tests {
     #[test]
     fn what_is_at_hand_is_of_the_same_question() {
         let scope = |number| ScopeId::of(number);
-        let mut granted = Granted::default();
-        granted.keep(1, scope(1), 2);
-        assert!(granted.holds(1, scope(1)) && granted.holds(1, scope(1)));
-        assert!(!granted.holds(1, scope(1)), "used up");
-        assert!(!granted.holds(2, scope(1)) && !granted.holds(1, scope(2)));
+        let mut granted = GrantCache::default();
+        granted.insert(1, scope(1), 2);
+        assert!(granted.take(1, scope(1)) && granted.take(1, scope(1)));
+        assert!(!granted.take(1, scope(1)), "used up");
+        assert!(!granted.take(2, scope(1)) && !granted.take(1, scope(2)));
         for number in 0..100 {
-            granted.keep(1, scope(number), 9);
-            assert!(granted.holds(1, scope(number)));
+            granted.insert(1, scope(number), 9);
+            assert!(granted.take(1, scope(number)));
         }
-        let mut columns = Columns::default();
-        columns.keep((1, 2), scope(7), 5);
+        let mut columns = ColumnScopes::default();
+        columns.insert((1, 2), scope(7), 5);
         assert_eq!(columns.get((1, 2), 5), Some(scope(7)));
         assert_eq!(
             columns.get((1, 2), 6),
@@ -379,7 +382,7 @@ mod tests {
             "something was bound or dropped"
         );
         assert_eq!(columns.get((2, 2), 5), None);
-        columns.keep((3, 3), scope(8), 6);
+        columns.insert((3, 3), scope(8), 6);
         assert_eq!(columns.get((1, 2), 6), None);
     }
 

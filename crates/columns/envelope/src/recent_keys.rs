@@ -1,22 +1,23 @@
 //! The keys that opened the last envelopes, by salt.
 //!
-//! Must not: grow beyond [`KEPT`].
+//! Must not: grow beyond [`RECENT_MAX`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use strongroom_crypto::GcmKey;
 
-/// A load from a dump has one salt for some ten thousand envelopes, a proxy one at a time.
-pub(crate) const KEPT: usize = 64;
+/// The most keys that are kept. A load from a dump has one salt for some ten thousand envelopes, a
+/// proxy uses one at a time.
+pub(crate) const RECENT_MAX: usize = 64;
 
-/// Keys with the time of their last use, which is counted in uses.
-pub(crate) struct Recent {
+/// Keys by salt, with the number of their last use.
+pub(crate) struct RecentKeys {
     keys: BTreeMap<[u8; 16], (GcmKey, AtomicU64)>,
     uses: AtomicU64,
 }
 
-impl Recent {
+impl RecentKeys {
     pub(crate) const fn new() -> Self {
         Self {
             keys: BTreeMap::new(),
@@ -30,9 +31,9 @@ impl Recent {
         Some(key)
     }
 
-    /// Remembers a key, and forgets the one that was not used for longest.
+    /// Adds a key, and drops the least recently used ones.
     pub(crate) fn insert(&mut self, salt: [u8; 16], key: GcmKey) {
-        while self.keys.len() >= KEPT && !self.keys.contains_key(&salt) {
+        while self.keys.len() >= RECENT_MAX && !self.keys.contains_key(&salt) {
             let last = |(_, last): &(GcmKey, AtomicU64)| last.load(Ordering::Relaxed);
             let oldest = self.keys.iter().min_by_key(|(_, kept)| last(kept));
             let Some(oldest) = oldest.map(|(salt, _)| *salt) else {

@@ -1,7 +1,8 @@
-//! Where values come from: the rings' arenas and the store, behind one question.
+//! Where the values of identifiers come from: the arenas of the rings, and the store.
 //!
-//! Invariants: a permanent value without a known column key is refused ([`Fault::NoColumnKey`]): nothing could be decided about it;
-//! an arena is read by its own ring and its parallel group only. Must not: decide who may do what with a value.
+//! Invariants: a permanent value without a known column key is refused ([`Fault::NoColumnKey`]),
+//! because the policy could not decide about it; only its own ring and its parallel group read an
+//! arena. Must not: decide who may do what with a value.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +10,30 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Out;
 use strongroom_format::columns::{Fid, Kind};
 
-use super::rings::Rings;
+use super::backends::Rings;
 use crate::arena::{Origin, ScopeId};
-use crate::policy::{Common, Place};
+use crate::policy::{ColumnAddress, Common};
 use crate::store::{Binding, Store};
 
-/// A value that was copied out, and what is known of it.
+/// Kind and origin of a value that was copied out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loaded {
     pub(super) kind: Kind,
-    /// In the arena of the ring that asked.
+    /// Number of its scope in the arena of the ring that asked.
     pub(super) scope: ScopeId,
     /// Where it is stored; `None` for an ephemeral.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<ColumnAddress>,
 }
 
 /// Arenas and store.
-pub(super) struct Ground {
+pub(super) struct ValueSources {
     pub(super) rings: Rings,
     pub(super) store: Store,
     /// The store's number of each ring, for its redo records.
     chains: BTreeMap<u16, u32>,
 }
 
-impl Ground {
+impl ValueSources {
     pub(super) fn new(store: Store) -> Self {
         Self {
             rings: Rings::new(store.memory()),
@@ -54,13 +55,13 @@ impl Ground {
         self.rings.close(number)
     }
 
-    /// What the store calls a ring.
+    /// The store's number of a ring, under which it chains redo records.
     pub(super) fn chain(&self, ring: u16) -> Result<u32, Fault> {
         self.chains.get(&ring).copied().ok_or(Fault::BadRequest)
     }
 
-    /// What a column is bound to.
-    pub(super) fn binding_of(&self, place: Place) -> Result<Binding, Fault> {
+    /// The key and the lineage that a column is bound to.
+    pub(super) fn binding_of(&self, place: ColumnAddress) -> Result<Binding, Fault> {
         self.store
             .binding(place.0, place.1)
             .ok_or(Fault::NoColumnKey)
@@ -69,7 +70,8 @@ impl Ground {
     /// Copies the value of `bits` to `out`.
     ///
     /// # Errors
-    /// [`Fault::StaleFid`], [`Fault::ForgedFid`], [`Fault::NoColumnKey`], [`Fault::Recovering`]; a fault that stands in its place.
+    /// [`Fault::StaleFid`], [`Fault::ForgedFid`], [`Fault::NoColumnKey`], [`Fault::Recovering`];
+    /// the fault that the slot holds instead of a value.
     pub(super) fn load(&mut self, ring: u16, bits: u64, out: &mut Out) -> Result<Loaded, Fault> {
         let fid = Fid::from_bits(bits).ok_or(Fault::ForgedFid)?;
         if fid.is_ephemeral() {
@@ -91,12 +93,12 @@ impl Ground {
         })
     }
 
-    fn scope_of(&mut self, ring: u16, place: Place) -> Result<ScopeId, Fault> {
+    fn scope_of(&mut self, ring: u16, place: ColumnAddress) -> Result<ScopeId, Fault> {
         let of = self.binding_of(place)?;
         let bindings = self.store.bindings();
         let ring = self.rings.get_mut(ring)?;
         let scope = ring.arena.scopes.column(of)?;
-        ring.columns.keep(place, scope, bindings);
+        ring.columns.insert(place, scope, bindings);
         Ok(scope)
     }
 
@@ -121,7 +123,7 @@ impl Ground {
         Ok(loaded(meta.kind, scope))
     }
 
-    /// As [`Self::load`], of this kind.
+    /// As [`Self::load`], for a value that has to be of this kind.
     ///
     /// # Errors
     /// [`Fault::KindMismatch`], and as [`Self::load`].
@@ -140,47 +142,53 @@ impl Ground {
         }
     }
 
-    /// How a value of this scope came about.
+    /// How a value of this scope came to be.
     pub(super) fn origin(&self, ring: u16, scope: ScopeId) -> Result<Origin, Fault> {
-        Ok(self.rings.get(ring)?.arena.scopes.get(scope)?.from())
+        Ok(self.rings.get(ring)?.arena.scopes.get(scope)?.origin())
     }
 
-    /// The scope of what is made from both.
-    pub(super) fn joined(&mut self, ring: u16, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
-        self.rings.get_mut(ring)?.arena.scopes.computed(a, b)
-    }
-
-    /// Takes a value into what an operation is judged by.
-    pub(super) fn gather(
+    /// The scope of a value that is computed from values of both.
+    pub(super) fn joined_scope(
         &mut self,
         ring: u16,
-        judged: &mut Judged,
+        a: ScopeId,
+        b: ScopeId,
+    ) -> Result<ScopeId, Fault> {
+        self.rings.get_mut(ring)?.arena.scopes.join_cached(a, b)
+    }
+
+    /// Adds a value to what the policy decides by.
+    pub(super) fn add_operand(
+        &mut self,
+        ring: u16,
+        policy_input: &mut PolicyInput,
         loaded: &Loaded,
     ) -> Result<(), Fault> {
-        if judged.last == Some((loaded.scope, loaded.place)) {
+        if policy_input.last == Some((loaded.scope, loaded.place)) {
             return Ok(());
         }
-        judged.last = Some((loaded.scope, loaded.place));
+        policy_input.last = Some((loaded.scope, loaded.place));
         let from = self.origin(ring, loaded.scope)?;
-        judged.common = judged.common.with(loaded.place, from);
-        judged.scope = Some(match judged.scope {
-            Some(scope) => self.joined(ring, scope, loaded.scope)?,
-            None => self.joined(ring, loaded.scope, loaded.scope)?,
+        policy_input.common = policy_input.common.with(loaded.place, from);
+        policy_input.scope = Some(match policy_input.scope {
+            Some(scope) => self.joined_scope(ring, scope, loaded.scope)?,
+            None => self.joined_scope(ring, loaded.scope, loaded.scope)?,
         });
         Ok(())
     }
 }
 
-/// What the values of one operation have in common, and the keys that they were made from.
+/// What the policy decides an operation by: what its values have in common, and the keys that they
+/// were made from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Judged {
+pub(super) struct PolicyInput {
     pub(super) common: Common,
     pub(super) scope: Option<ScopeId>,
-    /// What was taken in last: most often the next one is the same.
-    last: Option<(ScopeId, Option<Place>)>,
+    /// The value that was added last: most often the next one is like it.
+    last: Option<(ScopeId, Option<ColumnAddress>)>,
 }
 
-impl Judged {
+impl PolicyInput {
     pub(super) const fn new() -> Self {
         Self {
             common: Common::Nothing,
@@ -189,8 +197,10 @@ impl Judged {
         }
     }
 
+    /// The scope of all values together.
+    ///
     /// # Errors
-    /// [`Fault::BadRequest`] for an operation on nothing.
+    /// [`Fault::BadRequest`] for an operation on no value.
     pub(super) fn scope(&self) -> Result<ScopeId, Fault> {
         self.scope.ok_or(Fault::BadRequest)
     }

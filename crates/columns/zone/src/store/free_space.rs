@@ -1,58 +1,58 @@
 //! Which parts of the block file are free.
 //!
-//! Invariants: S3, a place that is in use, or that the last durable manifest names, is never given out; lengths and offsets are
-//! multiples of [`BLOCK_UNIT`]. Must not: do I/O.
+//! Invariants: S3, a part that is in use, or that the last durable manifest names, is never given
+//! out; lengths and offsets are multiples of [`BLOCK_UNIT`]. Must not: do I/O.
 
 use std::collections::BTreeMap;
 
 use strongroom_format::columns::block::BLOCK_UNIT;
 
-/// The free parts, by offset; behind `end` everything is free.
+/// The free parts of the block file: length by offset. Everything from `end` on is free.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct FreeSpace {
     free: BTreeMap<u64, u64>,
     end: u64,
 }
 
 /// Bytes that `len` bytes take in the file.
-pub(super) fn rounded(len: u64) -> u64 {
+pub(super) fn round_up(len: u64) -> u64 {
     len.next_multiple_of(BLOCK_UNIT)
 }
 
-impl Places {
-    /// A place for `len` bytes.
-    pub(super) fn take(&mut self, len: u64) -> u64 {
-        let len = rounded(len);
-        // First fit keeps the file short; the list is short because places next to one another are joined.
+impl FreeSpace {
+    /// Allocates `len` bytes; returns their offset.
+    pub(super) fn allocate(&mut self, len: u64) -> u64 {
+        let len = round_up(len);
+        // First fit keeps the file short; the list is short because neighbours are joined.
         let found = self
             .free
             .iter()
-            .find(|(_, room)| **room >= len)
-            .map(|(at, room)| (*at, *room));
-        let Some((at, room)) = found else {
+            .find(|(_, size)| **size >= len)
+            .map(|(at, size)| (*at, *size));
+        let Some((at, size)) = found else {
             let at = self.end;
             self.end += len;
             return at;
         };
         self.free.remove(&at);
-        if room > len {
-            self.free.insert(at + len, room - len);
+        if size > len {
+            self.free.insert(at + len, size - len);
         }
         at
     }
 
-    /// Gives a place back.
-    pub(super) fn give_back(&mut self, at: u64, len: u64) {
-        let (mut at, mut len) = (at, rounded(len));
-        if let Some((before, room)) = self.free.range(..at).next_back().map(|(a, b)| (*a, *b))
-            && before + room == at
+    /// Frees `len` bytes at `at`.
+    pub(super) fn free(&mut self, at: u64, len: u64) {
+        let (mut at, mut len) = (at, round_up(len));
+        if let Some((before, size)) = self.free.range(..at).next_back().map(|(a, b)| (*a, *b))
+            && before + size == at
         {
             self.free.remove(&before);
             at = before;
-            len += room;
+            len += size;
         }
-        if let Some(room) = self.free.remove(&(at + len)) {
-            len += room;
+        if let Some(size) = self.free.remove(&(at + len)) {
+            len += size;
         }
         if at + len == self.end {
             self.end = at;
@@ -61,9 +61,9 @@ impl Places {
         }
     }
 
-    /// Says that a place is in use, of a store that is being opened. False when it is already.
+    /// Marks a part as in use while a store is being opened. False when it is in use already.
     pub(super) fn claim(&mut self, at: u64, len: u64) -> bool {
-        let len = rounded(len);
+        let len = round_up(len);
         let Some(to) = at.checked_add(len) else {
             return false;
         };
@@ -75,23 +75,23 @@ impl Places {
             self.end = to;
             return true;
         }
-        let Some((from, room)) = self.free.range(..=at).next_back().map(|(a, b)| (*a, *b)) else {
+        let Some((from, size)) = self.free.range(..=at).next_back().map(|(a, b)| (*a, *b)) else {
             return false;
         };
-        if from + room < to {
+        if from + size < to {
             return false;
         }
         self.free.remove(&from);
         if at > from {
             self.free.insert(from, at - from);
         }
-        if from + room > to {
-            self.free.insert(to, from + room - to);
+        if from + size > to {
+            self.free.insert(to, from + size - to);
         }
         true
     }
 
-    /// Where the file may end.
+    /// The length that the file needs.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -102,8 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_place_is_given_out_twice_and_all_room_comes_back() {
-        let mut places = Places::default();
+    fn no_part_is_given_out_twice_and_all_space_comes_back() {
+        let mut space = FreeSpace::default();
         let mut held: Vec<(u64, u64)> = Vec::new();
         let mut state = 7_u64;
         let mut random = move |below: u64| {
@@ -115,10 +115,10 @@ mod tests {
         for _ in 0..5000 {
             if random(5) < 3 || held.is_empty() {
                 let len = 1 + random(20_000);
-                let at = places.take(len);
+                let at = space.allocate(len);
                 for (other, size) in &held {
                     assert!(
-                        at + rounded(len) <= *other || other + rounded(*size) <= at,
+                        at + round_up(len) <= *other || other + round_up(*size) <= at,
                         "overlap"
                     );
                 }
@@ -126,18 +126,18 @@ mod tests {
             } else {
                 let index = usize::try_from(random(held.len() as u64)).unwrap();
                 let (at, len) = held.swap_remove(index);
-                places.give_back(at, len);
+                space.free(at, len);
             }
         }
-        let mut again = Places::default();
+        let mut again = FreeSpace::default();
         for (at, len) in &held {
             assert!(again.claim(*at, *len));
             assert!(!again.claim(*at, *len));
         }
-        assert_eq!((again.end, &again.free), (places.end, &places.free));
+        assert_eq!((again.end, &again.free), (space.end, &space.free));
         for (at, len) in held {
-            places.give_back(at, len);
+            space.free(at, len);
         }
-        assert_eq!((places.end, places.free.len()), (0, 0));
+        assert_eq!((space.end, space.free.len()), (0, 0));
     }
 }

@@ -1,0 +1,59 @@
+//! Errors of the channel to the zone.
+
+use std::fmt;
+
+use strongroom_crypto::CryptoError;
+
+/// Why a channel was not opened, or a message not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ChannelError {
+    /// Not an attestation of a version that is known.
+    Malformed,
+    /// It answers another nonce: an old one, replayed.
+    Replayed,
+    /// It comes too long after the request.
+    Late,
+    /// The evidence does not belong to the public key.
+    Unbound,
+    /// The quote is not signed by a key that is trusted.
+    Untrusted,
+    /// The TPM's registers hold other values than those that are allowed.
+    Registers,
+    /// The provider proves nothing, and the client is not configured to accept it.
+    ProvesNothing,
+    /// The program is not one that is allowed.
+    Measurement,
+    /// A message does not open, or is out of order.
+    Message,
+    /// No random numbers or no locked memory.
+    System,
+}
+
+impl fmt::Display for ChannelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "the zone's attestation is not of a form that is known",
+            Self::Replayed => "the zone's attestation answers another request than this client's",
+            Self::Late => "the zone's attestation came too late",
+            Self::Unbound => "the zone's evidence does not belong to its key",
+            Self::Untrusted => "the zone's TPM quote is not signed by a key that is trusted",
+            Self::Registers => {
+                "the registers of the zone's TPM hold other values than those that are allowed"
+            }
+            Self::ProvesNothing => {
+                "the zone attests itself, which proves nothing, and that was not accepted"
+            }
+            Self::Measurement => "the zone runs a program that is not allowed",
+            Self::Message => "a message from the zone does not open, or is out of order",
+            Self::System => "no random numbers or no locked memory",
+        })
+    }
+}
+
+impl std::error::Error for ChannelError {}
+
+impl From<CryptoError> for ChannelError {
+    fn from(_: CryptoError) -> Self {
+        Self::System
+    }
+}

@@ -1,0 +1,164 @@
+//! A session with the zone: the zone attests, the proxy checks the attestation and releases the
+//! column keys under a ticket for one connection. The server passes the sealed messages on.
+//!
+//! Must not: release a key to a zone whose attestation was not accepted.
+
+use std::io::{self, BufReader, Write as _};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use strongroom_crypto::random16;
+use strongroom_format::columns::channel::{Ticket, right};
+use strongroom_format::hex::{from_hex, hex};
+
+use super::stream::Stream;
+use super::wire::{self, Builder, invalid};
+use crate::channel::{AttestationPolicy, AttestationRequest, OpenSession};
+use crate::keys::ColumnKeys;
+use crate::sql::refusal::Refusal;
+
+/// The terms of a connection's ticket.
+#[derive(Clone, Debug)]
+pub struct TicketTerms {
+    /// Which zones get the keys.
+    pub accepted: AttestationPolicy,
+    /// How long a ticket is valid. It is renewed while the client is connected.
+    pub lifetime: Duration,
+    /// How many truths (comparisons, tests, tokens, ranks) a connection may learn. `None`: any
+    /// number.
+    pub truths: Option<u64>,
+    /// Whether a connection may have the zone give values in clear to the server, and take values
+    /// in clear from it.
+    pub declassify: bool,
+}
+
+impl TicketTerms {
+    /// A ticket with this id, valid from now on.
+    pub(super) fn ticket(&self, keys: &ColumnKeys, ticket_id: [u8; 16]) -> io::Result<Ticket> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_err(io::Error::other)?
+            .as_secs();
+        Ok(Ticket {
+            rights: if self.declassify {
+                right::ORDINARY | right::DECLASSIFY
+            } else {
+                right::ORDINARY
+            },
+            ticket_id,
+            // Clocks of two machines differ.
+            not_before: now.saturating_sub(300),
+            not_after: now.saturating_add(self.lifetime.as_secs()),
+            truths: self.truths.unwrap_or(u64::MAX),
+            outputs: u64::MAX,
+            keys: keys.ids().collect(),
+        })
+    }
+}
+
+/// A session with the zone, and its ticket.
+pub(super) struct ZoneSession {
+    pub(super) session: OpenSession,
+    pub(super) ticket_id: [u8; 16],
+    /// When the ticket was issued.
+    pub(super) issued: Instant,
+}
+
+/// Opens a session with the zone over this connection. `call` calls a function of the extension
+/// from bytes to bytes, and returns the server's message where that fails. The refusal is for the
+/// client.
+pub(super) fn open<E>(
+    keys: &ColumnKeys,
+    terms: &TicketTerms,
+    mut call: impl FnMut(&str, &[u8]) -> Result<Result<Vec<u8>, String>, E>,
+) -> Result<Result<ZoneSession, Refusal>, E> {
+    let refuse = |why: &dyn std::fmt::Display| {
+        Ok(Err(Refusal::postgres(
+            "28000",
+            format!("no session with the zone: {why}"),
+        )))
+    };
+    let request = match AttestationRequest::new() {
+        Ok(request) => request,
+        Err(error) => return refuse(&error),
+    };
+    let answer = match call("attest", request.nonce())? {
+        Ok(answer) => answer,
+        Err(message) => return refuse(&message),
+    };
+    let ticket = random16()
+        .map_err(io::Error::other)
+        .and_then(|id| terms.ticket(keys, id));
+    let ticket = match ticket {
+        Ok(ticket) => ticket,
+        Err(error) => return refuse(&error),
+    };
+    let issued = Instant::now();
+    let attested = request.check(&answer, &terms.accepted);
+    let (message, opening) =
+        match attested.and_then(|attested| attested.open(&keys.released(), &ticket)) {
+            Ok(pair) => pair,
+            Err(error) => return refuse(&error),
+        };
+    let reply = match call("message", &message)? {
+        Ok(reply) => reply,
+        Err(message) => return refuse(&message),
+    };
+    match opening.complete(&reply) {
+        Ok(session) => Ok(Ok(ZoneSession {
+            session,
+            ticket_id: ticket.ticket_id,
+            issued,
+        })),
+        Err(error) => refuse(&error),
+    }
+}
+
+/// The statement that calls a function of the extension from bytes to bytes.
+pub(super) fn call_statement(function: &str, bytes: &[u8]) -> String {
+    format!(
+        "SELECT pg_catalog.encode(strongroom_columns.{function}('\\x{}'::pg_catalog.bytea), 'hex')",
+        hex(bytes)
+    )
+}
+
+/// The bytes in the row that a statement of [`call_statement`] returns.
+pub(super) fn bytes_of_row(row: Vec<Option<String>>) -> Result<Vec<u8>, String> {
+    let text = row.into_iter().next().flatten();
+    text.and_then(|text| from_hex(&text))
+        .ok_or_else(|| "a malformed answer".to_owned())
+}
+
+/// Calls a function of the extension from bytes to bytes, before the relay runs. The inner error is
+/// the server's message.
+pub(super) fn call(
+    server: &mut BufReader<Stream>,
+    function: &str,
+    bytes: &[u8],
+) -> io::Result<Result<Vec<u8>, String>> {
+    let mut out = Vec::new();
+    Builder::new(&mut out, b'Q')
+        .string(call_statement(function, bytes).as_bytes())
+        .end();
+    server.get_mut().write_all(&out)?;
+    let mut answer = Err("no answer".to_owned());
+    loop {
+        let message = wire::read(server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        match message.tag {
+            b'D' => {
+                let row = wire::parse_text_row(&message.body)
+                    .ok_or_else(|| invalid("a malformed row"))?;
+                answer = bytes_of_row(row);
+            }
+            b'E' => answer = Err(error_message(&message.body)),
+            b'Z' => return Ok(answer),
+            _ => {}
+        }
+    }
+}
+
+/// The text of an `ErrorResponse`.
+fn error_message(body: &[u8]) -> String {
+    let mut fields = body.split(|byte| *byte == 0);
+    let text = fields.find_map(|field| field.strip_prefix(b"M"));
+    String::from_utf8_lossy(text.unwrap_or(b"the server reports an error")).into_owned()
+}

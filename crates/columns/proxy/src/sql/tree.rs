@@ -1,0 +1,27 @@
+//! Small readers of PostgreSQL's parse tree.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{Node, a_const};
+
+/// The strings in a list of names.
+pub(crate) fn names(nodes: &[Node]) -> Vec<&str> {
+    nodes
+        .iter()
+        .filter_map(|node| match node.node.as_ref() {
+            Some(NodeEnum::String(text)) => Some(text.sval.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The integer of a constant.
+pub(crate) fn integer(node: &Node) -> Option<i32> {
+    match node.node.as_ref()? {
+        NodeEnum::AConst(constant) => match constant.val.as_ref()? {
+            a_const::Val::Ival(number) => Some(number.ival),
+            _ => None,
+        },
+        NodeEnum::Integer(number) => Some(number.ival),
+        _ => None,
+    }
+}

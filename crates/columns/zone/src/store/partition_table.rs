@@ -1,0 +1,261 @@
+//! The partitions of a store: found by number, and by the relation that they belong to.
+//!
+//! Invariants: a number is found in the explicit map, never computed; a number that was dropped is
+//! given out again only with extents that were never used under it, and only when the record of the
+//! drop is in the host's log; a change of a partition has a stamp, so that an older change found in
+//! a log does nothing. Must not: know more of a relation than its three numbers.
+
+use std::collections::BTreeMap;
+
+use strongroom_format::columns::fid::{EXTENTS, PARTITIONS};
+use strongroom_format::columns::manifest::{EXTENT_RESERVE, PartitionEntry, RESTORE_STRIDE};
+use strongroom_format::columns::redo::{PartitionChange, Relation};
+
+use super::block_address::BlockAddress;
+use super::partition::{Block, Extent, Partition};
+use super::seal::PartitionKey;
+
+/// A number whose partition was dropped.
+#[derive(Clone, Copy)]
+pub(super) struct Dropped {
+    /// The first extent that was never used.
+    pub(super) next_extent: u32,
+    /// Stamp of the drop.
+    pub(super) stamp: u64,
+    /// Whether the record of the drop is in the host's log.
+    pub(super) logged: bool,
+}
+
+impl Dropped {
+    /// The manifest's entry for the number.
+    pub(super) fn entry(&self, number: u16, floor: u32) -> PartitionEntry {
+        PartitionEntry {
+            partition: number,
+            relation: None,
+            first_extent: self.next_extent,
+            // The number may be in use again, and lost, before the next manifest.
+            reserved_to: reserve_after(self.next_extent.max(floor)),
+            extents: 0,
+            stamp: self.stamp,
+            key: [0; 32],
+            column_keys: 0,
+        }
+    }
+}
+
+/// The first extent that is not reserved when `next` is the next one to be used.
+pub(super) fn reserve_after(next: u32) -> u32 {
+    next.saturating_add(EXTENT_RESERVE).min(EXTENTS)
+}
+
+/// The partitions of a store.
+pub(super) struct PartitionTable {
+    /// A vector, because every access to a value goes through it.
+    by_number: Vec<Option<Box<Partition>>>,
+    by_relation: BTreeMap<Relation, u16>,
+    pub(super) dropped: BTreeMap<u16, Dropped>,
+    /// Partitions made by this process.
+    made: u64,
+    /// Stamp of the last change of a partition.
+    pub(super) stamp: u64,
+    /// New partitions begin with this extent or a later one.
+    pub(super) floor: u32,
+}
+
+impl PartitionTable {
+    pub(super) fn new() -> Self {
+        let count = usize::try_from(PARTITIONS).unwrap_or_default();
+        let mut by_number = Vec::new();
+        by_number.resize_with(count, || None);
+        Self {
+            by_number,
+            by_relation: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            made: 0,
+            stamp: 0,
+            floor: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, number: u16) -> Option<&Partition> {
+        self.by_number.get(usize::from(number))?.as_deref()
+    }
+
+    pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut Partition> {
+        self.by_number.get_mut(usize::from(number))?.as_deref_mut()
+    }
+
+    pub(super) fn extent(&self, number: u16, extent: u32) -> Option<&Extent> {
+        self.get(number)?.extent(extent)
+    }
+
+    pub(super) fn block(&self, address: BlockAddress) -> Option<&Block> {
+        let extent = self.extent(address.partition, address.extent)?;
+        extent.blocks.get(address.index())
+    }
+
+    pub(super) fn block_mut(&mut self, address: BlockAddress) -> Option<&mut Block> {
+        let partition = self.get_mut(address.partition)?;
+        partition
+            .block_mut(address.extent, address.index())
+            .map(|(block, _)| block)
+    }
+
+    /// The partition of a relation.
+    pub(super) fn of(&self, relation: Relation) -> Option<u16> {
+        self.by_relation.get(&relation).copied()
+    }
+
+    /// How many relations have a partition.
+    pub(super) fn len(&self) -> usize {
+        self.by_relation.len()
+    }
+
+    /// How many partitions this process has made.
+    pub(super) const fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// The partitions in use, in order of number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Partition)> {
+        let numbers = 0..=u16::MAX;
+        let with_numbers = self.by_number.iter().zip(numbers);
+        with_numbers.filter_map(|(partition, number)| Some((number, partition.as_deref()?)))
+    }
+
+    /// The partitions in use, in order of number.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
+        self.by_number
+            .iter_mut()
+            .flatten()
+            .map(|boxed| &mut **boxed)
+    }
+
+    /// The addresses of all blocks for which `wanted` holds, in order.
+    pub(super) fn blocks_where(
+        &self,
+        wanted: impl Fn(&Extent, &Block) -> bool,
+    ) -> Vec<BlockAddress> {
+        let mut found = Vec::new();
+        for (partition, of) in self.iter() {
+            for extent_number in of.numbers() {
+                let Some(extent) = of.extent(extent_number) else {
+                    continue;
+                };
+                let blocks = extent.blocks.iter().zip(0..);
+                let some = blocks.filter(|(block, _)| wanted(extent, block));
+                found.extend(some.map(|(_, block)| BlockAddress {
+                    partition,
+                    extent: extent_number,
+                    block,
+                }));
+            }
+        }
+        found
+    }
+
+    /// A number that is free, and the first extent that was never used under it.
+    pub(super) fn free_number(&self) -> Option<(u16, u32)> {
+        let most = u16::try_from(PARTITIONS - 1).unwrap_or(u16::MAX);
+        let fresh = (1..=most)
+            .find(|number| self.get(*number).is_none() && !self.dropped.contains_key(number));
+        if let Some(number) = fresh {
+            return Some((number, 0));
+        }
+        let usable =
+            |dropped: &Dropped| dropped.logged && dropped.next_extent.max(self.floor) < EXTENTS;
+        let again = self.dropped.iter().find(|(_, dropped)| usable(dropped));
+        again.map(|(number, dropped)| (*number, dropped.next_extent))
+    }
+
+    /// Whether a change is newer than the last change of its partition in the table.
+    pub(super) fn is_newer(&self, change: &PartitionChange) -> bool {
+        let partition = self.get(change.partition);
+        let dropped = self.dropped.get(&change.partition);
+        let known = partition.map(|partition| partition.stamp);
+        let known = known.or_else(|| dropped.map(|dropped| dropped.stamp));
+        known.is_none_or(|stamp| change.stamp > stamp)
+    }
+
+    /// Makes an empty partition.
+    pub(super) fn make(&mut self, change: PartitionChange, key: PartitionKey) {
+        let partition = Partition::new(
+            change.relation,
+            change.stamp,
+            change.first_extent,
+            reserve_after(0),
+            key,
+        );
+        self.dropped.remove(&change.partition);
+        self.by_relation.insert(change.relation, change.partition);
+        self.stamp = self.stamp.max(change.stamp);
+        if let Some(place) = self.by_number.get_mut(usize::from(change.partition)) {
+            *place = Some(Box::new(partition));
+            self.made += 1;
+        }
+    }
+
+    /// Adds a partition that a manifest names. `None` for a number that no partition can have.
+    pub(super) fn load(&mut self, number: u16, partition: Partition) -> Option<()> {
+        self.by_relation.insert(partition.relation, number);
+        *self.by_number.get_mut(usize::from(number))? = Some(Box::new(partition));
+        Some(())
+    }
+
+    /// Removes a partition, whose blocks are in memory no more, and remembers that its number was
+    /// used.
+    pub(super) fn remove(&mut self, change: PartitionChange) {
+        let number = change.partition;
+        self.stamp = self.stamp.max(change.stamp);
+        let mut next_extent = change.first_extent;
+        let gone = self
+            .by_number
+            .get_mut(usize::from(number))
+            .and_then(Option::take);
+        if let Some(partition) = gone {
+            next_extent = next_extent.max(partition.next_extent);
+            self.unmap(partition.relation, number);
+        }
+        let dropped = Dropped {
+            next_extent,
+            stamp: change.stamp,
+            logged: false,
+        };
+        self.dropped.insert(number, dropped);
+    }
+
+    /// Gives a partition to another relation.
+    pub(super) fn reassign(&mut self, change: PartitionChange) {
+        self.stamp = self.stamp.max(change.stamp);
+        let Some(partition) = self.get_mut(change.partition) else {
+            return;
+        };
+        let old = std::mem::replace(&mut partition.relation, change.relation);
+        partition.stamp = change.stamp;
+        // A reader of the log that finds the new relation before this record must not depend on the
+        // record: the next records of values say again whose the partition is.
+        partition.announced = false;
+        partition.durable = false;
+        self.unmap(old, change.partition);
+        self.by_relation.insert(change.relation, change.partition);
+    }
+
+    /// Goes on far beyond every extent that a lost history of the store can have used (F1).
+    pub(super) fn skip_extents(&mut self) {
+        let beyond = |extent: u32| extent.saturating_add(RESTORE_STRIDE).min(EXTENTS);
+        self.floor = beyond(self.floor);
+        for partition in self.iter_mut() {
+            partition.next_extent = beyond(partition.next_extent);
+        }
+        for dropped in self.dropped.values_mut() {
+            dropped.next_extent = beyond(dropped.next_extent);
+        }
+    }
+
+    fn unmap(&mut self, relation: Relation, number: u16) {
+        if self.by_relation.get(&relation) == Some(&number) {
+            self.by_relation.remove(&relation);
+        }
+    }
+}

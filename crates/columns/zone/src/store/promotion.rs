@@ -1,0 +1,242 @@
+//! Promotion: values become permanent, with a redo record that has all of them; and what rings and
+//! the host say of redo records.
+//!
+//! Invariants: L1 (a promotion's record has all of its values), L6 (slots that a record frees are
+//! given out again only when the record is in the host's log). Must not: seal a record.
+
+use strongroom_columns_ring::Fault;
+use strongroom_columns_values::Value;
+use strongroom_format::columns::redo::{Entry, PartitionChange};
+use strongroom_format::columns::{Fid, Kind};
+
+use super::block_address::BlockAddress;
+use super::memory::Buffer;
+use super::redo_log::{FollowUp, Record};
+use super::{Store, StoredValue};
+
+/// A value that is to become permanent.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// An ephemeral's value.
+    Value(Value<'a>),
+    /// A value of the store. One of the target's partition and column keeps its identifier.
+    Stored(Fid),
+}
+
+/// One value of a promotion.
+#[derive(Clone, Copy)]
+pub struct Promotion<'a> {
+    /// The value.
+    pub source: Source<'a>,
+    /// Column of the target (`attnum`).
+    pub column: u16,
+    /// Kind of that column.
+    pub kind: Kind,
+}
+
+impl Store {
+    /// A number for a new ring. It continues the chain of a ring that has ended, if there is one.
+    pub fn attach(&mut self) -> u32 {
+        self.redo.attach(&self.cache.pools.memory)
+    }
+
+    /// The ring has ended. Its entries that were not flushed are forgotten: no host refers to their
+    /// values.
+    pub fn detach(&mut self, ring: u32) {
+        self.redo.detach(ring);
+        self.forget_marks(ring);
+    }
+
+    /// `FlushLog`: seals what the ring has done since its last record. `None` when it has done
+    /// nothing. The host inserts the record into its log before anything that refers to its values.
+    ///
+    /// # Errors
+    /// [`Fault::BadRequest`] for a ring that is not attached; [`Fault::OutOfMemory`].
+    pub fn flush_log(&mut self, ring: u32) -> Result<Option<Record>, Fault> {
+        self.redo
+            .seal(&self.keys, ring)
+            .map_err(|failure| self.report_failure(failure))
+    }
+
+    /// The host has inserted the record of this number into its log. Records of the ring before it
+    /// that were not inserted are given up.
+    pub fn confirm_inserted(&mut self, ring: u32, number: u64) {
+        let Some(FollowUp {
+            freed,
+            opened,
+            bound,
+            dropped,
+        }) = self.redo.confirm(ring, number)
+        else {
+            return;
+        };
+        self.confirm_bindings(&bound);
+        for number in opened {
+            if let Some(partition) = self.partitions.get_mut(number) {
+                partition.announced = true;
+            }
+        }
+        for number in dropped {
+            if let Some(dropped) = self.partitions.dropped.get_mut(&number) {
+                dropped.logged = true;
+            }
+        }
+        for (column, bits) in freed {
+            self.reuse_slot(column, bits);
+        }
+    }
+
+    /// The slot may be given out again, if its partition is still the one that it was freed in.
+    fn reuse_slot(&mut self, column: u16, bits: u64) {
+        let Some(fid) = Fid::from_bits(bits) else {
+            return;
+        };
+        let Some(partition) = self.partitions.get_mut(fid.partition()) else {
+            return;
+        };
+        let same = partition
+            .extent(fid.extent())
+            .is_some_and(|extent| extent.own && extent.column == column);
+        if let Some(open) = partition.open.get_mut(&column).filter(|_| same) {
+            open.reusable.push(bits);
+        }
+    }
+
+    /// Promotion: new permanent values in `partition`, and the redo record of them, sealed with
+    /// whatever else the ring had pending. `fids` gets one FID for each item; on an error it is
+    /// empty, and nothing was promoted.
+    ///
+    /// # Errors
+    /// As [`Store::put`] and [`Store::get`]; [`Fault::KindMismatch`] for a stored value of another
+    /// kind.
+    pub fn promote(
+        &mut self,
+        ring: u32,
+        partition: u16,
+        items: &[Promotion<'_>],
+        fids: &mut Vec<Fid>,
+    ) -> Result<Option<Record>, Fault> {
+        self.check_writable()?;
+        self.make_room()?;
+        fids.clear();
+        let before = self.redo.savepoint(ring)?;
+        let mut made = Vec::new();
+        let mut result = Ok(());
+        for item in items {
+            match self.promote_one(ring, partition, item, &mut made) {
+                Ok(fid) => fids.push(fid),
+                Err(fault) => {
+                    result = Err(fault);
+                    break;
+                }
+            }
+        }
+        if let Err(fault) = result {
+            fids.clear();
+            for fid in made {
+                self.undo_put(fid);
+            }
+            self.redo.roll_back(ring, before);
+            return Err(fault);
+        }
+        self.flush_log(ring)
+    }
+
+    fn promote_one(
+        &mut self,
+        ring: u32,
+        partition: u16,
+        item: &Promotion<'_>,
+        made: &mut Vec<Fid>,
+    ) -> Result<Fid, Fault> {
+        let fid = match item.source {
+            Source::Value(value) => {
+                self.put_logged(Some(ring), partition, item.column, item.kind, value)?
+            }
+            Source::Stored(fid) => {
+                let held = self.get_without_evicting(fid)?;
+                if held.kind != item.kind {
+                    return Err(Fault::KindMismatch);
+                }
+                if fid.partition() == partition && held.column == item.column {
+                    self.mark_reachable(fid);
+                    return Ok(fid);
+                }
+                self.put_copy(ring, partition, item, fid)?
+            }
+        };
+        made.push(fid);
+        Ok(fid)
+    }
+
+    /// As [`Store::get`], but evicts nothing: the blocks that a batch has read stay in memory.
+    fn get_without_evicting(&mut self, fid: Fid) -> Result<StoredValue<'_>, Fault> {
+        if self.peek(fid)?.is_none() {
+            self.bring_in(BlockAddress::of(fid))?;
+        }
+        self.peek(fid)?.ok_or(Fault::OutOfMemory)
+    }
+
+    fn put_copy(
+        &mut self,
+        ring: u32,
+        partition: u16,
+        item: &Promotion<'_>,
+        fid: Fid,
+    ) -> Result<Fid, Fault> {
+        let mut copy = Buffer::new(&self.cache.pools.memory);
+        let word = match self.get_without_evicting(fid)?.value {
+            Value::Word(word) => Some(word),
+            Value::Bytes(bytes) => {
+                copy.extend(bytes).map_err(|_| Fault::OutOfMemory)?;
+                None
+            }
+        };
+        let value = word.map_or(Value::Bytes(copy.as_slice()), Value::Word);
+        self.put_logged(Some(ring), partition, item.column, item.kind, value)
+    }
+
+    /// Adds a new value to the ring's next record, with the opening of its partition and the
+    /// binding of its column where they are not yet known to be in the log.
+    pub(super) fn log_put(
+        &mut self,
+        ring: u32,
+        fid: Fid,
+        column: u16,
+        kind: Kind,
+        value: Value<'_>,
+    ) -> Result<(), Fault> {
+        let number = fid.partition();
+        let partition = self.partitions.get(number);
+        let partition = partition.ok_or(Fault::PartitionUnknown)?;
+        // Another ring's record may get into the log before that of the ring that opened the
+        // partition.
+        let known = partition.announced && partition.durable;
+        if !known && !self.redo.has_opening(ring, number)? {
+            let change = PartitionChange {
+                partition: number,
+                relation: partition.relation,
+                first_extent: partition.first_extent,
+                stamp: partition.stamp,
+            };
+            self.redo.append(ring, &Entry::Opened(change))?;
+            self.redo.note_opening(ring, number);
+        }
+        self.log_binding(ring, number, column)?;
+        let entry = match value {
+            Value::Word(word) => Entry::Word {
+                fid,
+                column,
+                kind,
+                word: word.to_le_bytes(),
+            },
+            Value::Bytes(bytes) => Entry::Bytes {
+                fid,
+                column,
+                kind,
+                bytes,
+            },
+        };
+        self.redo.append(ring, &entry)
+    }
+}

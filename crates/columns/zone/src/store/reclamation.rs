@@ -1,0 +1,94 @@
+//! The state of reclamation: partitions in which marks are collected, and values in quarantine.
+//!
+//! Must not: free a value.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use strongroom_format::columns::Fid;
+
+/// Which values wait to be freed, and which partitions are being marked.
+#[derive(Default)]
+pub(super) struct Reclamation {
+    /// The number of the last sweep that began.
+    pub(super) last_sweep: u64,
+    /// Partitions in which marks are collected, and the ring that collects them.
+    marking: BTreeMap<u16, u32>,
+    /// Bits of a FID, and the sweep that did not find it marked.
+    quarantine: BTreeMap<u64, u64>,
+}
+
+impl Reclamation {
+    /// Begins marking in a partition; returns the number of the sweep that will follow.
+    pub(super) fn begin_marking(&mut self, partition: u16, owner: u32) -> u64 {
+        self.last_sweep += 1;
+        self.marking.insert(partition, owner);
+        self.last_sweep
+    }
+
+    /// Ends marking in a partition.
+    pub(super) fn end_marking(&mut self, partition: u16) {
+        self.marking.remove(&partition);
+    }
+
+    /// The partitions in which a ring collects marks.
+    pub(super) fn marked_by(&self, ring: u32) -> Vec<u16> {
+        let own = self.marking.iter().filter(|(_, owner)| **owner == ring);
+        own.map(|(partition, _)| *partition).collect()
+    }
+
+    /// Puts a value into quarantine. False when it was there already.
+    pub(super) fn quarantine(&mut self, fid: Fid, sweep: u64) -> bool {
+        self.quarantine.insert(fid.bits(), sweep).is_none()
+    }
+
+    /// Takes a value out of quarantine.
+    pub(super) fn release(&mut self, fid: Fid) {
+        self.quarantine.remove(&fid.bits());
+    }
+
+    /// Whether a value is in quarantine.
+    pub(super) fn is_quarantined(&self, fid: Fid) -> bool {
+        self.quarantine.contains_key(&fid.bits())
+    }
+
+    /// Up to `limit` values of a partition that are in quarantine since sweep `since` or before,
+    /// and that a sweep before `swept` put there.
+    pub(super) fn due(&self, partition: u16, since: u64, swept: u64, limit: usize) -> Vec<Fid> {
+        let held = self.quarantine.range(fids_of(partition));
+        let due = held.filter(|(_, sweep)| **sweep <= since && **sweep < swept);
+        due.take(limit)
+            .filter_map(|(bits, _)| Fid::from_bits(*bits))
+            .collect()
+    }
+
+    /// Empties the quarantine of one partition.
+    pub(super) fn forget_partition(&mut self, partition: u16) {
+        let held = self.quarantine.range(fids_of(partition));
+        let held: Vec<u64> = held.map(|(bits, _)| *bits).collect();
+        for bits in held {
+            self.quarantine.remove(&bits);
+        }
+    }
+
+    /// Empties the quarantine.
+    pub(super) fn clear_quarantine(&mut self) {
+        self.quarantine.clear();
+    }
+
+    /// How many values are in quarantine.
+    pub(super) fn quarantined_count(&self) -> usize {
+        self.quarantine.len()
+    }
+
+    /// The values in quarantine and the sweeps that put them there, in order of identifier.
+    pub(super) fn quarantined(&self) -> impl Iterator<Item = (Fid, u64)> + '_ {
+        let held = self.quarantine.iter();
+        held.filter_map(|(bits, sweep)| Some((Fid::from_bits(*bits)?, *sweep)))
+    }
+}
+
+/// Bits of all permanent identifiers of a partition.
+fn fids_of(partition: u16) -> Range<u64> {
+    u64::from(partition) << 48..(u64::from(partition) + 1) << 48
+}

@@ -1,0 +1,295 @@
+//! Redo records on their way out: the entries of each ring are collected and sealed, and the host
+//! puts the records into its log.
+//!
+//! Invariants: L2 (a record names the record that the ring's host inserted before it), L3 (its
+//! nonce is random and of its content, its key serves few records). Whatever frees a slot or a
+//! number for another value waits until its record is in the host's log. Must not: keep an entry in
+//! clear outside locked memory.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use strongroom_columns_ring::Fault;
+use strongroom_crypto::{CryptoError, GcmKey, random16};
+use strongroom_format::columns::Fid;
+use strongroom_format::columns::manifest::ChainEntry;
+use strongroom_format::columns::redo::{
+    Entry, Link, REDO_MAX, RedoHead, redo_layout, redo_link_layout,
+};
+
+use super::faults::{Failure, crypto_error};
+use super::memory::{Buffer, Memory, NoMemory};
+use super::seal::{Keys, Nonces};
+
+/// A sealed redo record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The number by which the host confirms that it has inserted the record.
+    pub number: u64,
+    /// The bytes that the host puts into its log.
+    pub bytes: Vec<u8>,
+}
+
+/// The redo records of this incarnation.
+pub(super) struct RedoLog {
+    /// The random number of this start of the zone.
+    incarnation: [u8; 16],
+    /// Number and key of the current run of records.
+    key: (u64, GcmKey),
+    nonces: Nonces,
+    /// Number of the last record.
+    last_number: u64,
+    rings: BTreeMap<u32, Ring>,
+}
+
+struct Ring {
+    /// The sealed part of the next record, in clear; empty when there are no entries.
+    pending: Buffer,
+    follow_up: FollowUp,
+    issued: VecDeque<Issued>,
+    /// Number and tag of the last record that the host has inserted.
+    inserted: (u64, [u8; 16]),
+    attached: bool,
+}
+
+/// A record that was sealed, and may or may not get into the log.
+struct Issued {
+    number: u64,
+    tag: [u8; 16],
+    follow_up: FollowUp,
+}
+
+/// The actions that are allowed once a record is in the log.
+#[derive(Default)]
+pub(super) struct FollowUp {
+    /// Slots to give out again: column and FID bits with the next generation.
+    pub(super) freed: Vec<(u16, u64)>,
+    /// Partitions whose opening is in the record.
+    pub(super) opened: Vec<u16>,
+    /// Partitions and columns whose binding is in the record.
+    pub(super) bound: Vec<(u16, u16)>,
+    /// Partitions whose drop is in the record.
+    pub(super) dropped: Vec<u16>,
+}
+
+/// How much a ring's next record had at some point.
+#[derive(Clone, Copy)]
+pub(super) struct Savepoint {
+    pending: usize,
+    opened: usize,
+    bound: usize,
+}
+
+/// The most records of a ring that wait for the host's confirmation; older ones are given up.
+const ISSUED_MAX: usize = 4096;
+
+impl RedoLog {
+    /// The records of a new incarnation.
+    pub(super) fn new(keys: &Keys) -> Result<Self, CryptoError> {
+        let incarnation = random16()?;
+        Ok(Self {
+            incarnation,
+            key: (0, keys.redo_run(incarnation, 0)?),
+            nonces: keys.redo_nonces(incarnation)?,
+            last_number: 0,
+            rings: BTreeMap::new(),
+        })
+    }
+
+    pub(super) const fn incarnation(&self) -> [u8; 16] {
+        self.incarnation
+    }
+
+    /// A number for a new ring. It continues the chain of a ring that has ended, if there is one.
+    pub(super) fn attach(&mut self, memory: &Arc<Memory>) -> u32 {
+        let free = self.rings.iter_mut().find(|(_, ring)| !ring.attached);
+        if let Some((number, ring)) = free {
+            ring.attached = true;
+            return *number;
+        }
+        let last = self.rings.last_key_value();
+        let number = last.map_or(1, |(last, _)| last + 1);
+        let ring = Ring {
+            pending: Buffer::new(memory),
+            follow_up: FollowUp::default(),
+            issued: VecDeque::new(),
+            inserted: (0, [0; 16]),
+            attached: true,
+        };
+        self.rings.insert(number, ring);
+        number
+    }
+
+    /// Ends a ring, and forgets the entries and records that are not in the log.
+    pub(super) fn detach(&mut self, ring: u32) {
+        if let Some(state) = self.rings.get_mut(&ring) {
+            state.attached = false;
+            state.pending.clear();
+            state.follow_up = FollowUp::default();
+            state.issued.clear();
+        }
+    }
+
+    /// Adds an entry to the ring's next record.
+    pub(super) fn append(&mut self, ring: u32, entry: &Entry<'_>) -> Result<(), Fault> {
+        let found = self.rings.get_mut(&ring).filter(|found| found.attached);
+        let pending = &mut found.ok_or(Fault::BadRequest)?.pending;
+        let before = pending.len();
+        let mut done = Ok(());
+        if before == 0 {
+            done = pending.lengthen(redo_link_layout::SIZE);
+        }
+        if pending.len() + entry.encoded_len() > REDO_MAX {
+            return Err(Fault::BadRequest);
+        }
+        entry.write(&mut |piece| {
+            if done.is_ok() {
+                done = pending.extend(piece);
+            }
+        });
+        done.map_err(|NoMemory| {
+            pending.truncate(before);
+            Fault::OutOfMemory
+        })
+    }
+
+    /// Remembers that the ring's next record has the opening of a partition.
+    pub(super) fn note_opening(&mut self, ring: u32, partition: u16) {
+        if let Some(ring) = self.rings.get_mut(&ring) {
+            ring.follow_up.opened.push(partition);
+        }
+    }
+
+    /// Whether the ring's next record has the opening of a partition.
+    pub(super) fn has_opening(&self, ring: u32, partition: u16) -> Result<bool, Fault> {
+        let ring = self.rings.get(&ring).ok_or(Fault::BadRequest)?;
+        Ok(ring.follow_up.opened.contains(&partition))
+    }
+
+    /// Whether the ring's next record has this binding already; from now on it does.
+    pub(super) fn note_binding(&mut self, ring: u32, partition: u16, column: u16) -> bool {
+        let Some(ring) = self.rings.get_mut(&ring) else {
+            return true;
+        };
+        let known = ring.follow_up.bound.contains(&(partition, column));
+        if !known {
+            ring.follow_up.bound.push((partition, column));
+        }
+        known
+    }
+
+    /// Remembers that the ring's next record has the drop of a partition.
+    pub(super) fn note_drop(&mut self, ring: u32, partition: u16) {
+        if let Some(ring) = self.rings.get_mut(&ring) {
+            ring.follow_up.dropped.push(partition);
+        }
+    }
+
+    /// Remembers that the ring's next record frees a slot.
+    pub(super) fn note_freed(&mut self, ring: u32, column: u16, fid: Fid) {
+        if let Some(ring) = self.rings.get_mut(&ring) {
+            ring.follow_up.freed.push((column, fid.bits()));
+        }
+    }
+
+    /// The extent of the ring's next record, for [`RedoLog::roll_back`].
+    pub(super) fn savepoint(&self, ring: u32) -> Result<Savepoint, Fault> {
+        let ring = self.rings.get(&ring).ok_or(Fault::BadRequest)?;
+        Ok(Savepoint {
+            pending: ring.pending.len(),
+            opened: ring.follow_up.opened.len(),
+            bound: ring.follow_up.bound.len(),
+        })
+    }
+
+    /// Takes everything out of the ring's next record that came after a savepoint.
+    pub(super) fn roll_back(&mut self, ring: u32, to: Savepoint) {
+        if let Some(ring) = self.rings.get_mut(&ring) {
+            ring.pending.truncate(to.pending);
+            ring.follow_up.opened.truncate(to.opened);
+            ring.follow_up.bound.truncate(to.bound);
+        }
+    }
+
+    /// Seals the ring's next record. `None` when it has no entries.
+    pub(super) fn seal(&mut self, keys: &Keys, ring: u32) -> Result<Option<Record>, Failure> {
+        let found = self.rings.get_mut(&ring).filter(|found| found.attached);
+        let state = found.ok_or(Fault::BadRequest)?;
+        if state.pending.len() == 0 {
+            return Ok(None);
+        }
+        let link = Link {
+            ring,
+            previous: state.inserted.0,
+            previous_tag: state.inserted.1,
+        };
+        let body = state.pending.as_mut_slice();
+        let (head_of_body, _) = body
+            .split_at_mut_checked(redo_link_layout::SIZE)
+            .ok_or(Fault::OutOfMemory)?;
+        head_of_body.copy_from_slice(&link.to_bytes());
+        let number = self.last_number + 1;
+        let mut head = RedoHead {
+            length: u32::try_from(body.len()).map_err(|_| Fault::BadRequest)?,
+            incarnation: self.incarnation,
+            number,
+            tag: [0; 16],
+            nonce: self.nonces.draw(body).map_err(|_| Fault::OutOfMemory)?,
+        };
+        if self.key.0 != head.run() {
+            let key = keys.redo_run(self.incarnation, head.run());
+            self.key = (head.run(), key.map_err(|_| Fault::OutOfMemory)?);
+        }
+        // Raised before it is used: no two records have one number, whatever fails below (L2).
+        self.last_number = number;
+        let bound = head.bound(keys.object_id(), keys.epoch());
+        let sealed = self.key.1.seal(&head.nonce, &bound, body);
+        head.tag = sealed.map_err(crypto_error)?;
+        let mut bytes = Vec::with_capacity(redo_layout::SIZE + body.len());
+        bytes.extend_from_slice(&head.to_bytes());
+        bytes.extend_from_slice(body);
+        state.pending.clear();
+        let follow_up = std::mem::take(&mut state.follow_up);
+        state.issued.push_back(Issued {
+            number,
+            tag: head.tag,
+            follow_up,
+        });
+        if state.issued.len() > ISSUED_MAX {
+            state.issued.pop_front();
+        }
+        Ok(Some(Record { number, bytes }))
+    }
+
+    /// The host has inserted the record of this number: returns the actions that are allowed now.
+    /// `None` when the ring has no such record. Records of the ring before it that were not
+    /// inserted are given up.
+    pub(super) fn confirm(&mut self, ring: u32, number: u64) -> Option<FollowUp> {
+        let state = self.rings.get_mut(&ring)?;
+        let mut done = None;
+        while state
+            .issued
+            .front()
+            .is_some_and(|issued| issued.number <= number)
+        {
+            done = state
+                .issued
+                .pop_front()
+                .filter(|issued| issued.number == number);
+        }
+        let issued = done?;
+        state.inserted = (issued.number, issued.tag);
+        Some(issued.follow_up)
+    }
+
+    /// The ends of the chains of this incarnation.
+    pub(super) fn chains(&self) -> impl Iterator<Item = ChainEntry> + '_ {
+        let begun = self.rings.iter().filter(|(_, ring)| ring.inserted.0 != 0);
+        begun.map(|(number, ring)| ChainEntry {
+            incarnation: self.incarnation,
+            ring: *number,
+            number: ring.inserted.0,
+            tag: ring.inserted.1,
+        })
+    }
+}

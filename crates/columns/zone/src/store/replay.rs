@@ -1,0 +1,119 @@
+//! The state of replay: how far the store is with the host's log, and where the chains of its
+//! records end.
+//!
+//! Must not: change a value.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use strongroom_crypto::GcmKey;
+use strongroom_format::code;
+use strongroom_format::columns::manifest::ChainEntry;
+use strongroom_format::columns::redo::{Link, RedoHead};
+use strongroom_keyring::Error;
+
+use super::faults::crypto_error;
+use super::memory::{Buffer, Memory};
+use super::seal::Keys;
+
+/// The most keys of incarnations that are kept in memory.
+const KEYS_MAX: usize = 16;
+
+/// The phase of replay, which decides what the store may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The log is being replayed: no value may be used.
+    Replaying,
+    /// The log goes on, and another server writes it: values are read, and none is given out.
+    Following,
+    /// The log is replayed to its end.
+    Serving,
+}
+
+/// The state of replay.
+pub(super) struct Replay {
+    pub(super) phase: Phase,
+    /// By incarnation and ring, number and tag of the last record that was replayed.
+    chains: BTreeMap<([u8; 16], u32), (u64, [u8; 16])>,
+    /// Keys by incarnation and run.
+    keys: Vec<(([u8; 16], u64), GcmKey)>,
+    /// Highest first extent of a partition that a record has opened.
+    pub(super) floor: u32,
+    /// The record that is being replayed.
+    pub(super) record: Buffer,
+}
+
+impl Replay {
+    pub(super) fn new(memory: &Arc<Memory>) -> Self {
+        Self {
+            phase: Phase::Replaying,
+            chains: BTreeMap::new(),
+            keys: Vec::new(),
+            floor: 0,
+            record: Buffer::new(memory),
+        }
+    }
+
+    /// Continues a chain where a manifest says that it ends.
+    pub(super) fn load(&mut self, chain: ChainEntry) {
+        let end = (chain.number, chain.tag);
+        self.chains.insert((chain.incarnation, chain.ring), end);
+    }
+
+    /// Follows a chain by one record. False when a record before it is missing.
+    pub(super) fn follow(&mut self, head: &RedoHead, link: &Link) -> bool {
+        let end = self
+            .chains
+            .entry((head.incarnation, link.ring))
+            .or_insert((0, [0; 16]));
+        let (number, tag) = *end;
+        // The link names an earlier record when the record before was inserted but its host ended
+        // before it could say so, or when the checkpoint is further than the log.
+        let sound = link.previous < number || (link.previous == number && link.previous_tag == tag);
+        if sound && head.number > number {
+            *end = (head.number, head.tag);
+        }
+        sound
+    }
+
+    /// The key of a run of an incarnation's records.
+    pub(super) fn key(&mut self, keys: &Keys, run: ([u8; 16], u64)) -> Result<&GcmKey, Error> {
+        let known = self.keys.iter().position(|(known, _)| *known == run);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let key = keys.redo_run(run.0, run.1).map_err(crypto_error)?;
+                if self.keys.len() >= KEYS_MAX {
+                    self.keys.remove(0);
+                }
+                self.keys.push((run, key));
+                self.keys.len() - 1
+            }
+        };
+        let found = self.keys.get(at).map(|(_, key)| key);
+        found.ok_or_else(|| Error::new(&code::BUG, "a key that was just made"))
+    }
+
+    /// The ends of the chains of earlier incarnations than `own`.
+    pub(super) fn chains_before(&self, own: [u8; 16]) -> impl Iterator<Item = ChainEntry> + '_ {
+        let earlier = self
+            .chains
+            .iter()
+            .filter(move |((incarnation, _), (number, _))| *incarnation != own && *number != 0);
+        earlier.map(|((incarnation, ring), (number, tag))| ChainEntry {
+            incarnation: *incarnation,
+            ring: *ring,
+            number: *number,
+            tag: *tag,
+        })
+    }
+
+    /// Forgets the chains of earlier incarnations once a checkpoint has reached the end of
+    /// recovery: the log has no record of theirs after it.
+    pub(super) fn forget_old_chains(&mut self) {
+        if self.phase == Phase::Serving {
+            self.chains.clear();
+            self.keys.clear();
+        }
+    }
+}
