@@ -10,7 +10,8 @@ use strongroom_format::FORMAT_VERSION;
 use strongroom_format::header::{HEADER_LEN, MAGIC, ObjectKind};
 
 use crate::ffi::SQLITE_SYNC_FULL;
-use crate::lower::{Lower, RcResult};
+use crate::lower::Lower;
+use crate::sqlite_code::SqliteResult;
 
 /// What is looked at: what a disk writes whole or not at all.
 const SECTOR: usize = 512;
@@ -34,7 +35,7 @@ pub(crate) fn unfinished(size: u64, header: &[u8]) -> bool {
 }
 
 /// Whether there is more than the beginning of a header in the file.
-pub(crate) fn is_there(lower: Lower) -> RcResult<bool> {
+pub(crate) fn is_there(lower: Lower) -> SqliteResult<bool> {
     let size = lower.size()?;
     if size == 0 {
         return Ok(false);
@@ -45,7 +46,7 @@ pub(crate) fn is_there(lower: Lower) -> RcResult<bool> {
 }
 
 /// Writes the header of a new database, durably (M3, M7). On failure the file is empty again, if it can be.
-pub(crate) fn write_header(lower: Lower, header: &[u8]) -> RcResult<()> {
+pub(crate) fn write_header(lower: Lower, header: &[u8]) -> SqliteResult<()> {
     let mut unnamed = header.to_vec();
     unnamed[..MAGIC.len()].fill(0);
     let written = lower

@@ -4,9 +4,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::lower::{Lower, RcResult};
+use crate::lower::Lower;
 use crate::main_file::MainFile;
 use crate::plain::PlainFile;
+use crate::sqlite_code::SqliteResult;
 
 /// One open file. The defaults hand everything to the file below.
 pub(crate) trait Body: Send {
@@ -14,42 +15,42 @@ pub(crate) trait Body: Send {
     fn lower(&self) -> Lower;
 
     /// Reads; see [`Lower::read`] for short reads.
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.lower().read(out, at)
     }
 
     /// Writes.
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.lower().write(data, at)
     }
 
     /// Truncates to SQLite's size.
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         self.lower().truncate(size)
     }
 
     /// Makes what was written durable.
-    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.lower().sync(flags)
     }
 
     /// Size as SQLite is to see it.
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         self.lower().size()
     }
 
     /// Takes a lock.
-    fn lock(&mut self, level: c_int) -> RcResult<()> {
+    fn lock(&mut self, level: c_int) -> SqliteResult<()> {
         self.lower().lock(level)
     }
 
     /// Gives a lock back.
-    fn unlock(&mut self, level: c_int) -> RcResult<()> {
+    fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.lower().unlock(level)
     }
 
     /// A file control that the C side has not answered itself.
-    fn file_control(&mut self, op: c_int, argument: *mut c_void) -> RcResult<()> {
+    fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
         self.lower().file_control(op, argument)
     }
 
@@ -62,7 +63,7 @@ pub(crate) trait Body: Send {
     fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {}
 
     /// What is still buffered goes down before the file is closed.
-    fn before_close(&mut self) -> RcResult<()> {
+    fn before_close(&mut self) -> SqliteResult<()> {
         Ok(())
     }
 

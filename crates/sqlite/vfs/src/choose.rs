@@ -23,20 +23,24 @@ use crate::api::api;
 use crate::birth;
 use crate::body::{Body, PassThrough};
 use crate::connection;
-use crate::defaults::{self, Defaults};
+use crate::defaults;
+use crate::defaults::Defaults;
 use crate::ffi::{
     SQLITE_IOERR, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_READONLY,
     SQLITE_OPEN_SUBJOURNAL, SQLITE_OPEN_SUPER_JOURNAL, SQLITE_OPEN_TEMP_DB,
     SQLITE_OPEN_TEMP_JOURNAL, SQLITE_OPEN_TRANSIENT_DB, SQLITE_OPEN_WAL,
 };
-use crate::handle::{self, with};
+use crate::handle;
+use crate::handle::with;
 use crate::journal::{JournalFile, JournalOf};
 use crate::keys::{Parameters, never_plain};
-use crate::lower::{Lower, Rc, RcResult};
+use crate::lower::Lower;
 use crate::main_file::{MainFile, Wanted};
 use crate::plain::PlainFile;
-use crate::remote::{self, Pointer};
+use crate::remote;
+use crate::remote::Pointer;
 use crate::report::{report, report_error};
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 use crate::super_journal::{SuperReader, SuperWriter};
 use crate::temp::TempFile;
 use crate::wal::WalFile;
@@ -69,7 +73,7 @@ impl Request {
 }
 
 /// Decides which `Body` the file gets.
-pub(crate) fn choose(request: &Request) -> RcResult<Box<dyn Body>> {
+pub(crate) fn choose(request: &Request) -> SqliteResult<Box<dyn Body>> {
     let lower = request.lower;
     if request.flags & TEMPORARY != 0 {
         return Ok(Box::new(TempFile::new(lower)?));
@@ -100,7 +104,7 @@ pub(crate) fn choose(request: &Request) -> RcResult<Box<dyn Body>> {
 }
 
 /// A main database: sealed, plain, or new.
-fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
+fn choose_main(request: &Request) -> SqliteResult<Box<dyn Body>> {
     if remote::is_remote(request.lower) {
         return choose_remote(request, None);
     }
@@ -151,7 +155,7 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
 
 /// Whether a plain database that exists is opened although the program has a default key. SR-2284
 /// where it is not.
-fn may_stay_plain(request: &Request, parameters: &Parameters) -> RcResult<bool> {
+fn may_stay_plain(request: &Request, parameters: &Parameters) -> SqliteResult<bool> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
     let Some(defaults) = defaults else {
         return Ok(false);
@@ -169,7 +173,7 @@ fn plain_file(
     request: &Request,
     parameters: &Parameters,
     was_empty: bool,
-) -> RcResult<Box<dyn Body>> {
+) -> SqliteResult<Box<dyn Body>> {
     if never_plain() {
         return Err(report(&code::NEVER_PLAIN, request.path.as_str()));
     }
@@ -183,7 +187,7 @@ fn plain_file(
 
 /// What a new database is to be like; `copied` is the page size of the database that VACUUM INTO
 /// copies.
-fn wanted(request: &Request, parameters: &Parameters, copied: Option<u32>) -> RcResult<Wanted> {
+fn wanted(request: &Request, parameters: &Parameters, copied: Option<u32>) -> SqliteResult<Wanted> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
     let defaults = defaults.filter(|_| !parameters.name_a_key(&request.path));
     let Some(defaults) = defaults.map(Defaults::parameters) else {
@@ -200,7 +204,7 @@ fn wanted(request: &Request, parameters: &Parameters, copied: Option<u32>) -> Rc
 }
 
 /// A database on a web server, which stands in the place of the file below.
-fn choose_remote(request: &Request, pointer: Option<&Pointer>) -> RcResult<Box<dyn Body>> {
+fn choose_remote(request: &Request, pointer: Option<&Pointer>) -> SqliteResult<Box<dyn Body>> {
     let parameters = remote::parameters(|key| request.parameter(key), pointer)
         .map_err(|error| report_error(&error))?;
     let header = remote::header(request.lower)?;
@@ -213,7 +217,7 @@ fn open_sealed(
     request: &Request,
     parameters: &Parameters,
     in_place: &[u8],
-) -> RcResult<Box<dyn Body>> {
+) -> SqliteResult<Box<dyn Body>> {
     // Of a remote database, nothing local has a say in it.
     let (header, path) = if remote::is_remote(request.lower) {
         (in_place.to_vec(), remote::name(request.lower))
@@ -253,7 +257,7 @@ fn opener(
     request: &Request,
     parameters: &Parameters,
     creating: bool,
-) -> RcResult<Option<Arc<strongroom_keyring::Opener>>> {
+) -> SqliteResult<Option<Arc<strongroom_keyring::Opener>>> {
     // Whoever can make an application run ATTACH must not thereby be able to make it run a command:
     // neither one in the URI, nor one that a keyring named in the URI has for its provider; nor
     // load a module or send credentials.
@@ -279,9 +283,9 @@ fn opener(
 fn choose_auxiliary(
     request: &Request,
     sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::Sealed>) -> Box<dyn Body>,
-) -> RcResult<Box<dyn Body>> {
+) -> SqliteResult<Box<dyn Body>> {
     let Some(api) = api() else {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     };
     // SAFETY: SQLite opens journals and logs with names that it made itself, as the function
     // demands.
@@ -325,12 +329,12 @@ fn begins_journal(bytes: &[u8]) -> bool {
 }
 
 /// A super-journal, or a journal that recovery looks at as one.
-fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
+fn choose_super(request: &Request) -> SqliteResult<Box<dyn Body>> {
     let lower = request.lower;
     if request.flags & SQLITE_OPEN_READONLY == 0 {
         return Ok(Box::new(SuperWriter::new(lower)));
     }
-    let size = usize::try_from(lower.size()?.min(1 << 20)).map_err(|_| Rc(SQLITE_IOERR))?;
+    let size = usize::try_from(lower.size()?.min(1 << 20)).map_err(|_| SqliteCode(SQLITE_IOERR))?;
     let mut bytes = vec![0; size];
     lower.read_whole(&mut bytes, 0)?;
     if !bytes.is_empty() && begins_journal(&bytes) {

@@ -11,13 +11,17 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::api::{Api, api, install};
+use crate::connection;
 use crate::ffi::{
     SQLITE_DENY, SQLITE_ERROR, SQLITE_NOMEM, SQLITE_OK, SQLITE_OK_LOAD_PERMANENTLY, SQLITE_PRAGMA,
     SQLITE_TRACE_STMT, sqlite3, sqlite3_stmt,
 };
-use crate::lower::Rc;
+use crate::others;
+use crate::report;
+use crate::sql;
+use crate::sqlite_code::SqliteCode;
 use crate::statement::{Attach, attach_key, vacuum_into};
-use crate::{connection, others, report, sql, vfs};
+use crate::vfs;
 
 /// The oldest SQLite that has all that is called: 3.37.0.
 const OLDEST: c_int = 3_037_000;
@@ -46,7 +50,7 @@ pub unsafe extern "C" fn entry_point(
         Ok(Ok(())) => SQLITE_OK_LOAD_PERMANENTLY,
         Ok(Err(failed)) => {
             let shown = match report::report_error(&failed) {
-                Rc(SQLITE_NOMEM) => SQLITE_NOMEM,
+                SqliteCode(SQLITE_NOMEM) => SQLITE_NOMEM,
                 _ => SQLITE_ERROR,
             };
             // SAFETY: the caller's word.

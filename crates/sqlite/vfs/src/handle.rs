@@ -13,10 +13,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use strongroom_format::code;
 
 use crate::body::Body;
-use crate::ffi::{SQLITE_IOERR, SQLITE_OK, sqlite3_file};
-use crate::lower::{Lower, Rc, RcResult};
+use crate::ffi::{SQLITE_IOERR, sqlite3_file};
+use crate::lower::Lower;
 use crate::methods::are_ours;
 use crate::report::report;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// What lies behind a handle.
 pub(crate) struct Open {
@@ -51,7 +52,7 @@ pub(crate) unsafe fn lower_of(file: *mut sqlite3_file) -> *mut sqlite3_file {
 ///
 /// # Errors
 /// `SQLITE_IOERR` when the file below is not open.
-pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) -> RcResult<()> {
+pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) -> SqliteResult<()> {
     // SAFETY: the caller's word.
     let methods = unsafe { Lower::new(lower_of(file)) }.methods_over()?;
     let open = Box::into_raw(Box::new(Open {
@@ -94,19 +95,19 @@ pub(crate) fn is_closed(file: *mut sqlite3_file) -> bool {
 /// Runs `call` on the file's state; H2. For files of ours only.
 pub(crate) fn with<T>(
     file: *mut sqlite3_file,
-    call: impl FnOnce(&mut Open) -> RcResult<T>,
-) -> RcResult<T> {
+    call: impl FnOnce(&mut Open) -> SqliteResult<T>,
+) -> SqliteResult<T> {
     if !is_ours(file) {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     }
     // SAFETY: the method table says that this is a `Handle`.
     let open = unsafe { (*file.cast::<Handle>()).open };
     // SAFETY: H1.
     let Some(open) = (unsafe { open.as_mut() }) else {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     };
     if open.poisoned {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     }
     match catch_unwind(AssertUnwindSafe(|| call(open))) {
         Ok(result) => result,
@@ -117,14 +118,6 @@ pub(crate) fn with<T>(
             }
             Err(report(&code::BUG, "a file operation panicked"))
         }
-    }
-}
-
-/// As [`with`], as a C result.
-pub(crate) fn rc(result: RcResult<()>) -> std::ffi::c_int {
-    match result {
-        Ok(()) => SQLITE_OK,
-        Err(Rc(rc)) => rc,
     }
 }
 

@@ -13,11 +13,12 @@ use strongroom_format::code;
 use crate::ffi::sqlite3_file;
 use crate::freshness::Freshness;
 use crate::handle::with;
-use crate::lower::{Lower, RcResult};
+use crate::lower::Lower;
 use crate::peek::Peek;
 use crate::remote::is_remote;
 use crate::report::{report, report_error};
 use crate::sealed::Keys;
+use crate::sqlite_code::SqliteResult;
 use crate::verify::{VerifyReport, Way, verify_own, verify_with};
 
 /// Most lines of an answer.
@@ -38,7 +39,7 @@ struct Open {
 /// # Errors
 /// SR-2280 for a plain database; SR-2001 for one that is locked; SR-6010 while another connection
 /// writes; SR-5001.
-pub(crate) fn check(file: *mut sqlite3_file) -> RcResult<Option<String>> {
+pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
     let open = with(file, |open| {
         let Some(main) = open.body.as_main() else {
             let detail = "PRAGMA cipher_integrity_check: nothing authenticates a plain database";

@@ -47,6 +47,7 @@ mod seal;
 mod sealed;
 mod seals;
 mod sql;
+mod sqlite_code;
 mod statement;
 mod super_journal;
 mod temp;

@@ -12,7 +12,8 @@ use crate::ffi::{
 };
 use crate::freshness::Tail;
 use crate::journal::JournalCore;
-use crate::lower::{Lower, RcResult};
+use crate::lower::Lower;
+use crate::sqlite_code::SqliteResult;
 
 /// The nonces that the running transaction gives page 1: eight bytes that its journal names, and a count.
 #[derive(Clone, Copy)]
@@ -146,7 +147,7 @@ impl Link {
 
 /// A file control of a sealed file. Sizes that SQLite announces are not the file's, and extending the file with zeros
 /// would make units that were never sealed.
-pub(crate) fn sealed_control(lower: Lower, op: c_int, argument: *mut c_void) -> RcResult<()> {
+pub(crate) fn sealed_control(lower: Lower, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
     match op {
         SQLITE_FCNTL_SIZE_HINT | SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
         _ => lower.file_control(op, argument),

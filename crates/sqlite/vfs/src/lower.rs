@@ -15,21 +15,10 @@
 use std::ffi::{c_int, c_void};
 
 use crate::ffi::{
-    SQLITE_IOERR, SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ, SQLITE_NOTFOUND, SQLITE_OK,
-    sqlite3_file, sqlite3_io_methods,
+    SQLITE_IOERR, SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ, SQLITE_NOTFOUND, sqlite3_file,
+    sqlite3_io_methods,
 };
-
-/// A SQLite result code other than `SQLITE_OK`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rc(pub c_int);
-
-/// What a VFS method returns.
-pub(crate) type RcResult<T> = Result<T, Rc>;
-
-/// Turns a C result into a `Result`.
-pub(crate) fn check(rc: c_int) -> RcResult<()> {
-    if rc == SQLITE_OK { Ok(()) } else { Err(Rc(rc)) }
-}
+use crate::sqlite_code::{SqliteCode, SqliteResult, check};
 
 type Fetch = unsafe extern "C" fn(*mut sqlite3_file, i64, c_int, *mut *mut c_void) -> c_int;
 type Unfetch = unsafe extern "C" fn(*mut sqlite3_file, i64, *mut c_void) -> c_int;
@@ -59,16 +48,16 @@ impl Lower {
         self.file
     }
 
-    fn methods(self) -> RcResult<&'static sqlite3_io_methods> {
+    fn methods(self) -> SqliteResult<&'static sqlite3_io_methods> {
         // SAFETY: L1: the file is open.
         let methods = unsafe { (*self.file).methods };
         // SAFETY: method tables are static in every VFS; a null pointer means that the file is closed.
-        unsafe { methods.as_ref() }.ok_or(Rc(SQLITE_IOERR))
+        unsafe { methods.as_ref() }.ok_or(SqliteCode(SQLITE_IOERR))
     }
 
     /// Reads at `at`. Bytes past the end of the file are zero and the result is then `SQLITE_IOERR_SHORT_READ`.
-    pub(crate) fn read(self, out: &mut [u8], at: u64) -> RcResult<()> {
-        let call = self.methods()?.read.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn read(self, out: &mut [u8], at: u64) -> SqliteResult<()> {
+        let call = self.methods()?.read.ok_or(SqliteCode(SQLITE_IOERR))?;
         let (amount, offset) = (amount(out.len())?, offset(at)?);
         // SAFETY: `out` is writable for `amount` bytes.
         check(unsafe { call(self.file, out.as_mut_ptr().cast::<c_void>(), amount, offset) })
@@ -76,24 +65,24 @@ impl Lower {
 
     /// As [`Self::read`], but says how whole the read was instead of failing short: true when all bytes were there. A read
     /// that is short although the file is long enough has failed (L2).
-    pub(crate) fn read_whole(self, out: &mut [u8], at: u64) -> RcResult<bool> {
+    pub(crate) fn read_whole(self, out: &mut [u8], at: u64) -> SqliteResult<bool> {
         let end = at.saturating_add(out.len() as u64);
         for _ in 0..2 {
             match self.read(out, at) {
                 Ok(()) => return Ok(true),
-                Err(Rc(SQLITE_IOERR_SHORT_READ)) if self.size()? < end => return Ok(false),
+                Err(SqliteCode(SQLITE_IOERR_SHORT_READ)) if self.size()? < end => return Ok(false),
                 // Another process may have made it longer meanwhile: once more.
-                Err(Rc(SQLITE_IOERR_SHORT_READ)) => {}
+                Err(SqliteCode(SQLITE_IOERR_SHORT_READ)) => {}
                 Err(rc) => return Err(rc),
             }
         }
-        Err(Rc(SQLITE_IOERR_READ))
+        Err(SqliteCode(SQLITE_IOERR_READ))
     }
 
     /// Copies from a mapping of the file, which the VFS below has where `PRAGMA mmap_size` asks for it. False: it is to be read.
     ///
     /// A disk that cannot be read then ends the process (SIGBUS), as with SQLite's own mappings.
-    pub(crate) fn copy_mapped(self, out: &mut [u8], at: u64) -> RcResult<bool> {
+    pub(crate) fn copy_mapped(self, out: &mut [u8], at: u64) -> SqliteResult<bool> {
         let Some((fetch, unfetch)) = self.mapping()? else {
             return Ok(false);
         };
@@ -112,7 +101,7 @@ impl Lower {
     }
 
     /// Drops the mapping: somebody else may have cut the file.
-    pub(crate) fn unmap(self) -> RcResult<()> {
+    pub(crate) fn unmap(self) -> SqliteResult<()> {
         match self.mapping()? {
             // SAFETY: nothing is fetched; without a page, this call is about the mapping as a whole.
             Some((_, unfetch)) => check(unsafe { unfetch(self.file, 0, std::ptr::null_mut()) }),
@@ -120,7 +109,7 @@ impl Lower {
         }
     }
 
-    fn mapping(self) -> RcResult<Option<(Fetch, Unfetch)>> {
+    fn mapping(self) -> SqliteResult<Option<(Fetch, Unfetch)>> {
         let methods = self.methods()?;
         // Older tables end before these two.
         Ok(match methods.version {
@@ -130,57 +119,57 @@ impl Lower {
     }
 
     /// Writes at `at`.
-    pub(crate) fn write(self, data: &[u8], at: u64) -> RcResult<()> {
-        let call = self.methods()?.write.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn write(self, data: &[u8], at: u64) -> SqliteResult<()> {
+        let call = self.methods()?.write.ok_or(SqliteCode(SQLITE_IOERR))?;
         let (amount, offset) = (amount(data.len())?, offset(at)?);
         // SAFETY: `data` is readable for `amount` bytes.
         check(unsafe { call(self.file, data.as_ptr().cast::<c_void>(), amount, offset) })
     }
 
     /// Truncates to `size` bytes.
-    pub(crate) fn truncate(self, size: u64) -> RcResult<()> {
-        let call = self.methods()?.truncate.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn truncate(self, size: u64) -> SqliteResult<()> {
+        let call = self.methods()?.truncate.ok_or(SqliteCode(SQLITE_IOERR))?;
         let size = offset(size)?;
         // SAFETY: L1.
         check(unsafe { call(self.file, size) })
     }
 
     /// Makes what was written durable; `flags` are SQLite's.
-    pub(crate) fn sync(self, flags: c_int) -> RcResult<()> {
-        let call = self.methods()?.sync.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn sync(self, flags: c_int) -> SqliteResult<()> {
+        let call = self.methods()?.sync.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
         check(unsafe { call(self.file, flags) })
     }
 
     /// Size in bytes.
-    pub(crate) fn size(self) -> RcResult<u64> {
-        let call = self.methods()?.file_size.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn size(self) -> SqliteResult<u64> {
+        let call = self.methods()?.file_size.ok_or(SqliteCode(SQLITE_IOERR))?;
         let mut size = 0_i64;
         // SAFETY: `size` is writable.
         check(unsafe { call(self.file, &raw mut size) })?;
-        u64::try_from(size).map_err(|_| Rc(SQLITE_IOERR))
+        u64::try_from(size).map_err(|_| SqliteCode(SQLITE_IOERR))
     }
 
     /// Takes a lock of SQLite's `level`.
-    pub(crate) fn lock(self, level: c_int) -> RcResult<()> {
-        let call = self.methods()?.lock.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn lock(self, level: c_int) -> SqliteResult<()> {
+        let call = self.methods()?.lock.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
         check(unsafe { call(self.file, level) })
     }
 
     /// Goes back to a lower lock.
-    pub(crate) fn unlock(self, level: c_int) -> RcResult<()> {
-        let call = self.methods()?.unlock.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn unlock(self, level: c_int) -> SqliteResult<()> {
+        let call = self.methods()?.unlock.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
         check(unsafe { call(self.file, level) })
     }
 
     /// Whether some connection holds a reserved lock.
-    pub(crate) fn check_reserved_lock(self) -> RcResult<c_int> {
+    pub(crate) fn check_reserved_lock(self) -> SqliteResult<c_int> {
         let call = self
             .methods()?
             .check_reserved_lock
-            .ok_or(Rc(SQLITE_IOERR))?;
+            .ok_or(SqliteCode(SQLITE_IOERR))?;
         let mut held = 0;
         // SAFETY: `held` is writable.
         check(unsafe { call(self.file, &raw mut held) })?;
@@ -188,8 +177,11 @@ impl Lower {
     }
 
     /// Passes a file control down.
-    pub(crate) fn file_control(self, op: c_int, argument: *mut c_void) -> RcResult<()> {
-        let call = self.methods()?.file_control.ok_or(Rc(SQLITE_NOTFOUND))?;
+    pub(crate) fn file_control(self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
+        let call = self
+            .methods()?
+            .file_control
+            .ok_or(SqliteCode(SQLITE_NOTFOUND))?;
         // SAFETY: `argument` came from SQLite together with `op`.
         check(unsafe { call(self.file, op, argument) })
     }
@@ -214,32 +206,32 @@ impl Lower {
     }
 
     /// Closes the file; nothing may be called after it.
-    pub(crate) fn close(self) -> RcResult<()> {
-        let call = self.methods()?.close.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn close(self) -> SqliteResult<()> {
+        let call = self.methods()?.close.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1; the owner calls this once.
         check(unsafe { call(self.file) })
     }
 
     /// The method table, for the shared-memory calls that are passed on unchanged. Older tables end
     /// before them.
-    pub(crate) fn shared_memory(self) -> RcResult<&'static sqlite3_io_methods> {
+    pub(crate) fn shared_memory(self) -> SqliteResult<&'static sqlite3_io_methods> {
         let methods = self.methods()?;
         match methods.version {
             2.. => Ok(methods),
-            _ => Err(Rc(SQLITE_IOERR)),
+            _ => Err(SqliteCode(SQLITE_IOERR)),
         }
     }
 
     /// The method table for a file of ours over this one.
-    pub(crate) fn methods_over(self) -> RcResult<&'static sqlite3_io_methods> {
+    pub(crate) fn methods_over(self) -> SqliteResult<&'static sqlite3_io_methods> {
         self.methods().map(crate::methods::over)
     }
 }
 
-fn amount(len: usize) -> RcResult<c_int> {
-    c_int::try_from(len).map_err(|_| Rc(SQLITE_IOERR_READ))
+fn amount(len: usize) -> SqliteResult<c_int> {
+    c_int::try_from(len).map_err(|_| SqliteCode(SQLITE_IOERR_READ))
 }
 
-fn offset(at: u64) -> RcResult<i64> {
-    i64::try_from(at).map_err(|_| Rc(SQLITE_IOERR))
+fn offset(at: u64) -> SqliteResult<i64> {
+    i64::try_from(at).map_err(|_| SqliteCode(SQLITE_IOERR))
 }

@@ -37,12 +37,12 @@ use crate::ffi::{
 use crate::freshness::{Log, Tally};
 use crate::journal::JournalCore;
 use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
-use crate::lower::{Lower, Rc, RcResult};
-
+use crate::lower::Lower;
 use crate::remote::is_remote;
 use crate::report::{report, report_error, warn};
 use crate::seal::{TAIL, crypto};
 use crate::sealed::{Keys, Sealed};
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 mod fresh;
 mod heal;
@@ -100,7 +100,7 @@ impl MainFile {
         path: String,
         page_size: u32,
         opener: Option<Arc<Opener>>,
-    ) -> RcResult<Self> {
+    ) -> SqliteResult<Self> {
         let mut file = Self::new(lower, path, page_size);
         file.on_disk = true;
         if let Some(opener) = opener {
@@ -116,7 +116,7 @@ impl MainFile {
         wanted: Wanted,
         opener: Arc<Opener>,
         answer_empty: bool,
-    ) -> RcResult<Self> {
+    ) -> SqliteResult<Self> {
         let new = NewObject {
             kind: ObjectKind::Sqlite,
             cipher: wanted.cipher,
@@ -139,7 +139,7 @@ impl MainFile {
     }
 
     /// Another page size for a database that is still to be created (`PRAGMA page_size`). Without effect on others.
-    pub(crate) fn lay_out(&mut self, page_size: u32) -> RcResult<()> {
+    pub(crate) fn lay_out(&mut self, page_size: u32) -> SqliteResult<()> {
         let (false, true, Some(opener)) = (self.on_disk, self.answer_empty, &self.opener) else {
             return Ok(());
         };
@@ -192,7 +192,7 @@ impl MainFile {
     }
 
     /// Opens the header with `opener`.
-    pub(crate) fn unlock(&mut self, opener: &Opener) -> RcResult<()> {
+    pub(crate) fn unlock(&mut self, opener: &Opener) -> SqliteResult<()> {
         let sealed = Sealed::open(&self.path, self.lower, opener)?;
         let keys = sealed.keys();
         self.page_size = keys.object.header().unit_size;
@@ -262,14 +262,14 @@ impl MainFile {
     }
 
     /// Drops what was remembered of the header, after this connection changed it.
-    pub(crate) fn header_changed(&mut self) -> RcResult<()> {
+    pub(crate) fn header_changed(&mut self) -> SqliteResult<()> {
         self.fresh = false;
         self.ensure_fresh()
     }
 
     /// The sealed object for a log or journal of this database; creates the header if the database is new, so that
     /// nothing can be sealed for an object that will not exist.
-    pub(crate) fn sealed_for_auxiliary(&mut self) -> RcResult<Arc<Sealed>> {
+    pub(crate) fn sealed_for_auxiliary(&mut self) -> SqliteResult<Arc<Sealed>> {
         self.usable()?;
         self.ensure_header()?;
         self.sealed
@@ -277,7 +277,7 @@ impl MainFile {
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
-    fn usable(&self) -> RcResult<&Arc<Keys>> {
+    fn usable(&self) -> SqliteResult<&Arc<Keys>> {
         if let Some(code) = self.refused {
             return Err(report(code, self.path.as_str()));
         }
@@ -288,7 +288,7 @@ impl MainFile {
 
     /// Writes the header of a new database, or joins the one that another connection wrote first (M3). The caller
     /// holds SQLite's reserved lock at least, which only one connection can.
-    fn ensure_header(&mut self) -> RcResult<()> {
+    fn ensure_header(&mut self) -> SqliteResult<()> {
         if self.on_disk {
             return Ok(());
         }
@@ -317,7 +317,7 @@ impl MainFile {
     }
 
     /// Another connection created the database since this one opened the empty file.
-    fn join_created(&mut self) -> RcResult<()> {
+    fn join_created(&mut self) -> SqliteResult<()> {
         let opener = self
             .opener
             .clone()
@@ -334,7 +334,7 @@ impl MainFile {
         Ok(())
     }
 
-    fn ensure_fresh(&mut self) -> RcResult<()> {
+    fn ensure_fresh(&mut self) -> SqliteResult<()> {
         if self.fresh || !self.on_disk {
             return Ok(());
         }
@@ -347,7 +347,7 @@ impl MainFile {
     }
 
     /// Nonce for a page: random, except that a transaction with a journal marks page 1 as its own.
-    fn nonce_for(&self, number: u64) -> RcResult<[u8; 12]> {
+    fn nonce_for(&self, number: u64) -> SqliteResult<[u8; 12]> {
         if number == 1
             && let Some(nonce) = self.link.next_page1_nonce()
         {
@@ -357,7 +357,7 @@ impl MainFile {
     }
 
     /// M1: SQLite must have left the reserved bytes zero, and page 1 must say what the header says.
-    fn check_page(&self, number: u64, page: &[u8]) -> RcResult<()> {
+    fn check_page(&self, number: u64, page: &[u8]) -> SqliteResult<()> {
         let tail_is_zero = page[page.len() - TAIL..].iter().all(|&byte| byte == 0);
         let synthetic = synthetic_header(self.page_size);
         let sizes_agree = number != 1 || page[16..18] == synthetic[16..18];
@@ -374,7 +374,7 @@ impl MainFile {
     }
 
     /// M6: whatever lies between the file's end and page `number` becomes pages of zeros first.
-    fn seal_gap(&mut self, number: u64) -> RcResult<()> {
+    fn seal_gap(&mut self, number: u64) -> SqliteResult<()> {
         let first = self.pages.saturating_add(1);
         if first < number {
             let zeros = vec![0; self.page_size as usize];
@@ -386,7 +386,7 @@ impl MainFile {
         Ok(())
     }
 
-    fn write_page(&mut self, number: u64, data: &[u8]) -> RcResult<()> {
+    fn write_page(&mut self, number: u64, data: &[u8]) -> SqliteResult<()> {
         let counted = self.count_before(number)?;
         let nonce = self.nonce_for(number)?;
         self.count_seal(&nonce)?;
@@ -432,11 +432,14 @@ impl MainFile {
         self.ahead.forget();
     }
 
-    fn flush_journal(&self) -> RcResult<()> {
+    fn flush_journal(&self) -> SqliteResult<()> {
         self.with_journal(JournalCore::flush)
     }
 
-    fn with_journal(&self, work: impl FnOnce(&mut JournalCore) -> RcResult<()>) -> RcResult<()> {
+    fn with_journal(
+        &self,
+        work: impl FnOnce(&mut JournalCore) -> SqliteResult<()>,
+    ) -> SqliteResult<()> {
         let journal = self
             .link
             .journal
@@ -449,7 +452,7 @@ impl MainFile {
         }
     }
 
-    fn header_len_or_zero(&self) -> RcResult<u64> {
+    fn header_len_or_zero(&self) -> SqliteResult<u64> {
         Ok(self.lower.size()?.saturating_sub(HEADER_LEN as u64))
     }
 }
@@ -467,7 +470,7 @@ impl Body for MainFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let before_pages = self.answer_empty && !self.on_disk;
         if at == 0 && out.len() == 100 && !before_pages {
             out.copy_from_slice(&synthetic_header(self.page_size));
@@ -479,7 +482,7 @@ impl Body for MainFile {
         }
         if !self.on_disk {
             out.fill(0);
-            return Err(Rc(SQLITE_IOERR_SHORT_READ));
+            return Err(SqliteCode(SQLITE_IOERR_SHORT_READ));
         }
         let size = u64::from(self.page_size);
         if out.len() == self.page_size as usize && at.is_multiple_of(size) {
@@ -491,7 +494,7 @@ impl Body for MainFile {
         self.read_part(out, at)
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.usable()?;
         let size = u64::from(self.page_size);
         if data.len() != self.page_size as usize || !at.is_multiple_of(size) {
@@ -508,13 +511,13 @@ impl Body for MainFile {
         Ok(())
     }
 
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         self.usable()?;
         if !self.on_disk {
             return Ok(());
         }
         if !size.is_multiple_of(u64::from(self.page_size)) {
-            return Err(Rc(SQLITE_IOERR_WRITE));
+            return Err(SqliteCode(SQLITE_IOERR_WRITE));
         }
         self.flush_journal()?;
         // SQLite cuts the database when its journal is done with, and has nothing of what it cuts in the journal.
@@ -524,17 +527,17 @@ impl Body for MainFile {
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
 
-    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.keep_digest()?;
         self.unsure();
         self.lower.sync(flags)
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         self.header_len_or_zero()
     }
 
-    fn lock(&mut self, level: c_int) -> RcResult<()> {
+    fn lock(&mut self, level: c_int) -> SqliteResult<()> {
         self.usable()?;
         if level > SQLITE_LOCK_SHARED {
             self.lower.unmap()?;
@@ -556,18 +559,18 @@ impl Body for MainFile {
         joined
     }
 
-    fn unlock(&mut self, level: c_int) -> RcResult<()> {
+    fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.keep_unjournaled(level);
         self.unsure();
         self.writing &= level > SQLITE_LOCK_SHARED;
         self.lower.unlock(level)
     }
 
-    fn file_control(&mut self, op: c_int, argument: *mut c_void) -> RcResult<()> {
+    fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
         match op {
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE
             | SQLITE_FCNTL_COMMIT_ATOMIC_WRITE
-            | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(Rc(SQLITE_NOTFOUND)),
+            | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(SqliteCode(SQLITE_NOTFOUND)),
             // Before each sync of a rollback or commit, whatever `synchronous` says (pager.c, `sqlite3PagerSync`).
             SQLITE_FCNTL_SYNC => {
                 self.heal()?;

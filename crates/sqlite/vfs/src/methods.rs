@@ -10,9 +10,10 @@ use crate::ffi::{
     SQLITE_FCNTL_PDB, SQLITE_FCNTL_PRAGMA, SQLITE_FCNTL_VFSNAME, SQLITE_IOERR, SQLITE_OK,
     sqlite3_file, sqlite3_io_methods,
 };
-use crate::handle::{lower_of, rc, uninstall, with};
-use crate::lower::{Lower, Rc, RcResult, check};
+use crate::handle::{lower_of, uninstall, with};
+use crate::lower::Lower;
 use crate::pragma;
+use crate::sqlite_code::{SqliteCode, SqliteResult, check, result_code};
 
 /// The method tables of files of ours, by what the file below can do: SQLite asks a file for shared
 /// memory, which the write-ahead log needs, and for mappings, if the version of its table says that
@@ -79,8 +80,8 @@ pub(crate) fn are_ours(methods: *const sqlite3_io_methods) -> bool {
     METHODS.as_ptr_range().contains(&methods)
 }
 
-fn at(offset: i64) -> RcResult<u64> {
-    u64::try_from(offset).map_err(|_| Rc(SQLITE_IOERR))
+fn at(offset: i64) -> SqliteResult<u64> {
+    u64::try_from(offset).map_err(|_| SqliteCode(SQLITE_IOERR))
 }
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
@@ -92,7 +93,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let below = unsafe { lower_of(file) };
     // SAFETY: it was opened when ours was, and nothing uses it any more.
     let closed = unsafe { Lower::new(below) }.close();
-    rc(flushed.and(closed))
+    result_code(flushed.and(closed))
 }
 
 unsafe extern "C" fn read(
@@ -106,7 +107,7 @@ unsafe extern "C" fn read(
     };
     // SAFETY: SQLite gives a buffer of `amount` bytes, which it has initialised or will not read.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len) };
-    rc(with(file, |open| open.body.read(out, at(offset)?)))
+    result_code(with(file, |open| open.body.read(out, at(offset)?)))
 }
 
 unsafe extern "C" fn write(
@@ -120,20 +121,20 @@ unsafe extern "C" fn write(
     };
     // SAFETY: SQLite gives `amount` bytes.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
-    rc(with(file, |open| open.body.write(data, at(offset)?)))
+    result_code(with(file, |open| open.body.write(data, at(offset)?)))
 }
 
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
-    rc(with(file, |open| open.body.truncate(at(size)?)))
+    result_code(with(file, |open| open.body.truncate(at(size)?)))
 }
 
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
-    rc(with(file, |open| open.body.sync(flags)))
+    result_code(with(file, |open| open.body.sync(flags)))
 }
 
 unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int {
-    rc(with(file, |open| {
-        let bytes = i64::try_from(open.body.size()?).map_err(|_| Rc(SQLITE_IOERR))?;
+    result_code(with(file, |open| {
+        let bytes = i64::try_from(open.body.size()?).map_err(|_| SqliteCode(SQLITE_IOERR))?;
         // SAFETY: SQLite gives a place for the result.
         unsafe { size.write(bytes) };
         Ok(())
@@ -141,15 +142,15 @@ unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int
 }
 
 unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    rc(with(file, |open| open.body.lock(level)))
+    result_code(with(file, |open| open.body.lock(level)))
 }
 
 unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    rc(with(file, |open| open.body.unlock(level)))
+    result_code(with(file, |open| open.body.unlock(level)))
 }
 
 unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, held: *mut c_int) -> c_int {
-    rc(with(file, |open| {
+    result_code(with(file, |open| {
         let answer = open.body.lower().check_reserved_lock()?;
         // SAFETY: SQLite gives a place for the result.
         unsafe { held.write(answer) };
@@ -168,15 +169,15 @@ unsafe extern "C" fn file_control(
         SQLITE_FCNTL_PDB => {
             // SAFETY: with this op the argument points to the connection.
             unsafe { connection::attached(file, argument) };
-            rc(with(file, |open| open.body.file_control(op, argument)))
+            result_code(with(file, |open| open.body.file_control(op, argument)))
         }
         SQLITE_FCNTL_VFSNAME => {
-            let below = rc(with(file, |open| open.body.file_control(op, argument)));
+            let below = result_code(with(file, |open| open.body.file_control(op, argument)));
             // SAFETY: with this op the argument points to a string of SQLite's allocator.
             unsafe { connection::prefix_vfs_name(argument) };
             below
         }
-        _ => rc(with(file, |open| open.body.file_control(op, argument))),
+        _ => result_code(with(file, |open| open.body.file_control(op, argument))),
     }
 }
 
@@ -195,9 +196,12 @@ unsafe extern "C" fn shm_map(
     extend: c_int,
     out: *mut *mut c_void,
 ) -> c_int {
-    rc(with(file, |open| {
+    result_code(with(file, |open| {
         let below = open.body.lower();
-        let call = below.shared_memory()?.shm_map.ok_or(Rc(SQLITE_IOERR))?;
+        let call = below
+            .shared_memory()?
+            .shm_map
+            .ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: the arguments are passed on unchanged.
         check(unsafe { call(below.as_ptr(), region, size, extend, out) })
     }))
@@ -209,10 +213,13 @@ unsafe extern "C" fn shm_lock(
     count: c_int,
     flags: c_int,
 ) -> c_int {
-    rc(with(file, |open| {
+    result_code(with(file, |open| {
         open.body.shm_lock_changes(offset, flags);
         let below = open.body.lower();
-        let call = below.shared_memory()?.shm_lock.ok_or(Rc(SQLITE_IOERR))?;
+        let call = below
+            .shared_memory()?
+            .shm_lock
+            .ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: the arguments are passed on unchanged.
         check(unsafe { call(below.as_ptr(), offset, count, flags) })
     }))
@@ -221,7 +228,10 @@ unsafe extern "C" fn shm_lock(
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
     let passed = with(file, |open| {
         let below = open.body.lower();
-        let call = below.shared_memory()?.shm_barrier.ok_or(Rc(SQLITE_IOERR))?;
+        let call = below
+            .shared_memory()?
+            .shm_barrier
+            .ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: passed on unchanged.
         unsafe { call(below.as_ptr()) };
         Ok(())
@@ -233,9 +243,12 @@ unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
 }
 
 unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int {
-    rc(with(file, |open| {
+    result_code(with(file, |open| {
         let below = open.body.lower();
-        let call = below.shared_memory()?.shm_unmap.ok_or(Rc(SQLITE_IOERR))?;
+        let call = below
+            .shared_memory()?
+            .shm_unmap
+            .ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: passed on unchanged.
         check(unsafe { call(below.as_ptr(), delete) })
     }))
@@ -255,7 +268,7 @@ unsafe extern "C" fn fetch(
 unsafe extern "C" fn unfetch(file: *mut sqlite3_file, _offset: i64, page: *mut c_void) -> c_int {
     // Without a page it means that the file may have changed: what the guard reads from is mapped below.
     if page.is_null() {
-        return rc(with(file, |open| open.body.lower().unmap()));
+        return result_code(with(file, |open| open.body.lower().unmap()));
     }
     SQLITE_OK
 }

@@ -31,8 +31,8 @@ use crate::ffi::{
     SQLITE_CANTOPEN, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_URI, sqlite3_file, sqlite3_vfs,
 };
 use crate::keys::{Parameters, never_plain};
-use crate::lower::Rc;
 use crate::report::report;
+use crate::sqlite_code::SqliteCode;
 
 type Open = unsafe extern "C" fn(
     *mut sqlite3_vfs,
@@ -150,7 +150,7 @@ fn refused(name: *const c_char, flags: c_int) -> Option<c_int> {
             };
     // SAFETY: SQLite's file name.
     let path = || unsafe { connection::text_of(name.cast()) };
-    let Rc(rc) = match names_a_key {
+    let SqliteCode(rc) = match names_a_key {
         true => report(&code::PAST_THE_GUARD, path()),
         false if never_plain() => report(&code::NEVER_PLAIN, path()),
         false => return None,
@@ -165,6 +165,6 @@ fn refused_temporary() -> Option<c_int> {
         return None;
     }
     let detail = "a temporary file of a connection that does not go through the guard";
-    let Rc(rc) = report(&code::PAST_THE_GUARD, detail);
+    let SqliteCode(rc) = report(&code::PAST_THE_GUARD, detail);
     Some(rc)
 }

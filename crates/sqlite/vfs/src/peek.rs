@@ -15,8 +15,9 @@ use strongroom_keyring::{Error, storage};
 use crate::ffi::{
     SQLITE_BUSY, SQLITE_LOCK_SHARED, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, sqlite3_file,
 };
-use crate::lower::{Lower, Rc};
+use crate::lower::Lower;
 use crate::past;
+use crate::sqlite_code::SqliteCode;
 use crate::vfs;
 
 /// How often the shared lock is tried, 50 ms apart.
@@ -107,7 +108,7 @@ impl Peek {
         for _ in 0..TRIES {
             match self.lower.lock(SQLITE_LOCK_SHARED) {
                 Ok(()) => return Ok(()),
-                Err(Rc(rc)) if rc & 0xff == SQLITE_BUSY => {
+                Err(SqliteCode(rc)) if rc & 0xff == SQLITE_BUSY => {
                     std::thread::sleep(Duration::from_millis(50));
                 }
                 Err(rc) => return Err(self.failed(rc)),
@@ -156,7 +157,7 @@ impl Peek {
         Ok(head)
     }
 
-    fn failed(&self, rc: Rc) -> Error {
+    fn failed(&self, rc: SqliteCode) -> Error {
         Error::new(
             &code::IO,
             format!("{}: SQLite result code {}", self.path, rc.0),

@@ -29,9 +29,10 @@ use crate::ffi::{
     SQLITE_BUSY, SQLITE_IOCAP_SUBPAGE_READ, SQLITE_LOCK_RESERVED, SQLITE_SHM_EXCLUSIVE,
     SQLITE_SHM_LOCK, sqlite3_file,
 };
-use crate::lower::{Lower, Rc, RcResult};
+use crate::lower::Lower;
 use crate::report::report;
 use crate::sealed::Sealed;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 use crate::word::word;
 
 /// Where page 1 says how many bytes of each page are reserved (SQLite file format, section 1.3.4).
@@ -71,7 +72,7 @@ impl Copies {
         connection::runs_statement(self.file(), false) == Some(false)
     }
 
-    fn refuse(&self) -> Rc {
+    fn refuse(&self) -> SqliteCode {
         report(&code::PLAINTEXT_COPY, self.path.as_str())
     }
 }
@@ -142,7 +143,7 @@ impl PlainFile {
     }
 
     /// Whether a first page with the guard's reserved bytes makes this file a copy.
-    fn becomes_copy(&self) -> RcResult<bool> {
+    fn becomes_copy(&self) -> SqliteResult<bool> {
         if self.copies.allow_plaintext {
             return Ok(false);
         }
@@ -162,20 +163,20 @@ impl Body for PlainFile {
         self.lower
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         match has_reserve(data, at, 0) {
             Some(true) if self.becomes_copy()? => return Err(self.copies.refuse()),
             Some(_) => self.seen = true,
             // SQLite keeps the page in its cache then, which grows (`sqlite3PcacheFetchStress`).
             None if self.copies.into_file.load(Ordering::Relaxed) && !self.seen && held_back() => {
-                return Err(Rc(SQLITE_BUSY));
+                return Err(SqliteCode(SQLITE_BUSY));
             }
             None => {}
         }
         self.lower.write(data, at)
     }
 
-    fn lock(&mut self, level: c_int) -> RcResult<()> {
+    fn lock(&mut self, level: c_int) -> SqliteResult<()> {
         if let Some(code) = self.refused {
             return Err(report(code, self.path()));
         }
@@ -190,7 +191,7 @@ impl Body for PlainFile {
         Ok(())
     }
 
-    fn unlock(&mut self, level: c_int) -> RcResult<()> {
+    fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.copies.into_file.store(false, Ordering::Relaxed);
         self.lower.unlock(level)
     }
@@ -231,7 +232,7 @@ impl PlainLog {
             && (!self.held.is_empty() || held_back())
     }
 
-    fn release(&mut self) -> RcResult<()> {
+    fn release(&mut self) -> SqliteResult<()> {
         while let Some((at, data)) = self.held.pop_first() {
             self.lower.write(&data, at)?;
         }
@@ -244,7 +245,7 @@ impl Body for PlainLog {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         // SQLite reads frames in the pieces in which it has written them.
         match self.held.get(&at).and_then(|held| held.get(..out.len())) {
             Some(held) => out.copy_from_slice(held),
@@ -253,7 +254,7 @@ impl Body for PlainLog {
         Ok(())
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         if !self.copies.into_log.load(Ordering::Relaxed) {
             // The transaction that they belonged to was rolled back.
             self.held.clear();
@@ -283,7 +284,7 @@ impl Body for PlainLog {
         self.lower.write(data, at)
     }
 
-    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.release()?;
         self.lower.sync(flags)
     }

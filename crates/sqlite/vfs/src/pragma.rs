@@ -14,17 +14,18 @@ use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{KeySource, Opener, SourceContext};
 
-use crate::connection::{self, schema_of_file, sqlite_string};
+use crate::connection;
+use crate::connection::{schema_of_file, sqlite_string};
 use crate::ffi::{SQLITE_ERROR, SQLITE_NOTFOUND, SQLITE_OK, sqlite3_file};
-use crate::handle::{rc, with};
+use crate::handle::with;
 use crate::integrity;
 use crate::keys;
-use crate::lower::{Rc, RcResult};
 use crate::main_file::{MainFile, Wanted};
 use crate::others;
 use crate::rekey;
 use crate::report::{last_text, report, report_error};
 use crate::seal::crypto;
+use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
 
 /// Handles `SQLITE_FCNTL_PRAGMA`.
 ///
@@ -61,7 +62,7 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
             {
                 return failed.0;
             }
-            return rc(with(file, |open| {
+            return result_code(with(file, |open| {
                 open.body
                     .file_control(crate::ffi::SQLITE_FCNTL_PRAGMA, argument)
             }));
@@ -72,7 +73,7 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
         // SQLite goes on to a pragma that it does not know, and answers with no row. (OK without a
         // text makes a column without a name, which Python takes for a lack of memory.)
         Ok(None) => return SQLITE_NOTFOUND,
-        Err(Rc(code)) => {
+        Err(SqliteCode(code)) => {
             // The pragma is the one place where SQLite shows our own words.
             (
                 last_text().unwrap_or_else(|| format!("error {code}")),
@@ -85,7 +86,7 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
     result
 }
 
-fn opener(value: &[u8], creating: bool) -> RcResult<Arc<Opener>> {
+fn opener(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> {
     let mut copy = value.to_vec();
     let given = SecretBytes::take(&mut copy).map_err(|error| report_error(&crypto(&error)))?;
     let context = SourceContext {
@@ -100,7 +101,7 @@ fn opener(value: &[u8], creating: bool) -> RcResult<Arc<Opener>> {
 }
 
 /// `PRAGMA page_size` on a database that is still to be created; SQLite goes on to note the size itself.
-fn lay_out(file: *mut sqlite3_file, value: &[u8]) -> RcResult<()> {
+fn lay_out(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
     let size = std::str::from_utf8(value)
         .ok()
         .and_then(|text| text.trim().parse().ok());
@@ -114,7 +115,7 @@ fn lay_out(file: *mut sqlite3_file, value: &[u8]) -> RcResult<()> {
 }
 
 /// PRAGMA key: opens a sealed database, or makes an empty one sealed.
-fn key(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
+fn key(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let is_sealed = with(file, |open| Ok(open.body.as_main().is_some()))?;
     if is_sealed {
         return with(file, |open| {
@@ -134,7 +135,7 @@ fn key(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
 }
 
 /// An empty database becomes a sealed one: SQLite is told to reserve the bytes that it has not yet laid out.
-fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
+fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let (path, empty) = with(file, |open| {
         let size = open.body.size()?;
         let Some(plain) = open.body.as_plain() else {
@@ -173,7 +174,7 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
 }
 
 /// PRAGMA rekey: a new data key under a new opener, every page sealed again.
-fn rekey_to(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
+fn rekey_to(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let place = connection::of_file(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
     let Some((connection, schema)) = place else {

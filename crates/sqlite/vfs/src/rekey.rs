@@ -23,11 +23,12 @@ use crate::connection::{execute, file_of_schema};
 use crate::databases::quoted;
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
 use crate::handle::with;
-use crate::lower::{Lower, Rc, RcResult};
+use crate::lower::Lower;
 use crate::main_file::MainFile;
 use crate::report::{report_error, take_last};
 use crate::seal::TAIL;
 use crate::sealed::Keys;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 pub(crate) use crate::query::pragma_number;
 
@@ -321,7 +322,7 @@ fn cut_behind(main: &mut MainFile, count: u64) -> Result<(), Error> {
 }
 
 /// Whether there is anything in the database's write-ahead log.
-pub(crate) fn has_log(database: &str) -> RcResult<bool> {
+pub(crate) fn has_log(database: &str) -> SqliteResult<bool> {
     log_length(database)
         .map(|length| length > 0)
         .map_err(|error| report_error(&error))
@@ -368,7 +369,7 @@ pub(crate) fn sql_error(message: &str) -> Error {
     }
 }
 
-pub(crate) fn rc_error(rc: Rc) -> Error {
+pub(crate) fn rc_error(rc: SqliteCode) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),
         None => Error::new(&code::IO, format!("SQLite result code {}", rc.0)),

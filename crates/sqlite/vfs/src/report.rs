@@ -20,7 +20,7 @@ use crate::ffi::{
     SQLITE_AUTH, SQLITE_CANTOPEN, SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_INTERRUPT, SQLITE_IOERR,
     SQLITE_IOERR_DATA, SQLITE_NOMEM, SQLITE_NOTADB, SQLITE_WARNING,
 };
-use crate::lower::Rc;
+use crate::sqlite_code::SqliteCode;
 
 static TO_STDERR: AtomicBool = AtomicBool::new(false);
 
@@ -84,7 +84,7 @@ pub fn line(code: &Code, detail: &str) -> String {
 
 /// The SQLite result code that stands for `code`.
 #[must_use]
-pub(crate) fn rc_of(code: &Code) -> Rc {
+pub(crate) fn rc_of(code: &Code) -> SqliteCode {
     const PAGES: [u16; 8] = [
         code::PAGE.number,
         code::PAGE_TRUNCATED.number,
@@ -96,9 +96,9 @@ pub(crate) fn rc_of(code: &Code) -> Rc {
         code::TEMP.number,
     ];
     if PAGES.contains(&code.number) {
-        return Rc(SQLITE_IOERR_DATA);
+        return SqliteCode(SQLITE_IOERR_DATA);
     }
-    Rc(match code.class {
+    SqliteCode(match code.class {
         Class::Key
             if code.number == code::WRONG_KEY.number || code.number == code::NO_KEY.number =>
         {
@@ -124,7 +124,7 @@ pub(crate) fn refused(what: &str, rc: c_int) -> Error {
 }
 
 /// Reports `code` with what is known of the case, and returns the result code for SQLite.
-pub(crate) fn report(code: &'static Code, detail: impl Into<String>) -> Rc {
+pub(crate) fn report(code: &'static Code, detail: impl Into<String>) -> SqliteCode {
     let detail = detail.into();
     let rc = rc_of(code);
     emit(rc.0, &line(code, &detail));
@@ -133,7 +133,7 @@ pub(crate) fn report(code: &'static Code, detail: impl Into<String>) -> Rc {
 }
 
 /// As [`report`], for an error of the keyring crate.
-pub(crate) fn report_error(error: &Error) -> Rc {
+pub(crate) fn report_error(error: &Error) -> SqliteCode {
     report(error.code(), error.detail())
 }
 

@@ -26,12 +26,13 @@ use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
 use crate::ffi::SQLITE_SYNC_NORMAL;
 use crate::freshness::{Sum, Tail};
-use crate::lower::{Lower, Rc, RcResult};
+use crate::lower::Lower;
 use crate::pending::warn;
 use crate::remote::is_remote;
 use crate::report::{report, report_error};
 use crate::seal::{PageCipher, UnitKey, parse_tail, unit_key, unit_key_from};
 use crate::seals;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// Header and ciphers as of one header sequence.
 pub(crate) struct Keys {
@@ -138,7 +139,7 @@ impl Sealed {
     }
 
     /// Opens the sealed file below with `opener`, or joins the other connections of this process that have it open.
-    pub(crate) fn open(path: &str, lower: Lower, opener: &Opener) -> RcResult<Arc<Self>> {
+    pub(crate) fn open(path: &str, lower: Lower, opener: &Opener) -> SqliteResult<Arc<Self>> {
         let header = read_header(path, lower)?;
         let object = Object::open(&header, ObjectKind::Sqlite, opener)
             .map_err(|error| report_error(&error))?;
@@ -201,7 +202,7 @@ impl Sealed {
     }
 
     /// Looks at the file's header sequence and, if it moved, opens the new header with what is retained (O1, O2).
-    pub(crate) fn refresh(&self, lower: Lower) -> RcResult<Arc<Keys>> {
+    pub(crate) fn refresh(&self, lower: Lower) -> SqliteResult<Arc<Keys>> {
         let known = self.keys();
         if is_remote(lower) {
             // One version, from open to close.
@@ -227,7 +228,7 @@ impl Sealed {
     }
 
     /// The anchor in force. It is read each time: another process may have moved it.
-    pub(crate) fn anchor(&self, lower: Lower) -> RcResult<Anchor> {
+    pub(crate) fn anchor(&self, lower: Lower) -> SqliteResult<Anchor> {
         let mut bytes = [0; ANCHORS_LEN];
         lower.read_whole(&mut bytes, FIXED_LEN as u64)?;
         let keys = self.keys();
@@ -258,7 +259,7 @@ impl Sealed {
         lower: Lower,
         keys: Arc<Keys>,
         bytes: &[u8; ANCHORS_LEN],
-    ) -> RcResult<(Arc<Keys>, Anchor)> {
+    ) -> SqliteResult<(Arc<Keys>, Anchor)> {
         let mut header = vec![0; HEADER_LEN];
         header[FIXED_LEN..].copy_from_slice(bytes);
         if let Ok(anchor) = keys.object.anchor(&header) {
@@ -274,7 +275,7 @@ impl Sealed {
     /// Makes `generation` the one that the anchor names, durably (O3). The caller holds the database's write lock.
     ///
     /// Both sectors get it, one after the other, so that damage to either leaves the other to go by.
-    pub(crate) fn set_generation(&self, lower: Lower, generation: [u8; 16]) -> RcResult<()> {
+    pub(crate) fn set_generation(&self, lower: Lower, generation: [u8; 16]) -> SqliteResult<()> {
         let old = self.anchor(lower)?;
         let keys = self.refresh(lower)?;
         // Whoever goes on to another log, or to none, has all of the one before in the database.
@@ -304,7 +305,12 @@ impl Sealed {
 
     /// Writes the next anchor, with this state of freshness. Not durable by itself: SQLite's sync is to follow. The caller
     /// holds the database's write lock, or makes its checkpoint.
-    pub(crate) fn keep(&self, lower: Lower, old: &Anchor, state: &FreshState) -> RcResult<Anchor> {
+    pub(crate) fn keep(
+        &self,
+        lower: Lower,
+        old: &Anchor,
+        state: &FreshState,
+    ) -> SqliteResult<Anchor> {
         let sequence = old
             .sequence
             .checked_add(1)
@@ -338,7 +344,7 @@ impl Sealed {
         lower: Lower,
         step: u64,
         durable: bool,
-    ) -> RcResult<Option<Anchor>> {
+    ) -> SqliteResult<Option<Anchor>> {
         let keys = self.refresh(lower)?;
         let object = &keys.object;
         let Some(old) = anchor_if_valid(object, lower)? else {
@@ -371,7 +377,7 @@ impl Sealed {
 }
 
 /// Writes an anchor into its sector.
-fn put_anchor(lower: Lower, sealed: Result<Anchor, Error>) -> RcResult<Anchor> {
+fn put_anchor(lower: Lower, sealed: Result<Anchor, Error>) -> SqliteResult<Anchor> {
     let anchor = sealed.map_err(|error| report_error(&error))?;
     lower.write(&anchor.to_bytes(), Anchor::offset(anchor.sequence) as u64)?;
     Ok(anchor)
@@ -379,7 +385,7 @@ fn put_anchor(lower: Lower, sealed: Result<Anchor, Error>) -> RcResult<Anchor> {
 
 /// The anchor in force of a header of this object, read and verified anew. `None`: neither is
 /// valid. Nothing is reported.
-fn anchor_if_valid(object: &Object, lower: Lower) -> RcResult<Option<Anchor>> {
+fn anchor_if_valid(object: &Object, lower: Lower) -> SqliteResult<Option<Anchor>> {
     let mut header = vec![0; HEADER_LEN];
     lower.read_whole(&mut header[FIXED_LEN..], FIXED_LEN as u64)?;
     known(object.anchor(&header)).map_err(|error| report_error(&error))
@@ -395,7 +401,7 @@ fn known<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 /// The last bytes of page `number` as they are in the file; zero when it is not there.
-pub(crate) fn tail_on_disk(lower: Lower, number: u64, page_size: u32) -> RcResult<Tail> {
+pub(crate) fn tail_on_disk(lower: Lower, number: u64, page_size: u32) -> SqliteResult<Tail> {
     let mut tail = Tail::default();
     let end = page_offset(number.saturating_add(1), page_size);
     let at = end.saturating_sub(tail.len() as u64);
@@ -406,10 +412,11 @@ pub(crate) fn tail_on_disk(lower: Lower, number: u64, page_size: u32) -> RcResul
 }
 
 /// The header in force (O1): 4096 bytes, or fewer when the file is shorter.
-fn read_header(path: &str, lower: Lower) -> RcResult<Vec<u8>> {
+fn read_header(path: &str, lower: Lower) -> SqliteResult<Vec<u8>> {
     let mut header = vec![0; HEADER_LEN];
     if !lower.read_whole(&mut header, 0)? {
-        let size = usize::try_from(lower.size()?).map_err(|_| Rc(crate::ffi::SQLITE_IOERR))?;
+        let size =
+            usize::try_from(lower.size()?).map_err(|_| SqliteCode(crate::ffi::SQLITE_IOERR))?;
         header.truncate(size);
     }
     if is_remote(lower) {

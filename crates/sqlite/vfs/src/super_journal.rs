@@ -23,10 +23,11 @@ use strongroom_keyring::{Error, Purpose};
 
 use crate::body::Body;
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
-use crate::lower::{Lower, Rc, RcResult};
+use crate::lower::Lower;
 use crate::report::{report, report_error};
 use crate::seal::crypto;
 use crate::sealed::Sealed;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// Most databases that take part: SQLite's own limit on attached databases, with room.
 const PARTICIPANTS_MAX: usize = 256;
@@ -65,7 +66,7 @@ impl SuperWriter {
         }
     }
 
-    fn flush(&mut self) -> RcResult<()> {
+    fn flush(&mut self) -> SqliteResult<()> {
         if !self.dirty {
             return Ok(());
         }
@@ -220,11 +221,11 @@ impl Body for SuperWriter {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         read_image(&self.names, out, at)
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let Ok(at) = usize::try_from(at) else {
             return Err(report(&code::BUG, "super-journal offset"));
         };
@@ -236,16 +237,16 @@ impl Body for SuperWriter {
         Ok(())
     }
 
-    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.flush()?;
         self.lower.sync(flags)
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.names.len() as u64)
     }
 
-    fn before_close(&mut self) -> RcResult<()> {
+    fn before_close(&mut self) -> SqliteResult<()> {
         self.flush()
     }
 }
@@ -259,7 +260,7 @@ pub(crate) struct SuperReader {
 
 impl SuperReader {
     /// Opens the names in `bytes`, the whole file. `path` is the file's own.
-    pub(crate) fn open(lower: Lower, path: String, bytes: &[u8]) -> RcResult<Self> {
+    pub(crate) fn open(lower: Lower, path: String, bytes: &[u8]) -> SqliteResult<Self> {
         let prologue =
             Prologue::parse(bytes).filter(|prologue| prologue.kind == AuxKind::SuperJournal);
         let names = prologue.and_then(|prologue| open_names(bytes, &prologue));
@@ -278,7 +279,7 @@ impl SuperReader {
 
     /// U3: a sealed journal of a database that is not open here. SQLite wants to know whether it names the
     /// super-journal that is being read; the answer is yes if that one lists it.
-    pub(crate) fn presume(lower: Lower, path: String) -> RcResult<Self> {
+    pub(crate) fn presume(lower: Lower, path: String) -> SqliteResult<Self> {
         let Some(owner) = owner_of(&path) else {
             return Err(report(&code::SUPER_JOURNAL, path));
         };
@@ -309,7 +310,7 @@ fn being_read<T>(with: impl FnOnce(&mut Vec<(String, Vec<u8>)>) -> T) -> T {
     with(&mut BEING_READ.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn read_image(image: &[u8], out: &mut [u8], at: u64) -> RcResult<()> {
+fn read_image(image: &[u8], out: &mut [u8], at: u64) -> SqliteResult<()> {
     let at = usize::try_from(at).unwrap_or(usize::MAX);
     let there = image.get(at..).unwrap_or_default();
     let len = there.len().min(out.len());
@@ -319,7 +320,7 @@ fn read_image(image: &[u8], out: &mut [u8], at: u64) -> RcResult<()> {
     if tail.is_empty() {
         Ok(())
     } else {
-        Err(Rc(SQLITE_IOERR_SHORT_READ))
+        Err(SqliteCode(SQLITE_IOERR_SHORT_READ))
     }
 }
 
@@ -328,15 +329,15 @@ impl Body for SuperReader {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         read_image(&self.image, out, at)
     }
 
-    fn write(&mut self, _data: &[u8], _at: u64) -> RcResult<()> {
-        Err(Rc(crate::ffi::SQLITE_READONLY))
+    fn write(&mut self, _data: &[u8], _at: u64) -> SqliteResult<()> {
+        Err(SqliteCode(crate::ffi::SQLITE_READONLY))
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.image.len() as u64)
     }
 }

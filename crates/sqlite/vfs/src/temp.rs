@@ -16,9 +16,10 @@ use strongroom_format::code;
 use crate::body::Body;
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
 use crate::link::{sealed_characteristics, sealed_control};
-use crate::lower::{Lower, Rc, RcResult};
+use crate::lower::Lower;
 use crate::report::{report, report_error};
 use crate::seal::{UnitKey, crypto};
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// Logical bytes per chunk: SQLite's default page, and the unit in which sorters read and write.
 const CHUNK: usize = 4096;
@@ -41,7 +42,7 @@ pub(crate) struct TempFile {
 
 impl TempFile {
     /// A new temporary file.
-    pub(crate) fn new(lower: Lower) -> RcResult<Self> {
+    pub(crate) fn new(lower: Lower) -> SqliteResult<Self> {
         let key = SecretKey::generate().map_err(|error| report_error(&crypto(&error)))?;
         let place = Place {
             role: Role::Temp,
@@ -62,7 +63,7 @@ impl TempFile {
         })
     }
 
-    fn mark_written(&mut self, index: u64) -> RcResult<()> {
+    fn mark_written(&mut self, index: u64) -> SqliteResult<()> {
         let index =
             usize::try_from(index).map_err(|_| report(&code::BUG, "temporary file size"))?;
         if self.written.len() <= index {
@@ -81,7 +82,7 @@ impl TempFile {
     }
 
     /// Writes the chunk in hand down if the file does not have it.
-    fn flush(&mut self) -> RcResult<()> {
+    fn flush(&mut self) -> SqliteResult<()> {
         let Some(index) = self.chunk_index.filter(|_| self.dirty) else {
             return Ok(());
         };
@@ -100,7 +101,7 @@ impl TempFile {
     }
 
     /// Takes chunk `index` in hand.
-    fn take(&mut self, index: u64) -> RcResult<()> {
+    fn take(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index == Some(index) {
             return Ok(());
         }
@@ -133,7 +134,7 @@ impl TempFile {
     }
 
     /// A whole chunk is about to be replaced: its old content need not be read.
-    fn take_for_overwrite(&mut self, index: u64) -> RcResult<()> {
+    fn take_for_overwrite(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index != Some(index) {
             self.flush()?;
             self.chunk_index = Some(index);
@@ -162,7 +163,7 @@ impl Body for TempFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let end = at.saturating_add(out.len() as u64);
         let short = end > self.size;
         let available = usize::try_from(self.size.saturating_sub(at))
@@ -180,13 +181,13 @@ impl Body for TempFile {
             done += len;
         }
         if short {
-            Err(Rc(SQLITE_IOERR_SHORT_READ))
+            Err(SqliteCode(SQLITE_IOERR_SHORT_READ))
         } else {
             Ok(())
         }
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let mut done = 0;
         for (index, within, len) in parts(at, data.len()) {
             if len == CHUNK {
@@ -202,7 +203,7 @@ impl Body for TempFile {
         Ok(())
     }
 
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size < self.size {
             // What is cut off must read as zero if the file grows again.
             if !size.is_multiple_of(CHUNK as u64) {
@@ -225,16 +226,16 @@ impl Body for TempFile {
         Ok(())
     }
 
-    fn sync(&mut self, _flags: c_int) -> RcResult<()> {
+    fn sync(&mut self, _flags: c_int) -> SqliteResult<()> {
         // Nothing of a temporary file is needed after a crash, and without its key nothing of it can be used.
         Ok(())
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.size)
     }
 
-    fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> RcResult<()> {
+    fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> SqliteResult<()> {
         sealed_control(self.lower, op, argument)
     }
 

@@ -18,12 +18,14 @@ use crate::ffi::{
     SQLITE_ACCESS_EXISTS, SQLITE_CANTOPEN, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK, any_fn,
     sqlite3_file, sqlite3_vfs,
 };
-use crate::handle::{self, LOWER_OFFSET, lower_of};
+use crate::handle;
+use crate::handle::{LOWER_OFFSET, lower_of};
 use crate::journal;
-use crate::lower::{Lower, Rc, check};
+use crate::lower::Lower;
 use crate::past;
 use crate::remote;
 use crate::report::{refused, report};
+use crate::sqlite_code::{SqliteCode, check};
 use crate::super_journal;
 
 /// The VFS's name, for `?vfs=` and `sqlite3_vfs_find`.
@@ -177,13 +179,13 @@ unsafe extern "C" fn open(
             // SAFETY: the allocation that SQLite made for us; the file below was opened above.
             match unsafe { handle::install(file, body) } {
                 Ok(()) => SQLITE_OK,
-                Err(Rc(rc)) => {
+                Err(SqliteCode(rc)) => {
                     close_quietly(lower);
                     rc
                 }
             }
         }
-        Err(Rc(rc)) => {
+        Err(SqliteCode(rc)) => {
             close_quietly(lower);
             rc
         }
@@ -273,7 +275,7 @@ unsafe extern "C" fn access(
     }));
     match settled {
         Ok(Ok(())) => {}
-        Ok(Err(Rc(rc))) => return rc,
+        Ok(Err(SqliteCode(rc))) => return rc,
         Err(_) => return SQLITE_IOERR,
     }
     let below = below_of(vfs);

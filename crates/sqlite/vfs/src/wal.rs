@@ -29,10 +29,11 @@ use crate::body::Body;
 use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE};
 use crate::freshness::Tail;
 use crate::link::{Link, sealed_characteristics, sealed_control};
-use crate::lower::{Lower, Rc, RcResult};
+use crate::lower::Lower;
 use crate::report::{report, report_error, warn};
 use crate::seal::{TAIL, UnitKey, crypto, unit_key};
 use crate::sealed::{Sealed, tail_on_disk};
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 use crate::word::word;
 
 /// SQLite's salts: bytes 16..24 of the log's header and 8..16 of every frame's.
@@ -113,7 +114,7 @@ impl WalFile {
     }
 
     /// Reads prologue and header from the file. Afterwards `generation` is the valid one, or `None`: the log is empty.
-    fn load(&mut self) -> RcResult<()> {
+    fn load(&mut self) -> SqliteResult<()> {
         let mut bytes = [0; WAL_HEAD];
         self.generation = None;
         if !self.lower.read_whole(&mut bytes, 0)? {
@@ -149,7 +150,7 @@ impl WalFile {
         Ok(())
     }
 
-    fn derive(&self, prologue: &Prologue) -> RcResult<UnitKey> {
+    fn derive(&self, prologue: &Prologue) -> SqliteResult<UnitKey> {
         unit_key(
             &self.sealed.keys().object,
             prologue,
@@ -160,7 +161,7 @@ impl WalFile {
     }
 
     /// SQLite starts the log, or writes its header again. The caller holds SQLite's write lock on the log.
-    fn write_header(&mut self, header: &[u8; WAL_HEADER]) -> RcResult<()> {
+    fn write_header(&mut self, header: &[u8; WAL_HEADER]) -> SqliteResult<()> {
         self.pending = None;
         self.load()?;
         let same = self
@@ -172,7 +173,7 @@ impl WalFile {
             self.begin()?;
         }
         let Some(generation) = &mut self.generation else {
-            return Err(Rc(SQLITE_IOERR_WRITE));
+            return Err(SqliteCode(SQLITE_IOERR_WRITE));
         };
         generation.header = *header;
         let mut out = generation.prologue.to_bytes().to_vec();
@@ -186,7 +187,7 @@ impl WalFile {
     }
 
     /// W1: a new generation, named by the anchor before anything of it is in the log (O3).
-    fn begin(&mut self) -> RcResult<()> {
+    fn begin(&mut self) -> SqliteResult<()> {
         let keys = self.sealed.refresh(self.main)?;
         let prologue = Prologue {
             kind: AuxKind::Wal,
@@ -210,9 +211,9 @@ impl WalFile {
     }
 
     /// Writes a frame as one sealed unit.
-    fn put_frame(&mut self, index: u64, header: &[u8], page: &[u8]) -> RcResult<()> {
+    fn put_frame(&mut self, index: u64, header: &[u8], page: &[u8]) -> SqliteResult<()> {
         let Some(generation) = &self.generation else {
-            return Err(Rc(SQLITE_IOERR_WRITE));
+            return Err(SqliteCode(SQLITE_IOERR_WRITE));
         };
         self.header_alone = false;
         let mut tail = None;
@@ -246,7 +247,7 @@ impl WalFile {
 
     /// The tail that the page of this frame has in the database: until the first checkpoint of the generation, the one of
     /// before (X2).
-    fn tail_before(&self, header: &[u8]) -> RcResult<Tail> {
+    fn tail_before(&self, header: &[u8]) -> SqliteResult<Tail> {
         let number = word(header, 0).map_or(0, u64::from);
         match number {
             0 => Ok(Tail::default()),
@@ -261,7 +262,7 @@ impl WalFile {
     }
 
     /// Reads and opens frame `index` into `self.frame`, whose plaintext then begins at byte 12.
-    fn get_frame(&mut self, index: u64) -> RcResult<Frame> {
+    fn get_frame(&mut self, index: u64) -> SqliteResult<Frame> {
         for reloaded in [false, true] {
             if reloaded || self.generation.is_none() {
                 // The log may have been started again by another process since it was last looked at.
@@ -290,7 +291,7 @@ impl WalFile {
     }
 
     /// Changes part of a frame that is already in the log: SQLite does so within a transaction.
-    fn patch_frame(&mut self, index: u64, within: usize, data: &[u8]) -> RcResult<()> {
+    fn patch_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         if self.get_frame(index)? != Frame::Open {
             return Err(self.damaged(index));
         }
@@ -298,7 +299,7 @@ impl WalFile {
     }
 
     /// As [`Self::patch_frame`], for the frame that `get_frame` has just opened.
-    fn patch_opened(&mut self, index: u64, within: usize, data: &[u8]) -> RcResult<()> {
+    fn patch_opened(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         let mut plain = self.frame[12..self.frame.len() - 16].to_vec();
         let Some(target) = plain.get_mut(within..within + data.len()) else {
             return Err(report(&code::BUG, "write across frames"));
@@ -316,7 +317,7 @@ impl WalFile {
         result
     }
 
-    fn flush_pending(&mut self) -> RcResult<()> {
+    fn flush_pending(&mut self) -> SqliteResult<()> {
         let Some((index, header)) = self.pending.take() else {
             return Ok(());
         };
@@ -333,7 +334,7 @@ impl WalFile {
         self.patch_opened(index, 0, &header)
     }
 
-    fn damaged(&self, index: u64) -> Rc {
+    fn damaged(&self, index: u64) -> SqliteCode {
         report(
             &code::WAL_FRAME,
             format!("{}: frame {}", self.path(), index.saturating_add(1)),
@@ -341,7 +342,7 @@ impl WalFile {
     }
 
     /// W1: the generation that a frame header's salts belong to must be the one at hand.
-    fn match_generation(&mut self, header: &[u8]) -> RcResult<()> {
+    fn match_generation(&mut self, header: &[u8]) -> SqliteResult<()> {
         let salts = &header[8..16];
         // Salts and checksum are zero while SQLite defers checksums (`walEncodeFrame`): it does so only later in a
         // transaction that has rewritten a frame, so the generation was matched before.
@@ -366,7 +367,7 @@ impl WalFile {
         Err(report(&code::WAL_STALE, self.path()))
     }
 
-    fn write_frame(&mut self, index: u64, within: usize, data: &[u8]) -> RcResult<()> {
+    fn write_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         if within == 0 && data.len() == WAL_FRAME_HEADER {
             self.flush_pending()?;
             self.match_generation(data)?;
@@ -392,29 +393,31 @@ impl WalFile {
         self.patch_frame(index, within, data)
     }
 
-    fn read_header(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read_header(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.load()?;
         let size = self.geometry.logical_size(self.lower.size()?);
-        let start = usize::try_from(at).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?;
+        let start = usize::try_from(at).map_err(|_| SqliteCode(SQLITE_IOERR_SHORT_READ))?;
         match &self.generation {
             Some(generation) if start + out.len() <= WAL_HEADER => {
                 out.copy_from_slice(&generation.header[start..start + out.len()]);
                 Ok(())
             }
-            _ if size < at.saturating_add(out.len() as u64) => Err(Rc(SQLITE_IOERR_SHORT_READ)),
+            _ if size < at.saturating_add(out.len() as u64) => {
+                Err(SqliteCode(SQLITE_IOERR_SHORT_READ))
+            }
             // Zeros are no WAL header: the log is empty (W3).
             _ => Ok(()),
         }
     }
 
-    fn read_frame(&mut self, out: &mut [u8], index: u64, within: usize) -> RcResult<()> {
+    fn read_frame(&mut self, out: &mut [u8], index: u64, within: usize) -> SqliteResult<()> {
         let frame = self.get_frame(index);
         if frame != Ok(Frame::Open) {
             out.fill(0);
         }
         let frame = frame?;
         if frame == Frame::Absent {
-            return Err(Rc(SQLITE_IOERR_SHORT_READ));
+            return Err(SqliteCode(SQLITE_IOERR_SHORT_READ));
         }
         if frame == Frame::Open {
             let plain = &mut self.frame[12..];
@@ -449,7 +452,7 @@ impl Body for WalFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.flush_pending()?;
         match self.geometry.frame_at(at) {
             None => {
@@ -457,16 +460,17 @@ impl Body for WalFile {
                 self.read_header(out, at)
             }
             Some((index, within)) => {
-                let within = usize::try_from(within).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?;
+                let within =
+                    usize::try_from(within).map_err(|_| SqliteCode(SQLITE_IOERR_SHORT_READ))?;
                 self.read_frame(out, index, within)
             }
         }
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         match self.geometry.frame_at(at) {
             Some((index, within)) => {
-                let within = usize::try_from(within).map_err(|_| Rc(SQLITE_IOERR_WRITE))?;
+                let within = usize::try_from(within).map_err(|_| SqliteCode(SQLITE_IOERR_WRITE))?;
                 self.write_frame(index, within, data)
             }
             None => match <&[u8; WAL_HEADER]>::try_from(data) {
@@ -476,7 +480,7 @@ impl Body for WalFile {
         }
     }
 
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         self.flush_pending()?;
         self.header_alone = false;
         if size == 0 {
@@ -486,7 +490,7 @@ impl Body for WalFile {
         self.lower.truncate(self.geometry.physical_size(size))
     }
 
-    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.flush_pending()?;
         if std::mem::take(&mut self.header_alone) && !self.keeps_freshness {
             return Ok(());
@@ -494,12 +498,12 @@ impl Body for WalFile {
         self.lower.sync(flags)
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         self.flush_pending()?;
         Ok(self.geometry.logical_size(self.lower.size()?))
     }
 
-    fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> RcResult<()> {
+    fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> SqliteResult<()> {
         sealed_control(self.lower, op, argument)
     }
 
@@ -507,7 +511,7 @@ impl Body for WalFile {
         sealed_characteristics(self.lower.device_characteristics())
     }
 
-    fn before_close(&mut self) -> RcResult<()> {
+    fn before_close(&mut self) -> SqliteResult<()> {
         self.link.log_is(None);
         self.flush_pending()
     }

@@ -18,9 +18,9 @@ use super::slot::{copy_overlap, open_shadow, open_slot};
 use super::{CHUNK, ENDS, InForce, JournalCore, lock, usize_of};
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
 use crate::link::Page1Nonces;
-use crate::lower::{Rc, RcResult};
 use crate::report::{report, report_error};
 use crate::seal::crypto;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// The part of a page-1 nonce that names its journal.
 const PREFIX: Field = Field {
@@ -31,7 +31,7 @@ const PREFIX: Field = Field {
 
 impl JournalCore {
     /// Reads the head of a journal that was found. False when there is none that this database can open.
-    pub(super) fn load(&mut self) -> RcResult<bool> {
+    pub(super) fn load(&mut self) -> SqliteResult<bool> {
         if self.in_force.is_some() {
             return Ok(true);
         }
@@ -46,7 +46,7 @@ impl JournalCore {
         Ok(true)
     }
 
-    fn read_head(&self) -> RcResult<Option<Head>> {
+    fn read_head(&self) -> SqliteResult<Option<Head>> {
         let mut bytes = [0; JOURNAL_HEAD];
         self.lower.read_whole(&mut bytes, 0)?;
         let keys = self.of.sealed.refresh(self.of.main)?;
@@ -54,7 +54,7 @@ impl JournalCore {
     }
 
     /// J4 and J6, at the moment a found journal is about to be played back. SQLite has the database to itself then.
-    pub(super) fn check(&mut self) -> RcResult<()> {
+    pub(super) fn check(&mut self) -> SqliteResult<()> {
         if self.mine || self.checked {
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl JournalCore {
     }
 
     /// J6: every header that counts is there and authentic, and the file is as long as it must be.
-    fn check_counted(&mut self, mark: &JournalMark) -> RcResult<()> {
+    fn check_counted(&mut self, mark: &JournalMark) -> SqliteResult<()> {
         let found = segments(mark.newest, |index| self.read_chunk(index))?;
         self.segments = found.map_err(|at| self.damaged(at, "segment missing or not authentic"))?;
         let size = self.logical_size()?;
@@ -92,7 +92,7 @@ impl JournalCore {
     }
 
     /// J4. Page 1 gets nonces by which a playback that is itself interrupted knows it again.
-    fn check_state(&mut self) -> RcResult<()> {
+    fn check_state(&mut self) -> SqliteResult<()> {
         let Some(in_force) = &self.in_force else {
             return Ok(());
         };
@@ -117,12 +117,12 @@ impl JournalCore {
 
     /// The size that SQLite sees. It asks for it before it plays a found journal back, and reads nothing of one that
     /// is shorter than a header.
-    pub(super) fn size(&mut self) -> RcResult<u64> {
+    pub(super) fn size(&mut self) -> SqliteResult<u64> {
         self.check()?;
         self.logical_size()
     }
 
-    pub(super) fn logical_size(&mut self) -> RcResult<u64> {
+    pub(super) fn logical_size(&mut self) -> SqliteResult<u64> {
         self.flush()?;
         let Some(last) = journal_slots(self.lower.size()?).checked_sub(1) else {
             return Ok(0);
@@ -136,7 +136,7 @@ impl JournalCore {
         Ok(last * CHUNK + u64::from(u16::from_le_bytes(length)).min(CHUNK))
     }
 
-    pub(super) fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    pub(super) fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.flush()?;
         out.fill(0);
         // The look whether there is a journal to be played back: without a lock, while another may be writing it.
@@ -162,7 +162,7 @@ impl JournalCore {
         if at.saturating_add(out.len() as u64) > size {
             let may_end_here = header_probe || uncounted || size == 0 || !counts;
             return Err(if may_end_here {
-                Rc(SQLITE_IOERR_SHORT_READ)
+                SqliteCode(SQLITE_IOERR_SHORT_READ)
             } else {
                 self.damaged(at, "cut short")
             });
@@ -178,7 +178,7 @@ impl JournalCore {
     /// Whether the marks say that records count although the file has no whole slot: somebody cut
     /// it. The marks are read again, because another connection may have ended the journal and cut
     /// it since they were read; a mark that counts records is written after their slots.
-    fn is_cut_to_its_head(&mut self) -> RcResult<bool> {
+    fn is_cut_to_its_head(&mut self) -> SqliteResult<bool> {
         self.forget();
         Ok(self.load()?
             && !self.mine
@@ -223,7 +223,12 @@ impl JournalCore {
         }
     }
 
-    pub(super) fn read_chunks(&mut self, out: &mut [u8], at: u64, lenient: bool) -> RcResult<()> {
+    pub(super) fn read_chunks(
+        &mut self,
+        out: &mut [u8],
+        at: u64,
+        lenient: bool,
+    ) -> SqliteResult<()> {
         let first = at / CHUNK;
         let end = at.saturating_add(out.len() as u64);
         let count = usize_of(end.div_ceil(CHUNK) - first)?;
@@ -262,7 +267,7 @@ impl JournalCore {
     }
 
     /// The former version of a slot that was being written again when its process was killed (J7).
-    fn read_shadow(&self, index: u64) -> RcResult<Option<Vec<u8>>> {
+    fn read_shadow(&self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
         let Some(in_force) = &self.in_force else {
             return Ok(None);
         };
@@ -275,7 +280,7 @@ impl JournalCore {
         Ok(open_shadow(&in_force.key, index, &bytes))
     }
 
-    pub(super) fn damaged(&self, at: u64, how: &str) -> Rc {
+    pub(super) fn damaged(&self, at: u64, how: &str) -> SqliteCode {
         report(
             &code::JOURNAL,
             format!("{}: {how} at byte {at}", self.path()),

@@ -6,9 +6,9 @@
 use strongroom_format::sqlite::lock_byte_page;
 
 use super::{JournalCore, JournalState};
-use crate::lower::RcResult;
 use crate::seal::TAIL;
 use crate::sealed::tail_on_disk;
+use crate::sqlite_code::SqliteResult;
 use crate::word::word;
 
 /// What was last written or read of a record: SQLite handles a page's number, its image and its sum one after the other.
@@ -42,7 +42,7 @@ impl Record {
 
 impl JournalCore {
     /// A piece of the journal goes into the buffer; a page image with its page's tail.
-    pub(super) fn put_piece(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    pub(super) fn put_piece(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         if !self.keeps_freshness {
             return self.put(data, at);
         }

@@ -10,7 +10,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{JournalCore, lock};
-use crate::lower::RcResult;
+use crate::sqlite_code::SqliteResult;
 
 type Live = Vec<(String, Weak<Mutex<JournalCore>>)>;
 static LIVE: Mutex<Live> = Mutex::new(Vec::new());
@@ -32,7 +32,7 @@ pub(super) fn register(path: String, core: &Arc<Mutex<JournalCore>>) {
 ///
 /// # Errors
 /// What the write below returned: nobody may take the journal for absent then.
-pub(crate) fn settle(path: &str) -> RcResult<()> {
+pub(crate) fn settle(path: &str) -> SqliteResult<()> {
     let cores: Vec<Arc<Mutex<JournalCore>>> = live(|list| {
         let here = list.iter().filter(|(known, _)| known == path);
         here.filter_map(|(_, core)| core.upgrade()).collect()

@@ -41,10 +41,11 @@ use strongroom_format::sqlite::{AuxKind, Prologue, page_offset};
 use crate::body::Body;
 use crate::ffi::SQLITE_SYNC_NORMAL;
 use crate::link::{Link, Page1Nonces, sealed_characteristics, sealed_control};
-use crate::lower::{Lower, RcResult};
+use crate::lower::Lower;
 use crate::report::{report, report_error};
 use crate::seal::{TAIL, UnitKey, crypto};
 use crate::sealed::Sealed;
+use crate::sqlite_code::SqliteResult;
 
 pub(crate) use head::{Head, seal_mark, segment_length, segments};
 use head::{UNCOUNTED, count_in, new_head};
@@ -152,7 +153,7 @@ impl JournalCore {
 
     /// A new transaction's journal: new salt, so new key, and what ties it to the database's state (J4). `header` is
     /// its first segment's header; under `synchronous=OFF` it says at once that the journal is valid, without a count.
-    fn begin(&mut self, header: &[u8]) -> RcResult<()> {
+    fn begin(&mut self, header: &[u8]) -> SqliteResult<()> {
         self.settle_cut()?;
         self.over_older = self.lower.size()? > 0;
         let keys = self.of.sealed.refresh(self.of.main)?;
@@ -207,7 +208,7 @@ impl JournalCore {
     }
 
     /// The reserved bytes of page 1 as they are on the disk; zero when there is no page 1.
-    fn page1_tail(&self, page_size: u32) -> RcResult<[u8; TAIL]> {
+    fn page1_tail(&self, page_size: u32) -> SqliteResult<[u8; TAIL]> {
         let mut tail = [0; TAIL];
         let end = page_offset(2, page_size);
         if !self
@@ -224,7 +225,7 @@ impl JournalCore {
         self.buffer_at.saturating_add(self.buffer.len() as u64)
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let sector = data.len() == JOURNAL_CHUNK && at.is_multiple_of(CHUNK);
         // SQLite writes a whole sector here, at first without the magic (`writeJournalHdr`).
         let begins = at == 0 && sector;
@@ -262,7 +263,7 @@ impl JournalCore {
     }
 
     /// Takes journal bytes into the buffer.
-    fn put(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn put(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let end = self.end_of_buffer();
         let data_end = at.saturating_add(data.len() as u64);
         if at >= self.buffer_at && data_end <= end {
@@ -284,7 +285,7 @@ impl JournalCore {
 
     /// SQLite's magic and record count over the header of the newest segment: the records are durable first (J3), then
     /// a mark says so (J5). With `synchronous=FULL` SQLite has just synced, and nothing is left to do.
-    fn count(&mut self, newest: Segment) -> RcResult<()> {
+    fn count(&mut self, newest: Segment) -> SqliteResult<()> {
         if self.unsynced || self.dirty {
             self.flush()?;
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
@@ -299,7 +300,7 @@ impl JournalCore {
 
     /// The transaction has ended in PERSIST mode: page 1 is no longer this journal's, and nothing counts any more. This
     /// may not wait: another process would roll the transaction back, and no sync need follow.
-    fn end(&mut self) -> RcResult<()> {
+    fn end(&mut self) -> SqliteResult<()> {
         *lock(&self.of.link.page1) = None;
         self.of.link.undo_by([0; 16], false);
         self.flush()?;
@@ -316,7 +317,7 @@ impl JournalCore {
     }
 
     /// Writes the next mark. The one before is in the other pair, and durable: SQLite syncs after each count.
-    fn mark(&mut self, state: JournalState, newest: Segment, length: u64) -> RcResult<()> {
+    fn mark(&mut self, state: JournalState, newest: Segment, length: u64) -> SqliteResult<()> {
         let Some(in_force) = &mut self.in_force else {
             return Err(report(&code::BUG, "journal without key"));
         };
@@ -334,7 +335,7 @@ impl JournalCore {
     }
 
     /// A write elsewhere than at the end: the buffer moves to the chunks that it touches.
-    fn splice(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn splice(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.flush()?;
         let first = at / CHUNK;
         let data_end = at.saturating_add(data.len() as u64);
@@ -357,7 +358,7 @@ impl JournalCore {
     }
 
     /// Seals what is buffered and writes it; keeps the last, unfinished chunk to go on from.
-    pub(crate) fn flush(&mut self) -> RcResult<()> {
+    pub(crate) fn flush(&mut self) -> SqliteResult<()> {
         if !self.dirty {
             return Ok(());
         }
@@ -397,7 +398,7 @@ impl JournalCore {
     }
 
     /// J8: a journal that was cut stays so before the database is cut too.
-    pub(crate) fn settle_cut(&mut self) -> RcResult<()> {
+    pub(crate) fn settle_cut(&mut self) -> SqliteResult<()> {
         if self.cut_unsynced {
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
             self.cut_unsynced = false;
@@ -407,7 +408,7 @@ impl JournalCore {
 
     /// J7, for the first slot of the next write. The shadow lies within one page of the page cache, and takes the place
     /// of a mark that does not exist yet.
-    fn keep_former(&self, index: u64) -> RcResult<()> {
+    fn keep_former(&self, index: u64) -> SqliteResult<()> {
         let uncounted = self
             .in_force
             .as_ref()
@@ -427,7 +428,7 @@ impl JournalCore {
     }
 
     /// A chunk from the file. `None` when its slot is not there or not authentic.
-    fn read_chunk(&mut self, index: u64) -> RcResult<Option<Vec<u8>>> {
+    fn read_chunk(&mut self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
         let Some(in_force) = &self.in_force else {
             return Ok(None);
         };
@@ -454,7 +455,7 @@ impl JournalCore {
         self.flushed = 0;
     }
 
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size == 0 {
             // What is still buffered is of a journal that nobody wants: on a full disk it could not be written, and the
             // transaction could not be rolled back.
@@ -492,7 +493,7 @@ struct Fresh {
 }
 
 impl Fresh {
-    fn draw() -> RcResult<Self> {
+    fn draw() -> SqliteResult<Self> {
         let mut bytes = [0; 44];
         fill_random(&mut bytes).map_err(|error| report_error(&crypto(&error)))?;
         let (mut salt, mut prefix, mut start) = ([0; 32], [0; 8], [0; 4]);
@@ -508,7 +509,7 @@ impl Fresh {
     }
 }
 
-fn usize_of(value: u64) -> RcResult<usize> {
+fn usize_of(value: u64) -> SqliteResult<usize> {
     usize::try_from(value).map_err(|_| report(&code::BUG, "journal offset"))
 }
 
@@ -540,22 +541,22 @@ impl Body for JournalFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         core.read(out, at)?;
         core.read_piece(out, at);
         Ok(())
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         lock(&self.core).write(data, at)
     }
 
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         lock(&self.core).truncate(size)
     }
 
-    fn sync(&mut self, flags: std::ffi::c_int) -> RcResult<()> {
+    fn sync(&mut self, flags: std::ffi::c_int) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         core.flush()?;
         self.lower.sync(flags)?;
@@ -564,7 +565,7 @@ impl Body for JournalFile {
         Ok(())
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         lock(&self.core).size()
     }
 
@@ -572,7 +573,7 @@ impl Body for JournalFile {
         &mut self,
         op: std::ffi::c_int,
         argument: *mut std::ffi::c_void,
-    ) -> RcResult<()> {
+    ) -> SqliteResult<()> {
         sealed_control(self.lower, op, argument)
     }
 
@@ -580,7 +581,7 @@ impl Body for JournalFile {
         sealed_characteristics(self.lower.device_characteristics())
     }
 
-    fn before_close(&mut self) -> RcResult<()> {
+    fn before_close(&mut self) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         *lock(&core.of.link.page1) = None;
         core.of.link.undo_by([0; 16], false);

@@ -10,9 +10,9 @@ use strongroom_format::journal::{
 };
 use strongroom_format::layout::{array, put, u16_at, u64_at, zero_at};
 
-use crate::lower::RcResult;
 use crate::report::{report, report_error};
 use crate::seal::{UnitKey, crypto};
+use crate::sqlite_code::SqliteResult;
 
 /// Appends the slot of one chunk: its length in clear but authenticated, its data padded with zeros.
 pub(crate) fn seal_slot(
@@ -20,7 +20,7 @@ pub(crate) fn seal_slot(
     index: u64,
     chunk: &[u8],
     out: &mut Vec<u8>,
-) -> RcResult<()> {
+) -> SqliteResult<()> {
     let mut bytes = [0; slot::SIZE];
     let nonce = nonce12().map_err(|error| report_error(&crypto(&error)))?;
     let length = u16::try_from(chunk.len()).map_err(|_| report(&code::BUG, "journal chunk"))?;

@@ -14,9 +14,10 @@ use strongroom_keyring::Error;
 use super::MainFile;
 use crate::ffi::{SQLITE_LOCK_EXCLUSIVE, SQLITE_SYNC_NORMAL};
 use crate::freshness::{Counted, Log, Sum, Tail, Tally};
-use crate::lower::{Lower, RcResult};
+use crate::lower::Lower;
 use crate::report::{report, report_error};
 use crate::sealed::{Sealed, tail_on_disk};
+use crate::sqlite_code::SqliteResult;
 use crate::word::word;
 
 impl MainFile {
@@ -28,23 +29,23 @@ impl MainFile {
                 .is_some_and(|keys| keys.object.header().freshness)
     }
 
-    fn shared(&self) -> RcResult<&Arc<Sealed>> {
+    fn shared(&self) -> SqliteResult<&Arc<Sealed>> {
         self.sealed
             .as_ref()
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
-    fn adds(&self, number: u64, tail: &Tail) -> RcResult<Sum> {
+    fn adds(&self, number: u64, tail: &Tail) -> SqliteResult<Sum> {
         Ok(self.usable()?.adds(number, tail))
     }
 
-    fn adds_on_disk(&self, number: u64) -> RcResult<Sum> {
+    fn adds_on_disk(&self, number: u64) -> SqliteResult<Sum> {
         let tail = tail_on_disk(self.lower, number, self.page_size)?;
         self.adds(number, &tail)
     }
 
     /// The tally of the journal that is in force, or of none.
-    fn take_tally(&mut self) -> RcResult<Tally> {
+    fn take_tally(&mut self) -> SqliteResult<Tally> {
         let undo = self.link.undo();
         if let Some(tally) = self.tally.take()
             && tally.is_of(undo.journal, undo.playback)
@@ -70,8 +71,8 @@ impl MainFile {
 
     fn with_tally<T>(
         &mut self,
-        work: impl FnOnce(&Self, &mut Tally) -> RcResult<T>,
-    ) -> RcResult<T> {
+        work: impl FnOnce(&Self, &mut Tally) -> SqliteResult<T>,
+    ) -> SqliteResult<T> {
         let mut tally = self.take_tally()?;
         let result = work(self, &mut tally);
         self.tally = Some(tally);
@@ -79,7 +80,7 @@ impl MainFile {
     }
 
     /// Before a page is written: what it is counted for. `None` when nobody counts.
-    pub(super) fn count_before(&mut self, number: u64) -> RcResult<Option<Sum>> {
+    pub(super) fn count_before(&mut self, number: u64) -> SqliteResult<Option<Sum>> {
         if !self.keeps_freshness() || self.link.log().is_some() {
             return Ok(None);
         }
@@ -110,7 +111,7 @@ impl MainFile {
         counted: Sum,
         data: &[u8],
         tail: Option<Tail>,
-    ) -> RcResult<()> {
+    ) -> SqliteResult<()> {
         self.with_tally(|main, tally| {
             let Some(tail) = tail else {
                 tally.failed(number, counted);
@@ -125,7 +126,7 @@ impl MainFile {
     }
 
     /// Before the first page that no record brings back, durably: whoever rolls this transaction back cannot know the digest.
-    fn say_loose(&self, tally: &mut Tally) -> RcResult<()> {
+    fn say_loose(&self, tally: &mut Tally) -> SqliteResult<()> {
         let anchor = self
             .shared()?
             .keep(self.lower, tally.anchor(), &tally.loose_state())?;
@@ -137,7 +138,7 @@ impl MainFile {
     }
 
     /// Counts the pages behind those that are counted, up to `last`, as they are.
-    fn adopt(&self, tally: &mut Tally, last: u64) -> RcResult<()> {
+    fn adopt(&self, tally: &mut Tally, last: u64) -> SqliteResult<()> {
         while tally.covers() < last {
             let number = tally.covers() + 1;
             tally.exchange(number, Sum::default(), self.adds_on_disk(number)?);
@@ -146,7 +147,7 @@ impl MainFile {
     }
 
     /// X3: the anchor says what the file holds, before SQLite syncs it.
-    pub(super) fn keep_digest(&mut self) -> RcResult<()> {
+    pub(super) fn keep_digest(&mut self) -> SqliteResult<()> {
         if !self.keeps_freshness() || self.link.log().is_some() {
             return Ok(());
         }
@@ -173,7 +174,7 @@ impl MainFile {
         })
     }
 
-    fn forget_behind(&self, tally: &mut Tally, last: u64) -> RcResult<()> {
+    fn forget_behind(&self, tally: &mut Tally, last: u64) -> SqliteResult<()> {
         while tally.covers() > last {
             let counted = self.adds_on_disk(tally.covers())?;
             tally.drop_last(counted);
@@ -182,7 +183,7 @@ impl MainFile {
     }
 
     /// Before the file is cut behind page `last`.
-    pub(super) fn count_cut(&mut self, last: u64) -> RcResult<()> {
+    pub(super) fn count_cut(&mut self, last: u64) -> SqliteResult<()> {
         if !self.keeps_freshness() {
             return Ok(());
         }
@@ -209,7 +210,7 @@ impl MainFile {
 
     /// All of the log is in the file, which has `last` pages now: what the digest is without the log. SQLite syncs the
     /// file next; until then, and until the log starts again, `base` and the log's frames are what holds.
-    fn checkpointed(&mut self, log: Lower, last: u64) -> RcResult<()> {
+    fn checkpointed(&mut self, log: Lower, last: u64) -> SqliteResult<()> {
         let sealed = Arc::clone(self.shared()?);
         let anchor = sealed.anchor(self.lower)?;
         let keys = sealed.keys();
@@ -240,7 +241,7 @@ impl MainFile {
         log: &Log,
         state: &FreshState,
         last: u64,
-    ) -> RcResult<FreshState> {
+    ) -> SqliteResult<FreshState> {
         let mut base = Sum::of(&state.base.digest);
         for number in last.saturating_add(1)..=state.base.pages {
             base = base.minus(match log.before(number) {

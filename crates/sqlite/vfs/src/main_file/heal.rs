@@ -12,13 +12,13 @@ use strongroom_format::sqlite::page_offset;
 
 use super::MainFile;
 use crate::free::leaves;
-use crate::lower::RcResult;
 use crate::rekey::has_log;
 use crate::seal::{TAIL, parse_tail};
+use crate::sqlite_code::SqliteResult;
 
 impl MainFile {
     /// When SQLite is about to sync the database: the file is then in the state that holds if the sync succeeds, and nobody else writes.
-    pub(super) fn heal(&mut self) -> RcResult<()> {
+    pub(super) fn heal(&mut self) -> SqliteResult<()> {
         let played_back = self.link.take_played_back();
         if !self.on_disk || (!played_back && self.torn.is_empty()) {
             return Ok(());
@@ -34,7 +34,7 @@ impl MainFile {
     }
 
     /// Seals the leaves that are `wanted` and cannot be opened. Returns how many they were. The caller holds the write lock.
-    pub(crate) fn heal_leaves(&mut self, wanted: impl Fn(u64) -> bool) -> RcResult<u64> {
+    pub(crate) fn heal_leaves(&mut self, wanted: impl Fn(u64) -> bool) -> SqliteResult<u64> {
         // A list that does not authenticate is not believed; and with a log the file alone is not the database.
         if self.usable()?.object.header().cipher == Cipher::Aes256Ctr || has_log(&self.path)? {
             return Ok(0);
@@ -61,7 +61,7 @@ impl MainFile {
     }
 
     /// Reads a page without a word if it does not authenticate.
-    fn try_page(&self, number: u64, page: &mut [u8]) -> RcResult<bool> {
+    fn try_page(&self, number: u64, page: &mut [u8]) -> SqliteResult<bool> {
         if !self
             .lower
             .read_whole(page, page_offset(number, self.page_size))?

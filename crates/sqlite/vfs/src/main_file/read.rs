@@ -7,13 +7,13 @@ use strongroom_format::sqlite::page_offset;
 
 use super::MainFile;
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
-use crate::lower::{Rc, RcResult};
 use crate::remote::fetched_again;
 use crate::report::report;
 use crate::seal::{PageError, TAIL, parse_tail};
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 impl MainFile {
-    pub(super) fn read_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
+    pub(super) fn read_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         self.usable()?;
         let at = page_offset(number, self.page_size);
         if !self.writing && !self.keeps_freshness() && self.lower.copy_mapped(page, at)? {
@@ -34,7 +34,7 @@ impl MainFile {
     }
 
     /// The file ends before or within the page.
-    fn short_page(&self, number: u64, at: u64, page: &mut [u8]) -> RcResult<()> {
+    fn short_page(&self, number: u64, at: u64, page: &mut [u8]) -> SqliteResult<()> {
         page.fill(0);
         if self.lower.size()? > at {
             return Err(report(
@@ -42,10 +42,10 @@ impl MainFile {
                 format!("{}: page {number}", self.path),
             ));
         }
-        Err(Rc(SQLITE_IOERR_SHORT_READ))
+        Err(SqliteCode(SQLITE_IOERR_SHORT_READ))
     }
 
-    fn open_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
+    fn open_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         let keys = self.usable()?;
         match keys.current.open(number, page) {
             Ok(()) => return Ok(()),
@@ -59,7 +59,7 @@ impl MainFile {
     }
 
     /// A page of the epoch before, or of one that began since the header was read.
-    fn open_other_epoch(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
+    fn open_other_epoch(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         let tail = page
             .get(page.len().saturating_sub(TAIL)..)
             .and_then(parse_tail);
@@ -91,7 +91,7 @@ impl MainFile {
         cipher.open(number, page).map_err(|_| self.forged(number))
     }
 
-    fn forged(&self, number: u64) -> Rc {
+    fn forged(&self, number: u64) -> SqliteCode {
         let at = page_offset(number, self.page_size);
         report(
             &code::PAGE,
@@ -100,7 +100,7 @@ impl MainFile {
     }
 
     /// Bytes 24..40 of page 1: SQLite reads them at the start of each read transaction in rollback mode.
-    pub(super) fn read_change_counter(&mut self, out: &mut [u8]) -> RcResult<()> {
+    pub(super) fn read_change_counter(&mut self, out: &mut [u8]) -> SqliteResult<()> {
         let mut tail = [0; TAIL];
         let at = page_offset(1, self.page_size)
             .saturating_add(u64::from(self.page_size))
@@ -131,7 +131,7 @@ impl MainFile {
     }
 
     /// A read that is not a whole page: tools make some, across pages too.
-    pub(super) fn read_part(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    pub(super) fn read_part(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let size = u64::from(self.page_size);
         let mut page = vec![0; self.page_size as usize];
         let mut done = 0;

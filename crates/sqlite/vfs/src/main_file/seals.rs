@@ -9,12 +9,12 @@
 use strongroom_format::header::{Cipher, SEALS_STEP};
 
 use super::MainFile;
-use crate::lower::RcResult;
 use crate::seals;
+use crate::sqlite_code::SqliteResult;
 
 impl MainFile {
     /// Counts the page that is about to be sealed under `nonce`, and those that it stands for (B1).
-    pub(super) fn count_seal(&mut self, nonce: &[u8; 12]) -> RcResult<()> {
+    pub(super) fn count_seal(&mut self, nonce: &[u8; 12]) -> SqliteResult<()> {
         if !seals::is_counted(nonce) {
             return Ok(());
         }
@@ -22,7 +22,7 @@ impl MainFile {
     }
 
     #[cold]
-    fn add_step(&mut self) -> RcResult<()> {
+    fn add_step(&mut self) -> SqliteResult<()> {
         let limited = self.usable()?.object.header().cipher == Cipher::Aes256Gcm;
         let Some(sealed) = self.sealed.as_ref().filter(|_| limited) else {
             return Ok(());

@@ -17,8 +17,9 @@ use crate::ffi::{
     SQLITE_IOCAP_IMMUTABLE, SQLITE_IOERR, SQLITE_IOERR_SHORT_READ, SQLITE_NOTFOUND, SQLITE_OK,
     SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, SQLITE_READONLY, sqlite3_file, sqlite3_io_methods,
 };
-use crate::lower::{Lower, Rc, RcResult};
+use crate::lower::Lower;
 use crate::report::{report, report_error};
+use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
 
 /// The object in SQLite's allocation. The VFS asks for room for it.
 #[repr(C)]
@@ -103,7 +104,7 @@ fn is_ours(file: *mut sqlite3_file) -> bool {
 pub(super) fn with<T>(
     lower: Lower,
     call: impl FnOnce(&mut dyn RemoteFile) -> Result<T, Error>,
-) -> RcResult<T> {
+) -> SqliteResult<T> {
     inside(lower.as_ptr(), |remote| {
         call(remote).map_err(|error| report_error(&error))
     })
@@ -111,25 +112,18 @@ pub(super) fn with<T>(
 
 fn inside<T>(
     file: *mut sqlite3_file,
-    call: impl FnOnce(&mut dyn RemoteFile) -> RcResult<T>,
-) -> RcResult<T> {
+    call: impl FnOnce(&mut dyn RemoteFile) -> SqliteResult<T>,
+) -> SqliteResult<T> {
     if !is_ours(file) {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     }
     // SAFETY: the method table says that this is a `RemoteHandle`; its box lives until `close`, and SQLite serialises calls.
     let remote = unsafe { (*file.cast::<RemoteHandle>()).file.as_mut() };
     let Some(remote) = remote else {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     };
     catch_unwind(AssertUnwindSafe(|| call(remote.as_mut())))
         .unwrap_or_else(|_| Err(report(&code::BUG, "reading a remote file panicked")))
-}
-
-fn rc(result: RcResult<()>) -> c_int {
-    match result {
-        Ok(()) => SQLITE_OK,
-        Err(Rc(rc)) => rc,
-    }
 }
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
@@ -159,9 +153,9 @@ unsafe extern "C" fn read(
     };
     // SAFETY: the caller (`Lower::read`) gives a buffer of `amount` initialised bytes.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len) };
-    rc(inside(file, |remote| {
+    result_code(inside(file, |remote| {
         let there = remote.size().saturating_sub(at).min(len as u64);
-        let there = usize::try_from(there).map_err(|_| Rc(SQLITE_IOERR))?;
+        let there = usize::try_from(there).map_err(|_| SqliteCode(SQLITE_IOERR))?;
         let (wanted, beyond) = out.split_at_mut(there);
         beyond.fill(0);
         if !wanted.is_empty()
@@ -172,7 +166,7 @@ unsafe extern "C" fn read(
         }
         match beyond.is_empty() {
             true => Ok(()),
-            false => Err(Rc(SQLITE_IOERR_SHORT_READ)),
+            false => Err(SqliteCode(SQLITE_IOERR_SHORT_READ)),
         }
     }))
 }
@@ -195,8 +189,8 @@ unsafe extern "C" fn sync(_file: *mut sqlite3_file, _flags: c_int) -> c_int {
 }
 
 unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int {
-    rc(inside(file, |remote| {
-        let bytes = i64::try_from(remote.size()).map_err(|_| Rc(SQLITE_IOERR))?;
+    result_code(inside(file, |remote| {
+        let bytes = i64::try_from(remote.size()).map_err(|_| SqliteCode(SQLITE_IOERR))?;
         // SAFETY: the caller gives a place for the result.
         unsafe { size.write(bytes) };
         Ok(())

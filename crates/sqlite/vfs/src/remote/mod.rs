@@ -30,10 +30,11 @@ use strongroom_keyring::{Error, passphrase_cost};
 use crate::connection;
 use crate::ffi::{SQLITE_OK, SQLITE_OPEN_MAIN_DB, sqlite3_file};
 use crate::keys::Parameters;
-use crate::lower::{Lower, Rc, RcResult};
+use crate::lower::Lower;
 use crate::main_file::MainFile;
 use crate::report::{report, report_error};
 use crate::seal::{PageError, TAIL, parse_tail};
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 pub(crate) use file::{RemoteHandle, is_remote};
 pub(crate) use pointer::Pointer;
@@ -98,12 +99,12 @@ pub(crate) fn open(name: *const c_char, place: *mut sqlite3_file, out_flags: *mu
             file::install(place, remote, out_flags);
             SQLITE_OK
         }
-        Err(Rc(rc)) => rc,
+        Err(SqliteCode(rc)) => rc,
     }
 }
 
 /// D2.
-fn allowed(name: *const c_char) -> RcResult<()> {
+fn allowed(name: *const c_char) -> SqliteResult<()> {
     if BY_LIBRARY.get() {
         return Ok(());
     }
@@ -116,7 +117,7 @@ fn allowed(name: *const c_char) -> RcResult<()> {
     Err(report(&code::REMOTE_SQL, file::label(name)))
 }
 
-fn connect(get: &dyn Fn(&str) -> Option<String>) -> RcResult<Box<dyn RemoteFile>> {
+fn connect(get: &dyn Fn(&str) -> Option<String>) -> SqliteResult<Box<dyn RemoteFile>> {
     let client = CLIENT
         .get()
         .ok_or_else(|| report(&code::REMOTE_NO_CLIENT, ""))?;
@@ -124,7 +125,7 @@ fn connect(get: &dyn Fn(&str) -> Option<String>) -> RcResult<Box<dyn RemoteFile>
 }
 
 /// If the local file that was opened is a pointer: closes it, opens what it leads to in its place, and says what it names.
-pub(crate) fn follow(lower: Lower, path: &str, head: &[u8]) -> RcResult<Option<Pointer>> {
+pub(crate) fn follow(lower: Lower, path: &str, head: &[u8]) -> SqliteResult<Option<Pointer>> {
     let Some(pointer) = Pointer::parse(Path::new(path), head) else {
         return Ok(None);
     };
@@ -152,7 +153,7 @@ pub(crate) fn parameters(
 }
 
 /// The header of a remote database, which must be a sealed one. Its structure is checked by whoever opens it.
-pub(crate) fn header(lower: Lower) -> RcResult<Vec<u8>> {
+pub(crate) fn header(lower: Lower) -> SqliteResult<Vec<u8>> {
     let mut header = vec![0; HEADER_LEN];
     let whole = lower.read_whole(&mut header, 0)?;
     match (is_sealed(&header), whole) {
@@ -163,7 +164,7 @@ pub(crate) fn header(lower: Lower) -> RcResult<Vec<u8>> {
 }
 
 /// D3.
-pub(crate) fn check_cipher(lower: Lower, cipher: Cipher) -> RcResult<()> {
+pub(crate) fn check_cipher(lower: Lower, cipher: Cipher) -> SqliteResult<()> {
     if is_remote(lower) && cipher != Cipher::Aes256Gcm {
         return Err(report(&code::REMOTE_CIPHER, name(lower)));
     }
@@ -179,7 +180,7 @@ const WORK_MAX_KIB: u64 = 4 << 20;
 
 /// D5: whoever answers in a web server's place chooses the costs, because they are read before
 /// anything is authentic.
-pub(crate) fn check_cost(lower: Lower, slots: &[Slot]) -> RcResult<()> {
+pub(crate) fn check_cost(lower: Lower, slots: &[Slot]) -> SqliteResult<()> {
     let (memory, work) = passphrase_cost(slots);
     if is_remote(lower) && (memory > MEMORY_MAX_KIB || work > WORK_MAX_KIB) {
         let detail = format!("{}: {memory} KiB, {work} KiB in all", name(lower));
@@ -200,7 +201,7 @@ pub(crate) fn fetched_again(
     number: u64,
     page: &mut [u8],
     why: &PageError,
-) -> RcResult<bool> {
+) -> SqliteResult<bool> {
     let lower = main.lower();
     if !is_remote(lower) {
         return Ok(false);
