@@ -9,7 +9,7 @@
 //! Must not: open or close the file below.
 #![expect(unsafe_code, reason = "calls SQLite about file names")]
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,36 +20,35 @@ use strongroom_format::sqlite::{AuxKind, JOURNAL_MAGIC, Prologue, prologue_layou
 use strongroom_keyring::{KeySource, Keyring, inspect_checksum, redo};
 
 use crate::api::api;
-use crate::birth;
-use crate::body::{Body, PassThrough};
 use crate::connection;
+use crate::connection_list;
+use crate::database_key::{names_a_key, opener_for};
 use crate::defaults;
-use crate::defaults::Defaults;
+use crate::defaults::{Defaults, never_plain};
+use crate::ffi::TEMPORARY_FILES;
 use crate::ffi::{
     SQLITE_IOERR, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_READONLY,
-    SQLITE_OPEN_SUBJOURNAL, SQLITE_OPEN_SUPER_JOURNAL, SQLITE_OPEN_TEMP_DB,
-    SQLITE_OPEN_TEMP_JOURNAL, SQLITE_OPEN_TRANSIENT_DB, SQLITE_OPEN_WAL,
+    SQLITE_OPEN_SUPER_JOURNAL, SQLITE_OPEN_WAL,
 };
 use crate::handle;
 use crate::handle::with;
+use crate::header_creation;
+use crate::io_methods::PassThrough;
 use crate::journal::{JournalFile, JournalOf};
-use crate::keys::{Parameters, never_plain};
+use crate::key_options::KeyOptions;
 use crate::lower::Lower;
-use crate::main_file::{MainFile, Wanted};
+use crate::main_file::MainFile;
+use crate::new_database::NewDatabase;
+use crate::open_file::OpenFile;
 use crate::plain::PlainFile;
 use crate::remote;
 use crate::remote::Pointer;
 use crate::report::{report, report_error};
 use crate::sqlite_code::{SqliteCode, SqliteResult};
+use crate::sqlite_text::uri_parameter;
 use crate::super_journal::{SuperReader, SuperWriter};
 use crate::temp::TempFile;
 use crate::wal::WalFile;
-
-/// Files that SQLite makes for itself and removes again.
-pub(crate) const TEMPORARY: c_int = SQLITE_OPEN_TEMP_DB
-    | SQLITE_OPEN_TRANSIENT_DB
-    | SQLITE_OPEN_TEMP_JOURNAL
-    | SQLITE_OPEN_SUBJOURNAL;
 
 /// What SQLite asked to open.
 pub(crate) struct Request {
@@ -61,22 +60,16 @@ pub(crate) struct Request {
 
 impl Request {
     fn parameter(&self, key: &str) -> Option<String> {
-        let key = CString::new(key).ok()?;
         // SAFETY: `name` is a file name from SQLite's core, which is what the function asks for.
-        let value = unsafe { (api()?.uri_parameter)(self.name, key.as_ptr()) };
-        if value.is_null() {
-            return None;
-        }
-        // SAFETY: a text of SQLite's.
-        Some(unsafe { connection::text_of(value.cast()) })
+        unsafe { uri_parameter(self.name, key) }
     }
 }
 
 /// Decides which `Body` the file gets.
-pub(crate) fn choose(request: &Request) -> SqliteResult<Box<dyn Body>> {
+pub(crate) fn choose(request: &Request) -> SqliteResult<OpenFile> {
     let lower = request.lower;
-    if request.flags & TEMPORARY != 0 {
-        return Ok(Box::new(TempFile::new(lower)?));
+    if request.flags & TEMPORARY_FILES != 0 {
+        return Ok(OpenFile::Temporary(TempFile::new(lower)?));
     }
     if request.flags & SQLITE_OPEN_MAIN_DB != 0 {
         return choose_main(request);
@@ -86,30 +79,32 @@ pub(crate) fn choose(request: &Request) -> SqliteResult<Box<dyn Body>> {
             let of = JournalOf {
                 sealed,
                 main: main.lower(),
-                link: Arc::clone(main.link()),
+                shared: Arc::clone(main.shared()),
             };
-            Box::new(JournalFile::new(lower, of))
+            let journal = JournalFile::new(lower, of);
+            main.set_journal(&journal);
+            OpenFile::Journal(journal)
         });
     }
     if request.flags & SQLITE_OPEN_WAL != 0 {
         return choose_auxiliary(request, |main, sealed| {
-            let link = Arc::clone(main.link());
-            Box::new(WalFile::new(lower, main.lower(), sealed, link))
+            let shared = Arc::clone(main.shared());
+            OpenFile::Log(Box::new(WalFile::new(lower, main.lower(), sealed, shared)))
         });
     }
     if request.flags & SQLITE_OPEN_SUPER_JOURNAL != 0 {
         return choose_super(request);
     }
-    Ok(Box::new(PassThrough(lower)))
+    Ok(OpenFile::PassThrough(PassThrough(lower)))
 }
 
 /// A main database: sealed, plain, or new.
-fn choose_main(request: &Request) -> SqliteResult<Box<dyn Body>> {
+fn choose_main(request: &Request) -> SqliteResult<OpenFile> {
     if remote::is_remote(request.lower) {
         return choose_remote(request, None);
     }
     let parameters =
-        Parameters::read(|key| request.parameter(key)).map_err(|error| report_error(&error))?;
+        KeyOptions::read(|key| request.parameter(key)).map_err(|error| report_error(&error))?;
     let mut header = vec![0; HEADER_LEN];
     let size = request.lower.size()?;
     let whole = request.lower.read_whole(&mut header, 0)?;
@@ -122,7 +117,7 @@ fn choose_main(request: &Request) -> SqliteResult<Box<dyn Body>> {
     if let Some(pointer) = remote::follow(request.lower, &request.path, &header)? {
         return choose_remote(request, Some(&pointer));
     }
-    let empty = size == 0 || birth::unfinished(size, &header);
+    let empty = size == 0 || header_creation::unfinished(size, &header);
     let plain = header.starts_with(b"SQLite format 3\0");
     if plain && may_stay_plain(request, &parameters)? {
         return plain_file(request, &parameters, false);
@@ -137,10 +132,10 @@ fn choose_main(request: &Request) -> SqliteResult<Box<dyn Body>> {
             // auto_vacuum and page_size work on it; the reserve is asked for as soon as it is open
             // (`connection::lay_out`). For an attached one there is no such moment: it is told of
             // the reserve by a header that fixes its layout.
-            let free = source.is_some() || !connection::opened_by_sql();
+            let free = source.is_some() || !connection_list::opened_by_sql();
             let path = request.path.clone();
             let main = MainFile::create(request.lower, path, wanted, opener, free)?;
-            Ok(Box::new(main))
+            Ok(OpenFile::Main(Box::new(main)))
         }
         Some(_) => Err(report(
             if plain {
@@ -155,12 +150,12 @@ fn choose_main(request: &Request) -> SqliteResult<Box<dyn Body>> {
 
 /// Whether a plain database that exists is opened although the program has a default key. SR-2284
 /// where it is not.
-fn may_stay_plain(request: &Request, parameters: &Parameters) -> SqliteResult<bool> {
+fn may_stay_plain(request: &Request, parameters: &KeyOptions) -> SqliteResult<bool> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
     let Some(defaults) = defaults else {
         return Ok(false);
     };
-    if parameters.name_a_key(&request.path) {
+    if names_a_key(parameters, &request.path) {
         return Ok(false);
     }
     if defaults.open_existing_plain() || parameters.allow_plaintext {
@@ -171,13 +166,13 @@ fn may_stay_plain(request: &Request, parameters: &Parameters) -> SqliteResult<bo
 
 fn plain_file(
     request: &Request,
-    parameters: &Parameters,
+    parameters: &KeyOptions,
     was_empty: bool,
-) -> SqliteResult<Box<dyn Body>> {
+) -> SqliteResult<OpenFile> {
     if never_plain() {
         return Err(report(&code::NEVER_PLAIN, request.path.as_str()));
     }
-    Ok(Box::new(PlainFile::new(
+    Ok(OpenFile::Plain(PlainFile::new(
         request.lower,
         request.path.clone(),
         was_empty,
@@ -187,9 +182,13 @@ fn plain_file(
 
 /// What a new database is to be like; `copied` is the page size of the database that VACUUM INTO
 /// copies.
-fn wanted(request: &Request, parameters: &Parameters, copied: Option<u32>) -> SqliteResult<Wanted> {
+fn wanted(
+    request: &Request,
+    parameters: &KeyOptions,
+    copied: Option<u32>,
+) -> SqliteResult<NewDatabase> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
-    let defaults = defaults.filter(|_| !parameters.name_a_key(&request.path));
+    let defaults = defaults.filter(|_| !names_a_key(parameters, &request.path));
     let Some(defaults) = defaults.map(Defaults::parameters) else {
         return Ok(parameters.wanted(copied.unwrap_or(4096)));
     };
@@ -204,7 +203,7 @@ fn wanted(request: &Request, parameters: &Parameters, copied: Option<u32>) -> Sq
 }
 
 /// A database on a web server, which stands in the place of the file below.
-fn choose_remote(request: &Request, pointer: Option<&Pointer>) -> SqliteResult<Box<dyn Body>> {
+fn choose_remote(request: &Request, pointer: Option<&Pointer>) -> SqliteResult<OpenFile> {
     let parameters = remote::parameters(|key| request.parameter(key), pointer)
         .map_err(|error| report_error(&error))?;
     let header = remote::header(request.lower)?;
@@ -215,9 +214,9 @@ fn choose_remote(request: &Request, pointer: Option<&Pointer>) -> SqliteResult<B
 /// key.
 fn open_sealed(
     request: &Request,
-    parameters: &Parameters,
+    parameters: &KeyOptions,
     in_place: &[u8],
-) -> SqliteResult<Box<dyn Body>> {
+) -> SqliteResult<OpenFile> {
     // Of a remote database, nothing local has a say in it.
     let (header, path) = if remote::is_remote(request.lower) {
         (in_place.to_vec(), remote::name(request.lower))
@@ -245,17 +244,17 @@ fn open_sealed(
     remote::check_cipher(request.lower, parsed.cipher)?;
     remote::check_cost(request.lower, &parsed.slots)?;
     let opener = opener(request, parameters, false)?;
-    Ok(Box::new(MainFile::existing(
+    Ok(OpenFile::Main(Box::new(MainFile::existing(
         request.lower,
         path.to_owned(),
         parsed.unit_size,
         opener,
-    )?))
+    )?)))
 }
 
 fn opener(
     request: &Request,
-    parameters: &Parameters,
+    parameters: &KeyOptions,
     creating: bool,
 ) -> SqliteResult<Option<Arc<strongroom_keyring::Opener>>> {
     // Whoever can make an application run ATTACH must not thereby be able to make it run a command:
@@ -270,20 +269,18 @@ fn opener(
         std::env::var_os("STRONGROOM_ATTACH_KEY_COMMAND").is_some_and(|value| value == "1");
     // A connection older than the guard reaches it only through this parameter, and is not known to
     // it.
-    let by_sql = || request.parameter("vfs").is_some() || connection::opened_by_sql();
+    let by_sql = || request.parameter("vfs").is_some() || connection_list::opened_by_sql();
     if is_command && !allowed && by_sql() {
         return Err(report(&code::KEY_COMMAND_REFUSED, request.path.as_str()));
     }
-    parameters
-        .opener(&request.path, creating)
-        .map_err(|error| report_error(&error))
+    opener_for(parameters, &request.path, creating).map_err(|error| report_error(&error))
 }
 
 /// V3: the log or journal of a database: sealed when the database is.
 fn choose_auxiliary(
     request: &Request,
-    sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::Sealed>) -> Box<dyn Body>,
-) -> SqliteResult<Box<dyn Body>> {
+    sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::Sealed>) -> OpenFile,
+) -> SqliteResult<OpenFile> {
     let Some(api) = api() else {
         return Err(SqliteCode(SQLITE_IOERR));
     };
@@ -300,24 +297,23 @@ fn choose_auxiliary(
         if !sealed.is_empty() {
             return Err(report(&code::FOREIGN_VFS, request.path.as_str()));
         }
-        return Ok(Box::new(PassThrough(request.lower)));
+        return Ok(OpenFile::PassThrough(PassThrough(request.lower)));
     }
     let mut sealed_body = Some(sealed_body);
     let body = with(main, |open| {
         let is_log = request.flags & SQLITE_OPEN_WAL != 0;
-        if let Some(plain) = open.body.as_plain()
+        if let Some(plain) = open.file.as_plain()
             && is_log
         {
-            let log: Box<dyn Body> = Box::new(plain.log(request.lower));
-            return Ok(Some(log));
+            return Ok(Some(OpenFile::PlainLog(plain.log(request.lower))));
         }
-        let Some(main) = open.body.as_main() else {
+        let Some(main) = open.file.as_main() else {
             return Ok(None);
         };
         let sealed = main.sealed_for_auxiliary()?;
         Ok(sealed_body.take().map(|make| make(main, sealed)))
     })?;
-    Ok(body.unwrap_or_else(|| Box::new(PassThrough(request.lower))))
+    Ok(body.unwrap_or_else(|| OpenFile::PassThrough(PassThrough(request.lower))))
 }
 
 /// Whether this is the beginning of a sealed journal, too short for its first mark and even for its
@@ -329,10 +325,10 @@ fn begins_journal(bytes: &[u8]) -> bool {
 }
 
 /// A super-journal, or a journal that recovery looks at as one.
-fn choose_super(request: &Request) -> SqliteResult<Box<dyn Body>> {
+fn choose_super(request: &Request) -> SqliteResult<OpenFile> {
     let lower = request.lower;
     if request.flags & SQLITE_OPEN_READONLY == 0 {
-        return Ok(Box::new(SuperWriter::new(lower)));
+        return Ok(OpenFile::SuperWriter(SuperWriter::new(lower)));
     }
     let size = usize::try_from(lower.size()?.min(1 << 20)).map_err(|_| SqliteCode(SQLITE_IOERR))?;
     let mut bytes = vec![0; size];
@@ -340,19 +336,21 @@ fn choose_super(request: &Request) -> SqliteResult<Box<dyn Body>> {
     if !bytes.is_empty() && begins_journal(&bytes) {
         // A sealed journal's first write that stopped short: it was never synced, so nothing
         // depends on it and it names nobody. Its own database alone would have removed it.
-        return Ok(Box::new(PassThrough(lower)));
+        return Ok(OpenFile::PassThrough(PassThrough(lower)));
     }
     if AuxKind::of(&bytes).is_none() {
         return match bytes.first() {
             // Names in clear: SQLite writes absolute paths.
-            Some(b'/') => Ok(Box::new(SuperReader::clear(
+            Some(b'/') => Ok(OpenFile::SuperReader(SuperReader::clear(
                 lower,
                 request.path.clone(),
                 bytes,
             ))),
             // A plain database's journal: empty, ended (zeros), or beginning as SQLite's do.
-            None | Some(0xd9) => Ok(Box::new(PassThrough(lower))),
-            Some(0) if bytes.get(..28).is_some_and(is_zero) => Ok(Box::new(PassThrough(lower))),
+            None | Some(0xd9) => Ok(OpenFile::PassThrough(PassThrough(lower))),
+            Some(0) if bytes.get(..28).is_some_and(is_zero) => {
+                Ok(OpenFile::PassThrough(PassThrough(lower)))
+            }
             Some(_) => Err(report(&code::SUPER_JOURNAL, request.path.as_str())),
         };
     }
@@ -360,11 +358,14 @@ fn choose_super(request: &Request) -> SqliteResult<Box<dyn Body>> {
         return Err(report(&code::SUPER_JOURNAL, request.path.as_str()));
     };
     if prologue.kind == AuxKind::SuperJournal {
-        return Ok(Box::new(SuperReader::open(
+        return Ok(OpenFile::SuperReader(SuperReader::open(
             lower,
             request.path.clone(),
             &bytes,
         )?));
     }
-    Ok(Box::new(SuperReader::presume(lower, request.path.clone())?))
+    Ok(OpenFile::SuperReader(SuperReader::presume(
+        lower,
+        request.path.clone(),
+    )?))
 }

@@ -19,9 +19,9 @@ use crate::ffi::{
     sqlite3_value, sqlite3_vtab, sqlite3_vtab_cursor,
 };
 use crate::handle::{is_ours, with};
-use crate::rekey::pragma_number;
+use crate::query::{pragma_number, quote_identifier};
 use crate::report::refused;
-use crate::sql::{result, result_long, result_number};
+use crate::sql_result::{result, result_long, result_number};
 
 const DECLARATION: &std::ffi::CStr =
     c"CREATE TABLE x(name TEXT, path TEXT, encrypted INTEGER, cipher TEXT, key_id TEXT, page_size INTEGER, seals INTEGER)";
@@ -89,12 +89,12 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
 
 fn rows(connection: *mut sqlite3) -> Vec<Row> {
     let describe = |(name, path): (String, String)| {
-        let page_size = pragma_number(connection, &quoted(&name), "page_size");
+        let page_size = pragma_number(connection, &quote_identifier(&name), "page_size");
         let sealed = file_of_schema(connection, &name)
             .filter(|file| is_ours(*file))
             .and_then(|file| {
                 with(file, |open| {
-                    Ok(open.body.as_main().map(|main| {
+                    Ok(open.file.as_main().map(|main| {
                         let keys = main.keys();
                         let cipher = keys.map(|keys| keys.object.header().cipher.name().to_owned());
                         let key = keys.map(|keys| key_id(keys.object.opened_by()));
@@ -133,11 +133,6 @@ fn rows(connection: *mut sqlite3) -> Vec<Row> {
 /// A number as SQL has them.
 fn saturating(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// A schema's name as an SQL identifier.
-pub(crate) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// How a slot is named to people.

@@ -19,9 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use strongroom_format::code;
+use strongroom_format::run::{NEVER_PLAIN_VARIABLE, forbids_plain};
 use strongroom_keyring::{Error, KeySource, Opener};
 
-use crate::keys::Parameters;
+use crate::key_options::KeyOptions;
 
 // The names of its parameters are those of URIs, and `KEY_FD` and `EXISTING_PLAIN`.
 pub use strongroom_format::run::DEFAULT_VARIABLE;
@@ -36,7 +37,7 @@ pub const EXISTING_PLAIN: &str = "existing_plain";
 
 /// What the variable says.
 pub(crate) struct Defaults {
-    parameters: Parameters,
+    parameters: KeyOptions,
     /// The inherited descriptor, by its path.
     inherited: Option<PathBuf>,
     existing_plain: bool,
@@ -80,6 +81,13 @@ pub(crate) fn get() -> Result<Option<&'static Defaults>, Error> {
     }
 }
 
+/// Whether plain databases are refused: by the environment, or because the guard was built so.
+pub(crate) fn never_plain() -> bool {
+    cfg!(feature = "never-plain")
+        || std::env::var_os(NEVER_PLAIN_VARIABLE)
+            .is_some_and(|value| forbids_plain(value.as_encoded_bytes()))
+}
+
 impl Defaults {
     fn parse(text: &str) -> Option<Self> {
         let lines: Option<Vec<(&str, &str)>> =
@@ -89,7 +97,7 @@ impl Defaults {
             let found = lines.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let mut parameters = Parameters::read(get).ok()?;
+        let mut parameters = KeyOptions::read(get).ok()?;
         let mut inherited = None;
         if let Some(number) = get(KEY_FD) {
             let number: u32 = number.parse().ok()?;
@@ -108,7 +116,7 @@ impl Defaults {
     }
 
     /// What a new database is to be like, where its URI does not say.
-    pub(crate) fn parameters(&self) -> &Parameters {
+    pub(crate) fn parameters(&self) -> &KeyOptions {
         &self.parameters
     }
 

@@ -12,14 +12,17 @@ use strongroom_keyring::Error;
 
 use crate::api::{Api, api, install};
 use crate::connection;
+use crate::connection_list;
 use crate::ffi::{
     SQLITE_DENY, SQLITE_ERROR, SQLITE_NOMEM, SQLITE_OK, SQLITE_OK_LOAD_PERMANENTLY, SQLITE_PRAGMA,
     SQLITE_TRACE_STMT, sqlite3, sqlite3_stmt,
 };
-use crate::others;
+use crate::foreign_words;
+use crate::registration;
 use crate::report;
 use crate::sql;
 use crate::sqlite_code::SqliteCode;
+use crate::sqlite_text;
 use crate::statement::{Attach, attach_key, vacuum_into};
 use crate::vfs;
 
@@ -58,7 +61,7 @@ pub unsafe extern "C" fn entry_point(
             if let (Ok(table), false) = (table, error.is_null()) {
                 let text = report::line(failed.code(), failed.detail());
                 // SAFETY: SQLite gives a place for a text of its allocator; by its own table, which need not be ours.
-                unsafe { error.write(connection::string_of(&table, &text)) };
+                unsafe { error.write(sqlite_text::string_of(&table, &text)) };
             }
             shown
         }
@@ -129,7 +132,7 @@ pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
     }
     // Not twice: SQLite replaces no function while a statement runs, and one may be loading the
     // extension.
-    if !connection::is_known(connection) {
+    if !connection_list::is_known(connection) {
         sql::install(connection)?;
     }
     guard_foreign(connection);
@@ -140,7 +143,7 @@ pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
 /// What `sqlite3_shutdown` takes away. Called as the next database is opened, before SQLite looks
 /// at its automatic extensions for that connection.
 fn put_back() {
-    if vfs::take_place_again() && enable_later_ones().is_err() {
+    if registration::take_place_again() && enable_later_ones().is_err() {
         report::report(&code::BUG, "SQLite was shut down, and takes no extension");
     }
 }
@@ -211,10 +214,10 @@ unsafe extern "C" fn authorize(
         return SQLITE_OK;
     }
     // SAFETY: with this action, SQLite's text.
-    let name = unsafe { connection::text_of(name.cast::<u8>()) };
+    let name = unsafe { sqlite_text::text_of(name.cast::<u8>()) };
     // The same of the question whether all is intact, to which SQLite answers nothing, which means
     // yes.
-    if !others::gives_a_key(&name) && !name.eq_ignore_ascii_case("cipher_integrity_check") {
+    if !foreign_words::gives_a_key(&name) && !name.eq_ignore_ascii_case("cipher_integrity_check") {
         return SQLITE_OK;
     }
     report::report(
@@ -231,7 +234,7 @@ unsafe extern "C" fn trace(
     text: *mut c_void,
 ) -> c_int {
     // SAFETY: for this event SQLite gives the statement's text.
-    let text = unsafe { connection::text_of(text.cast::<u8>()) };
+    let text = unsafe { sqlite_text::text_of(text.cast::<u8>()) };
     let attach = attach_key(&text);
     let refused = match attach {
         Attach::WithKey => Some(&code::ATTACH_KEY),
@@ -254,7 +257,7 @@ fn names_a_key(statement: *mut c_void) -> bool {
     // SAFETY: the statement that SQLite is tracing.
     let text = unsafe { (api.expanded_sql)(statement.cast::<sqlite3_stmt>()) };
     // SAFETY: null, or SQLite's text, ended by a zero byte.
-    let expanded = unsafe { connection::text_of(text.cast::<u8>()) };
+    let expanded = unsafe { sqlite_text::text_of(text.cast::<u8>()) };
     // SAFETY: allocated by SQLite for us; null is allowed.
     unsafe { (api.free)(text.cast::<c_void>()) };
     ["key_id=", "key_env=", "key_file=", "key_command="]

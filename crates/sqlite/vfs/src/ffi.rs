@@ -246,3 +246,8 @@ constants! {
 pub(crate) const IOCAP_ATOMIC_ANY: c_int = 0x1ff;
 /// `SQLITE_IOCAP_SUBPAGE_READ` (3.48 and later).
 pub(crate) const SQLITE_IOCAP_SUBPAGE_READ: c_int = 0x8000;
+/// Files that SQLite makes for itself and removes again.
+pub(crate) const TEMPORARY_FILES: c_int = SQLITE_OPEN_TEMP_DB
+    | SQLITE_OPEN_TRANSIENT_DB
+    | SQLITE_OPEN_TEMP_JOURNAL
+    | SQLITE_OPEN_SUBJOURNAL;

@@ -12,17 +12,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use strongroom_format::code;
 
-use crate::body::Body;
 use crate::ffi::{SQLITE_IOERR, sqlite3_file};
 use crate::lower::Lower;
-use crate::methods::are_ours;
+use crate::methods::{are_ours, over};
+use crate::open_file::OpenFile;
 use crate::report::report;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
-/// What lies behind a handle.
+/// An open file, and whether it can still be used.
 pub(crate) struct Open {
-    /// The file's behaviour; replaced when `PRAGMA key` turns an empty plain file into a sealed one.
-    pub body: Box<dyn Body>,
+    /// The file; replaced when `PRAGMA key` turns an empty plain file into a sealed one.
+    pub file: OpenFile,
     poisoned: bool,
 }
 
@@ -52,11 +52,12 @@ pub(crate) unsafe fn lower_of(file: *mut sqlite3_file) -> *mut sqlite3_file {
 ///
 /// # Errors
 /// `SQLITE_IOERR` when the file below is not open.
-pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) -> SqliteResult<()> {
+pub(crate) unsafe fn install(file: *mut sqlite3_file, opened: OpenFile) -> SqliteResult<()> {
     // SAFETY: the caller's word.
-    let methods = unsafe { Lower::new(lower_of(file)) }.methods_over()?;
+    let methods = unsafe { Lower::new(lower_of(file)) }.methods()?;
+    let methods = over(methods);
     let open = Box::into_raw(Box::new(Open {
-        body,
+        file: opened,
         poisoned: false,
     }));
     let handle = file.cast::<Handle>();

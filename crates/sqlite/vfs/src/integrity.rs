@@ -14,7 +14,7 @@ use crate::ffi::sqlite3_file;
 use crate::freshness::Freshness;
 use crate::handle::with;
 use crate::lower::Lower;
-use crate::peek::Peek;
+use crate::read_only_file::ReadOnlyFile;
 use crate::remote::is_remote;
 use crate::report::{report, report_error};
 use crate::sealed::Keys;
@@ -41,7 +41,7 @@ struct Open {
 /// writes; SR-5001.
 pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
     let open = with(file, |open| {
-        let Some(main) = open.body.as_main() else {
+        let Some(main) = open.file.as_main() else {
             let detail = "PRAGMA cipher_integrity_check: nothing authenticates a plain database";
             return Err(report(&code::FOREIGN_WORD, detail));
         };
@@ -60,7 +60,11 @@ pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
     let path = Path::new(&open.path);
     let object = &open.keys.object;
     let found = if open.writing || is_remote(open.lower) {
-        verify_own(&Peek::borrowed(open.lower, &open.path), path, object)
+        verify_own(
+            &ReadOnlyFile::borrowed(open.lower, &open.path),
+            path,
+            object,
+        )
     } else {
         verify_with(path, Way::Known(object), &mut |_, _| {})
     };

@@ -10,68 +10,78 @@
 //!
 //! Must not: link to an SQLite. Everything goes through the table in `api`, filled by the host.
 
-mod ahead;
 mod api;
-mod birth;
-mod body;
+mod big_endian;
+mod bypass;
+mod capabilities;
 mod choose;
 mod connection;
+mod connection_list;
+mod database_key;
 mod databases;
 mod defaults;
 mod entry;
 mod ffi;
-mod free;
+mod foreign_words;
+mod free_list;
 mod freshness;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 mod handle;
+mod header_creation;
+mod hooks;
 mod integrity;
+mod io_methods;
 mod journal;
-mod keys;
-mod link;
+mod key_options;
 mod lower;
 mod main_file;
 mod methods;
-mod others;
-mod past;
-mod peek;
-mod pending;
+mod new_database;
+mod open_file;
+mod page_tail;
 mod plain;
 mod pragma;
 mod query;
+mod read_ahead;
+mod read_only_file;
+mod registration;
 mod rekey;
 mod remote;
 mod report;
 mod seal;
 mod sealed;
 mod seals;
+mod shared_state;
 mod sql;
+mod sql_result;
 mod sqlite_code;
+mod sqlite_text;
 mod statement;
 mod super_journal;
+mod synthetic_header;
 mod temp;
 #[cfg(test)]
 mod vectors;
 mod verify;
 mod vfs;
 mod wal;
-mod word;
+mod warnings;
 
 pub use api::ROUTINES;
+pub use database_key::{register as register_key, unregister as forget_key};
 pub use defaults::{
     DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, KEY_FD_NAME, take_default_from_environment,
 };
 pub use entry::{enable, entry_point};
 pub use ffi::{CONSTANTS, sqlite3};
 pub use freshness::{Freshness, settle};
-pub use keys::{
-    keyring_from_environment, register as register_key, unregister as forget_key, valid_page_size,
-};
-pub use peek::head;
-pub use pending::{forget_seals_warnings, take_warnings};
+pub use key_options::{keyring_from_environment, valid_page_size};
+pub use read_only_file::head;
+pub use registration::{NAME, absolute};
 pub use rekey::{RekeyReport, rekey, rewrap};
 pub use remote::{RemoteClient, RemoteFile, asked_by_application, set_client};
 pub use report::{last_text, line, take_last, take_last_for, to_stderr, warn};
 pub use verify::{Bad, UnitKind, VerifyReport, freshness_of, verify};
-pub use vfs::{NAME, absolute};
+pub use warnings::{forget_seals_warnings, take_warnings};

@@ -48,7 +48,8 @@ impl Lower {
         self.file
     }
 
-    fn methods(self) -> SqliteResult<&'static sqlite3_io_methods> {
+    /// The method table of the file below.
+    pub(crate) fn methods(self) -> SqliteResult<&'static sqlite3_io_methods> {
         // SAFETY: L1: the file is open.
         let methods = unsafe { (*self.file).methods };
         // SAFETY: method tables are static in every VFS; a null pointer means that the file is closed.
@@ -220,11 +221,6 @@ impl Lower {
             2.. => Ok(methods),
             _ => Err(SqliteCode(SQLITE_IOERR)),
         }
-    }
-
-    /// The method table for a file of ours over this one.
-    pub(crate) fn methods_over(self) -> SqliteResult<&'static sqlite3_io_methods> {
-        self.methods().map(crate::methods::over)
     }
 }
 

@@ -16,7 +16,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use strongroom_crypto::nonce12;
 use strongroom_format::code::{self, Code};
@@ -26,39 +26,32 @@ use strongroom_format::layout::put;
 use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page, page_offset};
 use strongroom_keyring::{NewObject, Object, Opener};
 
-use crate::ahead::Ahead;
-use crate::birth;
-use crate::body::Body;
+use crate::capabilities::{sealed_characteristics, sealed_control};
 use crate::ffi::{
     SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
     SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SYNC, SQLITE_IOERR_SHORT_READ,
     SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
 };
 use crate::freshness::{Log, Tally};
-use crate::journal::JournalCore;
-use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
+use crate::header_creation;
+use crate::io_methods::IoMethods;
+use crate::journal::{JournalCore, JournalFile};
 use crate::lower::Lower;
+use crate::new_database::NewDatabase;
+use crate::page_tail::TAIL;
+use crate::read_ahead::ReadAhead;
 use crate::remote::is_remote;
 use crate::report::{report, report_error, warn};
-use crate::seal::{TAIL, crypto};
+use crate::seal::crypto;
 use crate::sealed::{Keys, Sealed};
+use crate::shared_state::SharedState;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
+use crate::synthetic_header::synthetic_header;
 
-mod fresh;
-mod heal;
+mod digest;
 mod read;
+mod repair;
 mod seals;
-
-/// What a new database is to be like.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted {
-    /// Page cipher.
-    pub cipher: Cipher,
-    /// Page size in bytes.
-    pub page_size: u32,
-    /// Its anchors keep a digest over its pages.
-    pub freshness: bool,
-}
 
 /// A database file that is sealed, or is to become so.
 pub(crate) struct MainFile {
@@ -83,10 +76,12 @@ pub(crate) struct MainFile {
     scratch: Vec<u8>,
     /// Pages whose last write failed (M9).
     torn: BTreeSet<u64>,
-    ahead: Ahead,
+    ahead: ReadAhead,
     /// This connection may write the file, or be about to play a journal back: nothing is read from a mapping (L4).
     writing: bool,
-    link: Arc<Link>,
+    shared: Arc<SharedState>,
+    /// The open journal, which is flushed before a page is written (M4).
+    journal: Weak<Mutex<JournalCore>>,
     /// The digest over the pages, while this connection writes them; nothing else could have (X3).
     tally: Option<Tally>,
     /// What was read of the write-ahead log for it.
@@ -94,7 +89,7 @@ pub(crate) struct MainFile {
 }
 
 impl MainFile {
-    /// A file that begins with the sealed magic. Without `opener` it stays locked (M5) until [`Self::unlock`].
+    /// A file that begins with the sealed magic. Without `opener` it stays locked (M5) until [`Self::open_header`].
     pub(crate) fn existing(
         lower: Lower,
         path: String,
@@ -104,7 +99,7 @@ impl MainFile {
         let mut file = Self::new(lower, path, page_size);
         file.on_disk = true;
         if let Some(opener) = opener {
-            file.unlock(&opener)?;
+            file.open_header(&opener)?;
         }
         Ok(file)
     }
@@ -113,7 +108,7 @@ impl MainFile {
     pub(crate) fn create(
         lower: Lower,
         path: String,
-        wanted: Wanted,
+        wanted: NewDatabase,
         opener: Arc<Opener>,
         answer_empty: bool,
     ) -> SqliteResult<Self> {
@@ -147,12 +142,13 @@ impl MainFile {
             return Ok(());
         }
         let header = self.usable()?.object.header();
-        let wanted = Wanted {
+        let wanted = NewDatabase {
             cipher: header.cipher,
             page_size,
             freshness: header.freshness,
         };
-        let link = Arc::clone(&self.link);
+        let shared = Arc::clone(&self.shared);
+        let journal = Weak::clone(&self.journal);
         *self = Self::create(
             self.lower,
             self.path.clone(),
@@ -160,7 +156,8 @@ impl MainFile {
             Arc::clone(opener),
             true,
         )?;
-        self.link = link;
+        self.shared = shared;
+        self.journal = journal;
         Ok(())
     }
 
@@ -181,18 +178,19 @@ impl MainFile {
             scratch: Vec::new(),
             torn: BTreeSet::new(),
             ahead: match is_remote(lower) {
-                true => Ahead::off(),
-                false => Ahead::default(),
+                true => ReadAhead::off(),
+                false => ReadAhead::default(),
             },
             writing: false,
-            link: Arc::default(),
+            shared: Arc::default(),
+            journal: Weak::new(),
             tally: None,
             log: Log::default(),
         }
     }
 
     /// Opens the header with `opener`.
-    pub(crate) fn unlock(&mut self, opener: &Opener) -> SqliteResult<()> {
+    pub(crate) fn open_header(&mut self, opener: &Opener) -> SqliteResult<()> {
         let sealed = Sealed::open(&self.path, self.lower, opener)?;
         let keys = sealed.keys();
         self.page_size = keys.object.header().unit_size;
@@ -257,8 +255,13 @@ impl MainFile {
     }
 
     /// What this file shares with its journal.
-    pub(crate) fn link(&self) -> &Arc<Link> {
-        &self.link
+    pub(crate) fn shared(&self) -> &Arc<SharedState> {
+        &self.shared
+    }
+
+    /// The database's journal was opened (J2).
+    pub(crate) fn set_journal(&mut self, journal: &JournalFile) {
+        self.journal = Arc::downgrade(journal.core());
     }
 
     /// Drops what was remembered of the header, after this connection changed it.
@@ -292,7 +295,7 @@ impl MainFile {
         if self.on_disk {
             return Ok(());
         }
-        if birth::is_there(self.lower)? {
+        if header_creation::is_there(self.lower)? {
             return self.join_created();
         }
         let keys = self.usable()?;
@@ -304,7 +307,7 @@ impl MainFile {
         let second = second.map_err(|error| report_error(&error))?;
         put(&mut bytes, header_layout::ANCHOR_B, &second.to_bytes())
             .ok_or_else(|| report(&code::BUG, "header layout"))?;
-        birth::write_header(self.lower, &bytes)?;
+        header_creation::write_header(self.lower, &bytes)?;
         let opener = self
             .opener
             .clone()
@@ -323,7 +326,7 @@ impl MainFile {
             .clone()
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))?;
         let mine = self.page_size;
-        self.unlock(&opener)?;
+        self.open_header(&opener)?;
         // Where SQLite chose the layout itself it reads it anew from page 1.
         if self.page_size != mine && !self.answer_empty {
             return Err(report(
@@ -349,7 +352,7 @@ impl MainFile {
     /// Nonce for a page: random, except that a transaction with a journal marks page 1 as its own.
     fn nonce_for(&self, number: u64) -> SqliteResult<[u8; 12]> {
         if number == 1
-            && let Some(nonce) = self.link.next_page1_nonce()
+            && let Some(nonce) = self.shared.next_page1_nonce()
         {
             return Ok(nonce);
         }
@@ -440,13 +443,7 @@ impl MainFile {
         &self,
         work: impl FnOnce(&mut JournalCore) -> SqliteResult<()>,
     ) -> SqliteResult<()> {
-        let journal = self
-            .link
-            .journal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .upgrade();
-        match journal {
+        match self.journal.upgrade() {
             Some(core) => work(&mut core.lock().unwrap_or_else(PoisonError::into_inner)),
             None => Ok(()),
         }
@@ -465,7 +462,7 @@ fn counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
     (tail, bytes)
 }
 
-impl Body for MainFile {
+impl IoMethods for MainFile {
     fn lower(&self) -> Lower {
         self.lower
     }
@@ -548,7 +545,7 @@ impl Body for MainFile {
         if level != SQLITE_LOCK_SHARED || self.on_disk {
             return Ok(());
         }
-        let joined = match birth::is_there(self.lower) {
+        let joined = match header_creation::is_there(self.lower) {
             Ok(true) => self.join_created(),
             other => other.map(|_| ()),
         };
@@ -587,9 +584,5 @@ impl Body for MainFile {
 
     fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {
         self.unsure();
-    }
-
-    fn as_main(&mut self) -> Option<&mut MainFile> {
-        Some(self)
     }
 }

@@ -5,15 +5,17 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::connection;
+use crate::connection_list;
 use crate::ffi::{
-    SQLITE_FCNTL_PDB, SQLITE_FCNTL_PRAGMA, SQLITE_FCNTL_VFSNAME, SQLITE_IOERR, SQLITE_OK,
-    sqlite3_file, sqlite3_io_methods,
+    SQLITE_FCNTL_PDB, SQLITE_FCNTL_PRAGMA, SQLITE_FCNTL_VFSNAME, SQLITE_IOERR, SQLITE_NOTFOUND,
+    SQLITE_OK, sqlite3_file, sqlite3_io_methods,
 };
 use crate::handle::{lower_of, uninstall, with};
+use crate::hooks::hooks;
+use crate::io_methods::IoMethods as _;
 use crate::lower::Lower;
-use crate::pragma;
 use crate::sqlite_code::{SqliteCode, SqliteResult, check, result_code};
+use crate::sqlite_text;
 
 /// The method tables of files of ours, by what the file below can do: SQLite asks a file for shared
 /// memory, which the write-ahead log needs, and for mappings, if the version of its table says that
@@ -85,8 +87,8 @@ fn at(offset: i64) -> SqliteResult<u64> {
 }
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
-    connection::forget(file);
-    let flushed = with(file, |open| open.body.before_close());
+    connection_list::forget_file(file);
+    let flushed = with(file, |open| open.file.before_close());
     // SAFETY: SQLite calls xClose once per file.
     unsafe { uninstall(file) };
     // SAFETY: our own file, whose allocation holds the file below.
@@ -107,7 +109,7 @@ unsafe extern "C" fn read(
     };
     // SAFETY: SQLite gives a buffer of `amount` bytes, which it has initialised or will not read.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len) };
-    result_code(with(file, |open| open.body.read(out, at(offset)?)))
+    result_code(with(file, |open| open.file.read(out, at(offset)?)))
 }
 
 unsafe extern "C" fn write(
@@ -121,20 +123,20 @@ unsafe extern "C" fn write(
     };
     // SAFETY: SQLite gives `amount` bytes.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
-    result_code(with(file, |open| open.body.write(data, at(offset)?)))
+    result_code(with(file, |open| open.file.write(data, at(offset)?)))
 }
 
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
-    result_code(with(file, |open| open.body.truncate(at(size)?)))
+    result_code(with(file, |open| open.file.truncate(at(size)?)))
 }
 
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
-    result_code(with(file, |open| open.body.sync(flags)))
+    result_code(with(file, |open| open.file.sync(flags)))
 }
 
 unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int {
     result_code(with(file, |open| {
-        let bytes = i64::try_from(open.body.size()?).map_err(|_| SqliteCode(SQLITE_IOERR))?;
+        let bytes = i64::try_from(open.file.size()?).map_err(|_| SqliteCode(SQLITE_IOERR))?;
         // SAFETY: SQLite gives a place for the result.
         unsafe { size.write(bytes) };
         Ok(())
@@ -142,16 +144,16 @@ unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int
 }
 
 unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    result_code(with(file, |open| open.body.lock(level)))
+    result_code(with(file, |open| open.file.lock(level)))
 }
 
 unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    result_code(with(file, |open| open.body.unlock(level)))
+    result_code(with(file, |open| open.file.unlock(level)))
 }
 
 unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, held: *mut c_int) -> c_int {
     result_code(with(file, |open| {
-        let answer = open.body.lower().check_reserved_lock()?;
+        let answer = open.file.lower().check_reserved_lock()?;
         // SAFETY: SQLite gives a place for the result.
         unsafe { held.write(answer) };
         Ok(())
@@ -164,29 +166,34 @@ unsafe extern "C" fn file_control(
     argument: *mut c_void,
 ) -> c_int {
     match op {
-        // SAFETY: with this op the argument is SQLite's array of strings.
-        SQLITE_FCNTL_PRAGMA => unsafe { pragma::control(file, argument) },
+        SQLITE_FCNTL_PRAGMA => match hooks() {
+            // SAFETY: with this op the argument is SQLite's array of strings.
+            Some(hooks) => unsafe { (hooks.pragma)(file, argument) },
+            None => SQLITE_NOTFOUND,
+        },
         SQLITE_FCNTL_PDB => {
-            // SAFETY: with this op the argument points to the connection.
-            unsafe { connection::attached(file, argument) };
-            result_code(with(file, |open| open.body.file_control(op, argument)))
+            if let Some(hooks) = hooks() {
+                // SAFETY: with this op the argument points to the connection.
+                unsafe { (hooks.attached)(file, argument) };
+            }
+            result_code(with(file, |open| open.file.file_control(op, argument)))
         }
         SQLITE_FCNTL_VFSNAME => {
-            let below = result_code(with(file, |open| open.body.file_control(op, argument)));
+            let below = result_code(with(file, |open| open.file.file_control(op, argument)));
             // SAFETY: with this op the argument points to a string of SQLite's allocator.
-            unsafe { connection::prefix_vfs_name(argument) };
+            unsafe { sqlite_text::prefix_vfs_name(argument) };
             below
         }
-        _ => result_code(with(file, |open| open.body.file_control(op, argument))),
+        _ => result_code(with(file, |open| open.file.file_control(op, argument))),
     }
 }
 
 unsafe extern "C" fn sector_size(file: *mut sqlite3_file) -> c_int {
-    with(file, |open| Ok(open.body.lower().sector_size())).unwrap_or(4096)
+    with(file, |open| Ok(open.file.lower().sector_size())).unwrap_or(4096)
 }
 
 unsafe extern "C" fn device_characteristics(file: *mut sqlite3_file) -> c_int {
-    with(file, |open| Ok(open.body.device_characteristics())).unwrap_or(0)
+    with(file, |open| Ok(open.file.device_characteristics())).unwrap_or(0)
 }
 
 unsafe extern "C" fn shm_map(
@@ -197,7 +204,7 @@ unsafe extern "C" fn shm_map(
     out: *mut *mut c_void,
 ) -> c_int {
     result_code(with(file, |open| {
-        let below = open.body.lower();
+        let below = open.file.lower();
         let call = below
             .shared_memory()?
             .shm_map
@@ -214,8 +221,8 @@ unsafe extern "C" fn shm_lock(
     flags: c_int,
 ) -> c_int {
     result_code(with(file, |open| {
-        open.body.shm_lock_changes(offset, flags);
-        let below = open.body.lower();
+        open.file.shm_lock_changes(offset, flags);
+        let below = open.file.lower();
         let call = below
             .shared_memory()?
             .shm_lock
@@ -227,7 +234,7 @@ unsafe extern "C" fn shm_lock(
 
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
     let passed = with(file, |open| {
-        let below = open.body.lower();
+        let below = open.file.lower();
         let call = below
             .shared_memory()?
             .shm_barrier
@@ -244,7 +251,7 @@ unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
 
 unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int {
     result_code(with(file, |open| {
-        let below = open.body.lower();
+        let below = open.file.lower();
         let call = below
             .shared_memory()?
             .shm_unmap
@@ -268,7 +275,7 @@ unsafe extern "C" fn fetch(
 unsafe extern "C" fn unfetch(file: *mut sqlite3_file, _offset: i64, page: *mut c_void) -> c_int {
     // Without a page it means that the file may have changed: what the guard reads from is mapped below.
     if page.is_null() {
-        return result_code(with(file, |open| open.body.lower().unmap()));
+        return result_code(with(file, |open| open.file.lower().unmap()));
     }
     SQLITE_OK
 }

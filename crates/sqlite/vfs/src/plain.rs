@@ -23,17 +23,17 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use strongroom_format::code::{self, Code};
 use strongroom_format::sqlite::{PAGE_RESERVE, WAL_FRAME_HEADER, WAL_HEADER};
 
-use crate::body::Body;
-use crate::connection;
+use crate::big_endian::word;
+use crate::connection_list;
 use crate::ffi::{
     SQLITE_BUSY, SQLITE_IOCAP_SUBPAGE_READ, SQLITE_LOCK_RESERVED, SQLITE_SHM_EXCLUSIVE,
     SQLITE_SHM_LOCK, sqlite3_file,
 };
+use crate::io_methods::IoMethods;
 use crate::lower::Lower;
 use crate::report::report;
 use crate::sealed::Sealed;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
-use crate::word::word;
 
 /// Where page 1 says how many bytes of each page are reserved (SQLite file format, section 1.3.4).
 const RESERVE_AT: u64 = 20;
@@ -63,13 +63,13 @@ impl Copies {
     /// Whether the transaction that begins now makes a copy.
     fn begins_copy(&self) -> bool {
         !self.allow_plaintext
-            && (connection::runs_statement(self.file(), true) == Some(false)
-                || self.born_empty && connection::is_vacuumed_into(self.file()))
+            && (connection_list::runs_statement(self.file(), true) == Some(false)
+                || self.born_empty && connection_list::is_vacuumed_into(self.file()))
     }
 
     /// Whether what is written now is not written by a statement.
     fn without_statement(&self) -> bool {
-        connection::runs_statement(self.file(), false) == Some(false)
+        connection_list::runs_statement(self.file(), false) == Some(false)
     }
 
     fn refuse(&self) -> SqliteCode {
@@ -158,7 +158,7 @@ impl PlainFile {
     }
 }
 
-impl Body for PlainFile {
+impl IoMethods for PlainFile {
     fn lower(&self) -> Lower {
         self.lower
     }
@@ -207,10 +207,6 @@ impl Body for PlainFile {
     fn device_characteristics(&self) -> c_int {
         self.lower.device_characteristics() & !SQLITE_IOCAP_SUBPAGE_READ
     }
-
-    fn as_plain(&mut self) -> Option<&mut PlainFile> {
-        Some(self)
-    }
 }
 
 /// The write-ahead log of a plain database.
@@ -240,7 +236,7 @@ impl PlainLog {
     }
 }
 
-impl Body for PlainLog {
+impl IoMethods for PlainLog {
     fn lower(&self) -> Lower {
         self.lower
     }

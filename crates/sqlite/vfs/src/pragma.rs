@@ -15,17 +15,23 @@ use strongroom_format::header::Cipher;
 use strongroom_keyring::{KeySource, Opener, SourceContext};
 
 use crate::connection;
-use crate::connection::{schema_of_file, sqlite_string};
+use crate::connection::schema_of_file;
+use crate::connection_list;
 use crate::ffi::{SQLITE_ERROR, SQLITE_NOTFOUND, SQLITE_OK, sqlite3_file};
+use crate::foreign_words;
 use crate::handle::with;
 use crate::integrity;
-use crate::keys;
-use crate::main_file::{MainFile, Wanted};
-use crate::others;
+use crate::io_methods::IoMethods as _;
+use crate::key_options;
+use crate::main_file::MainFile;
+use crate::new_database::NewDatabase;
+use crate::open_file::OpenFile;
+use crate::query;
 use crate::rekey;
 use crate::report::{last_text, report, report_error};
 use crate::seal::crypto;
 use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
+use crate::sqlite_text::sqlite_string;
 
 /// Handles `SQLITE_FCNTL_PRAGMA`.
 ///
@@ -50,7 +56,7 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
         // SAFETY: SQLite's text, which lives until this call returns.
         Some(unsafe { CStr::from_ptr(value) }.to_bytes())
     };
-    let instead = others::pragma(&name, value.is_some());
+    let instead = foreign_words::pragma(&name, value.is_some());
     let answer = match (name.as_str(), value) {
         _ if instead.is_some() => Err(report(&code::FOREIGN_WORD, instead.unwrap_or_default())),
         ("key", Some(value)) => key(file, value).map(Some),
@@ -63,7 +69,7 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
                 return failed.0;
             }
             return result_code(with(file, |open| {
-                open.body
+                open.file
                     .file_control(crate::ffi::SQLITE_FCNTL_PRAGMA, argument)
             }));
         }
@@ -105,10 +111,10 @@ fn lay_out(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
     let size = std::str::from_utf8(value)
         .ok()
         .and_then(|text| text.trim().parse().ok());
-    let Some(size) = size.and_then(keys::valid_page_size) else {
+    let Some(size) = size.and_then(key_options::valid_page_size) else {
         return Ok(()); // SQLite ignores such a size too.
     };
-    with(file, |open| match open.body.as_main() {
+    with(file, |open| match open.file.as_main() {
         Some(main) => main.lay_out(size),
         None => Ok(()),
     })
@@ -116,15 +122,15 @@ fn lay_out(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
 
 /// PRAGMA key: opens a sealed database, or makes an empty one sealed.
 fn key(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
-    let is_sealed = with(file, |open| Ok(open.body.as_main().is_some()))?;
+    let is_sealed = with(file, |open| Ok(open.file.as_main().is_some()))?;
     if is_sealed {
         return with(file, |open| {
-            let Some(main) = open.body.as_main() else {
+            let Some(main) = open.file.as_main() else {
                 return Err(report(&code::BUG, "not sealed"));
             };
             let opener = opener(value, !main.is_on_disk())?;
             if main.is_on_disk() {
-                main.unlock(&opener)?;
+                main.open_header(&opener)?;
             } else {
                 return Err(report(&code::KEY_OPTION, "the database has a key already"));
             }
@@ -137,8 +143,8 @@ fn key(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
 /// An empty database becomes a sealed one: SQLite is told to reserve the bytes that it has not yet laid out.
 fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let (path, empty) = with(file, |open| {
-        let size = open.body.size()?;
-        let Some(plain) = open.body.as_plain() else {
+        let size = open.file.size()?;
+        let Some(plain) = open.file.as_plain() else {
             return Err(report(&code::BUG, "not a database"));
         };
         Ok((plain.path().to_owned(), size == 0))
@@ -146,12 +152,12 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     if !empty {
         return Err(report(&code::KEY_ON_PLAIN, path));
     }
-    let place = connection::of_file(file)
+    let place = connection_list::of_file(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
     let Some((connection, schema)) = place else {
         return Err(report(&code::BUG, "PRAGMA key without connection"));
     };
-    let page_size = rekey::pragma_number(connection, &schema, "page_size").unwrap_or(4096);
+    let page_size = query::pragma_number(connection, &schema, "page_size").unwrap_or(4096);
     if connection::in_transaction(connection) {
         // SQLite has laid out page 1 already, without the reserved bytes.
         return Err(report(&code::KEY_OPTION, "PRAGMA key within a transaction"));
@@ -162,20 +168,21 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     }
     with(file, |open| {
         let page_size = u32::try_from(page_size).unwrap_or(4096);
-        let wanted = Wanted {
+        let wanted = NewDatabase {
             cipher: Cipher::Aes256Gcm,
             page_size,
             freshness: false,
         };
-        let lower = open.body.lower();
-        open.body = Box::new(MainFile::create(lower, path, wanted, opener, false)?);
+        let lower = open.file.lower();
+        let main = MainFile::create(lower, path, wanted, opener, false)?;
+        open.file = OpenFile::Main(Box::new(main));
         Ok("ok".to_owned())
     })
 }
 
 /// PRAGMA rekey: a new data key under a new opener, every page sealed again.
 fn rekey_to(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
-    let place = connection::of_file(file)
+    let place = connection_list::of_file(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
     let Some((connection, schema)) = place else {
         return Err(report(&code::BUG, "PRAGMA rekey without connection"));

@@ -9,28 +9,27 @@
 //!
 //! Must not: write a page itself, or open the file by path (closing that would drop SQLite's locks).
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use strongroom_format::code;
 use strongroom_format::layout::u32_at;
 use strongroom_format::sqlite::{lock_byte_page, page_offset, tail_layout};
-use strongroom_keyring::{Error, Object, Opener, redo, storage};
+use strongroom_keyring::{Error, Object, Opener, redo};
 
-use crate::body::Body as _;
 use crate::connection::{execute, file_of_schema};
-use crate::databases::quoted;
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
 use crate::handle::with;
+use crate::io_methods::IoMethods as _;
 use crate::lower::Lower;
 use crate::main_file::MainFile;
-use crate::report::{report_error, take_last};
-use crate::seal::TAIL;
+use crate::page_tail::TAIL;
+use crate::query;
+use crate::query::{pragma_number, quote_identifier};
+use crate::report::take_last;
 use crate::sealed::Keys;
-use crate::sqlite_code::{SqliteCode, SqliteResult};
-
-pub(crate) use crate::query::pragma_number;
+use crate::sqlite_code::SqliteCode;
+use crate::wal::log_length;
 
 /// Pages per transaction while sweeping: long enough to be quick, short enough for others to get in between.
 const BATCH: u64 = 512;
@@ -103,7 +102,7 @@ pub(crate) fn in_write_transaction<T>(
     sql("BEGIN")?;
     let result = lock_schema(connection, schema).and_then(|()| {
         // Nobody can make it longer or shorter now.
-        let pages = pragma_number(connection, &quoted(schema), "page_count");
+        let pages = pragma_number(connection, &quote_identifier(schema), "page_count");
         let pages = pages.and_then(|pages| u64::try_from(pages).ok());
         with_main(connection, schema, |main| work(main, pages))
     });
@@ -114,7 +113,7 @@ pub(crate) fn in_write_transaction<T>(
 
 /// Takes the write lock of one schema: a write of what is already there.
 fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
-    let name = quoted(schema);
+    let name = quote_identifier(schema);
     let version = pragma_number(connection, &name, "user_version").unwrap_or(0);
     execute(connection, &format!("PRAGMA {name}.user_version={version}"))
         .map_err(|message| sql_error(&message))
@@ -151,7 +150,7 @@ fn sweep(
     schema: &str,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64, Error> {
-    let name = quoted(schema);
+    let name = quote_identifier(schema);
     let count =
         |what| pragma_number(connection, &name, what).and_then(|pages| u64::try_from(pages).ok());
     let total = count("page_count").unwrap_or(0);
@@ -179,7 +178,7 @@ fn sweep(
 
 /// Whether this SQLite has `sqlite_dbpage`, through which single pages can be written in a transaction.
 fn has_page_table(connection: *mut sqlite3) -> bool {
-    crate::query::number(
+    query::number(
         connection,
         "SELECT count(*) FROM pragma_module_list WHERE name='sqlite_dbpage'",
     ) == Some(1)
@@ -209,7 +208,7 @@ fn with_main<T>(
         .ok_or_else(|| Error::new(&code::BUG, "no such schema"))?;
     let mut outcome = Err(Error::new(&code::NOT_SEALED, schema));
     with(file, |open| {
-        if let Some(main) = open.body.as_main() {
+        if let Some(main) = open.file.as_main() {
             outcome = work(main);
         }
         Ok(())
@@ -262,7 +261,7 @@ fn count_stale(
 
 /// R3. Returns the epoch in force.
 fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
-    let name = quoted(schema);
+    let name = quote_identifier(schema);
     for _ in 0..FINISH_TRIES {
         // In rollback mode this does nothing.
         execute(
@@ -319,23 +318,6 @@ fn cut_behind(main: &mut MainFile, count: u64) -> Result<(), Error> {
         main.truncate(end).map_err(rc_error)?;
     }
     Ok(())
-}
-
-/// Whether there is anything in the database's write-ahead log.
-pub(crate) fn has_log(database: &str) -> SqliteResult<bool> {
-    log_length(database)
-        .map(|length| length > 0)
-        .map_err(|error| report_error(&error))
-}
-
-/// Length of the write-ahead log. A length that cannot be had is no empty log: what it holds may be under the old key.
-pub(crate) fn log_length(database: &str) -> Result<u64, Error> {
-    let path = format!("{database}-wal");
-    match storage::of(Path::new(&path)).about(Path::new(&path)) {
-        Ok(about) => Ok(about.len),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(Error::io(path, error)),
-    }
 }
 
 /// Both anchors carry a MAC of the current epoch before the older key is erased.

@@ -10,14 +10,13 @@
 use strongroom_crypto::{CtrKey, GcmKey, MacKey, SecretKey, nonce12};
 use strongroom_format::aad::{Place, Role};
 use strongroom_format::header::Cipher;
-use strongroom_format::layout::{array, put};
+use strongroom_format::layout::put;
 use strongroom_format::sqlite::{Prologue, tail_layout};
 use strongroom_keyring::{Error, Object, Purpose};
 
-use crate::freshness::{Sum, Tail};
-
-/// Length of the reserved bytes at the end of a page.
-pub(crate) const TAIL: usize = tail_layout::SIZE;
+use crate::freshness::Sum;
+use crate::page_tail::Tail;
+use crate::page_tail::{TAIL, parse_tail};
 
 /// Why a page did not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,15 +169,6 @@ fn counter(iv: &MacKey, aad: &[u8], nonce: &[u8; 12]) -> [u8; 16] {
     let mut out = [0; 16];
     out.copy_from_slice(&prf[..16]);
     out
-}
-
-/// Nonce, tag and epoch of a page's tail.
-pub(crate) fn parse_tail(tail: &[u8]) -> Option<([u8; 12], [u8; 16], u32)> {
-    Some((
-        array(tail, tail_layout::NONCE)?,
-        array(tail, tail_layout::TAG)?,
-        u32::from_le_bytes(array(tail, tail_layout::EPOCH)?),
-    ))
 }
 
 /// Seals units of a log, journal or temporary file: nonce 12, ciphertext, tag 16.

@@ -21,18 +21,19 @@ use strongroom_format::code;
 use strongroom_format::freshness::FreshState;
 use strongroom_format::header::{Anchor, FIXED_LEN, HEADER_LEN, ObjectKind, header_layout};
 use strongroom_format::layout::u64_at;
-use strongroom_format::sqlite::{Prologue, lock_byte_page, page_offset};
+use strongroom_format::sqlite::{Prologue, lock_byte_page};
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
 use crate::ffi::SQLITE_SYNC_NORMAL;
-use crate::freshness::{Sum, Tail};
+use crate::freshness::Sum;
 use crate::lower::Lower;
-use crate::pending::warn;
+use crate::page_tail::{Tail, parse_tail};
 use crate::remote::is_remote;
 use crate::report::{report, report_error};
-use crate::seal::{PageCipher, UnitKey, parse_tail, unit_key, unit_key_from};
+use crate::seal::{PageCipher, UnitKey, unit_key, unit_key_from};
 use crate::seals;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
+use crate::warnings::warn;
 
 /// Header and ciphers as of one header sequence.
 pub(crate) struct Keys {
@@ -398,17 +399,6 @@ fn known<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
         Err(error) if error.code() == &code::ANCHOR => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// The last bytes of page `number` as they are in the file; zero when it is not there.
-pub(crate) fn tail_on_disk(lower: Lower, number: u64, page_size: u32) -> SqliteResult<Tail> {
-    let mut tail = Tail::default();
-    let end = page_offset(number.saturating_add(1), page_size);
-    let at = end.saturating_sub(tail.len() as u64);
-    if !lower.read_whole(&mut tail, at)? {
-        tail = Tail::default();
-    }
-    Ok(tail)
 }
 
 /// The header in force (O1): 4096 bytes, or fewer when the file is shorter.

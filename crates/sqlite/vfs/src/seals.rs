@@ -23,7 +23,7 @@ use strongroom_format::header::{
 use strongroom_format::layout::{bytes, u64_at};
 use strongroom_keyring::Object;
 
-use crate::pending::warn;
+use crate::warnings::warn;
 
 /// Whether a page that is sealed under this nonce stands for others: so does one in 65536.
 #[inline]

@@ -14,15 +14,17 @@ use strongroom_format::code;
 use strongroom_keyring::{Error, KeySource, SourceContext};
 
 use crate::api::{Api, api};
-use crate::connection;
+use crate::connection_list;
+use crate::database_key;
 use crate::ffi::{
-    SQLITE_BLOB, SQLITE_DIRECTONLY, SQLITE_ERROR, SQLITE_OK, SQLITE_TEXT, SQLITE_UTF8, destructor,
-    sqlite3, sqlite3_context, sqlite3_value,
+    SQLITE_BLOB, SQLITE_DIRECTONLY, SQLITE_ERROR, SQLITE_OK, SQLITE_TEXT, SQLITE_UTF8, sqlite3,
+    sqlite3_context, sqlite3_value,
 };
-use crate::keys;
+use crate::registration;
 use crate::report;
 use crate::seal::crypto;
-use crate::vfs;
+use crate::sql_result::result;
+use crate::sqlite_text;
 
 type Scalar = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
 
@@ -85,48 +87,12 @@ fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
         return Err(report::refused("sqlite3_create_function", rc));
     }
     // Last: where the function replaced an earlier one, that one's destructor has just said that the connection went.
-    connection::remember(connection);
+    connection_list::remember_connection(connection);
     Ok(())
 }
 
 unsafe extern "C" fn connection_closed(connection: *mut c_void) {
-    connection::forget_connection(connection as usize);
-}
-
-/// `SQLITE_TRANSIENT`: SQLite copies the text.
-fn transient() -> destructor {
-    // SAFETY: SQLite compares the value and never calls it.
-    unsafe { std::mem::transmute::<isize, destructor>(-1) }
-}
-
-/// Gives a text, or NULL, as a function's result.
-pub(crate) fn result(context: *mut sqlite3_context, text: Option<&str>) {
-    let Some(api) = api() else { return };
-    match text.and_then(|text| CString::new(text).ok()) {
-        // SAFETY: a context that SQLite gave; the text is copied.
-        Some(text) => unsafe { (api.result_text)(context, text.as_ptr(), -1, transient()) },
-        // SAFETY: as above.
-        None => unsafe { (api.result_null)(context) },
-    }
-}
-
-/// Gives a number as a function's result.
-pub(crate) fn result_number(context: *mut sqlite3_context, number: i32) {
-    if let Some(api) = api() {
-        // SAFETY: a context that SQLite gave.
-        unsafe { (api.result_int)(context, number) };
-    }
-}
-
-/// Gives a number, or NULL, as a column's value.
-pub(crate) fn result_long(context: *mut sqlite3_context, number: Option<i64>) {
-    let Some(number) = number else {
-        return result(context, None);
-    };
-    if let Some(api) = api() {
-        // SAFETY: a context that SQLite gave.
-        unsafe { (api.result_int64)(context, number) };
-    }
+    connection_list::forget_connection(connection as usize);
 }
 
 fn fail(context: *mut sqlite3_context, error: &Error) {
@@ -161,7 +127,7 @@ unsafe fn text_argument(arguments: *mut *mut sqlite3_value, index: usize) -> Str
     // SAFETY: the caller's word.
     let value = unsafe { arguments.add(index).read() };
     // SAFETY: a value that SQLite gave.
-    unsafe { connection::text_of((api.value_text)(value)) }
+    unsafe { sqlite_text::text_of((api.value_text)(value)) }
 }
 
 /// Argument `index` as secret bytes: a text's or a blob's. An empty one for anything else.
@@ -215,7 +181,7 @@ unsafe extern "C" fn register_key(
             creating: true,
             prompt: path.clone(),
         };
-        keys::register(path, Arc::new(KeySource::Given(secret?).opener(&source)?));
+        database_key::register(path, Arc::new(KeySource::Given(secret?).opener(&source)?));
         Ok(Some("ok".to_owned()))
     });
 }
@@ -231,7 +197,7 @@ unsafe extern "C" fn register_key_id(
     // SAFETY: registered with two arguments.
     let (path, id) = unsafe { (text_argument(arguments, 0), text_argument(arguments, 1)) };
     answer(context, || {
-        keys::register_key_id(absolute(&path)?, id)?;
+        database_key::register_key_id(absolute(&path)?, id)?;
         Ok(Some("ok".to_owned()))
     });
 }
@@ -245,7 +211,7 @@ unsafe extern "C" fn forget_key(
     // SAFETY: registered with one argument.
     let path = unsafe { text_argument(arguments, 0) };
     answer(context, || {
-        Ok(keys::unregister(&absolute(&path)?).then(|| "ok".to_owned()))
+        Ok(database_key::unregister(&absolute(&path)?).then(|| "ok".to_owned()))
     });
 }
 
@@ -256,7 +222,7 @@ fn absolute(path: &str) -> Result<String, Error> {
         let detail = "strongroom_key: a file's path is wanted, not a URI";
         return Err(Error::new(&code::URI, detail));
     }
-    vfs::absolute(path).ok_or_else(|| Error::new(&code::URI, "strongroom_key: path"))
+    registration::absolute(path).ok_or_else(|| Error::new(&code::URI, "strongroom_key: path"))
 }
 
 /// `strongroom_last_error()`: the guard's last error on this thread, or NULL.

@@ -21,8 +21,8 @@ use strongroom_format::layout::{array, put};
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout, super_slot_layout as slot};
 use strongroom_keyring::{Error, Purpose};
 
-use crate::body::Body;
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
+use crate::io_methods::IoMethods;
 use crate::lower::Lower;
 use crate::report::{report, report_error};
 use crate::seal::crypto;
@@ -216,7 +216,7 @@ fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
     None
 }
 
-impl Body for SuperWriter {
+impl IoMethods for SuperWriter {
     fn lower(&self) -> Lower {
         self.lower
     }
@@ -324,7 +324,7 @@ fn read_image(image: &[u8], out: &mut [u8], at: u64) -> SqliteResult<()> {
     }
 }
 
-impl Body for SuperReader {
+impl IoMethods for SuperReader {
     fn lower(&self) -> Lower {
         self.lower
     }

@@ -13,9 +13,9 @@ use strongroom_crypto::{SecretKey, nonce12};
 use strongroom_format::aad::{Place, Role};
 use strongroom_format::code;
 
-use crate::body::Body;
+use crate::capabilities::{sealed_characteristics, sealed_control};
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
-use crate::link::{sealed_characteristics, sealed_control};
+use crate::io_methods::IoMethods;
 use crate::lower::Lower;
 use crate::report::{report, report_error};
 use crate::seal::{UnitKey, crypto};
@@ -158,7 +158,7 @@ fn parts(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     })
 }
 
-impl Body for TempFile {
+impl IoMethods for TempFile {
     fn lower(&self) -> Lower {
         self.lower
     }

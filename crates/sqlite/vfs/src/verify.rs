@@ -10,6 +10,7 @@
 //! Must not: write, or judge the contents of a page beyond the size that page 1 names.
 
 mod logs;
+mod report;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,94 +22,15 @@ use strongroom_format::header::{
 use strongroom_format::sqlite::{lock_byte_page, page_offset};
 use strongroom_keyring::{Error, Object, Opener, redo};
 
-use crate::free::leaves;
+use crate::big_endian::word;
+use crate::free_list::leaves;
 use crate::freshness::{Freshness, judge};
-use crate::peek::Peek;
+use crate::read_only_file::ReadOnlyFile;
 use crate::seal::PageError;
 use crate::sealed::Keys;
 use crate::seals;
-use crate::word::word;
 use logs::{verify_journal, verify_wal};
-
-/// What a unit is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnitKind {
-    /// A page of the database; numbered from 1.
-    Page,
-    /// A frame of the write-ahead log; numbered from 1.
-    WalFrame,
-    /// A slot of the rollback journal; numbered from 1.
-    JournalSlot,
-    /// An anchor in the header: 1 or 2.
-    Anchor,
-}
-
-impl UnitKind {
-    /// The word used in output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Page => "page",
-            Self::WalFrame => "wal-frame",
-            Self::JournalSlot => "journal-slot",
-            Self::Anchor => "anchor",
-        }
-    }
-}
-
-/// A unit that did not verify.
-#[derive(Clone, Copy, Debug)]
-pub struct Bad {
-    /// What it is.
-    pub kind: UnitKind,
-    /// Its number, from 1.
-    pub index: u64,
-    /// Where it begins in its file, in bytes.
-    pub offset: u64,
-    /// What is wrong with it.
-    pub code: &'static Code,
-}
-
-/// What was verified.
-#[derive(Clone, Debug, Default)]
-pub struct VerifyReport {
-    /// Pages in the file.
-    pub pages: u64,
-    /// Pages whose tag holds.
-    pub pages_ok: u64,
-    /// Log frames whose tag holds.
-    pub frames_ok: u64,
-    /// Journal slots whose tag holds.
-    pub slots_ok: u64,
-    /// Everything that did not verify, in order.
-    pub bad: Vec<Bad>,
-    /// What is neither good nor bad.
-    pub notes: Vec<String>,
-    /// What was not checked, and why.
-    pub not_checked: Vec<String>,
-    /// Cipher suite of the pages.
-    pub cipher: &'static str,
-    /// A rekey was begun and is not finished.
-    pub rekey_under_way: bool,
-    /// Whether these are the newest pages.
-    pub freshness: Freshness,
-    /// An estimate of the pages that were sealed under the data key. `None` when the cipher has no
-    /// limit, or no anchor is valid.
-    pub seals: Option<u64>,
-}
-
-impl VerifyReport {
-    /// The page behind the last whole one is missing, or there in part.
-    fn ends_early(&mut self, page_size: u32) {
-        let index = self.pages + 1;
-        self.bad.push(Bad {
-            kind: UnitKind::Page,
-            index,
-            offset: page_offset(index, page_size),
-            code: &code::PAGE_TRUNCATED,
-        });
-    }
-}
+pub use report::{Bad, UnitKind, VerifyReport};
 
 /// How often a page is read again before it counts as bad, while another process may be writing it.
 const READS: u32 = 3;
@@ -143,7 +65,7 @@ pub(crate) fn verify_with(
     way: Way<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<VerifyReport, Error> {
-    let file = Peek::open(path)?;
+    let file = ReadOnlyFile::open(path)?;
     file.lock()?;
     let keys = open_header(path, &file, way)?;
     let mut report = new_report(&keys);
@@ -167,7 +89,11 @@ pub(crate) fn verify_with(
 
 /// Authenticates the pages in the file of a database that this connection may be writing, without a
 /// lock and without what lies beside it.
-pub(crate) fn verify_own(file: &Peek, path: &Path, known: &Object) -> Result<VerifyReport, Error> {
+pub(crate) fn verify_own(
+    file: &ReadOnlyFile,
+    path: &Path,
+    known: &Object,
+) -> Result<VerifyReport, Error> {
     let way = Way::Known(known);
     let keys = open_header(path, file, way)?;
     let mut report = new_report(&keys);
@@ -188,7 +114,7 @@ fn new_report(keys: &Keys) -> VerifyReport {
 /// # Errors
 /// As [`verify`].
 pub fn freshness_of(path: &Path, opener: &Opener) -> Result<Freshness, Error> {
-    let file = Peek::open(path)?;
+    let file = ReadOnlyFile::open(path)?;
     file.lock()?;
     let keys = open_header(path, &file, Way::Key(opener))?;
     let journal = verify_journal(
@@ -205,7 +131,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn open_header(path: &Path, file: &Peek, way: Way<'_>) -> Result<Keys, Error> {
+fn open_header(path: &Path, file: &ReadOnlyFile, way: Way<'_>) -> Result<Keys, Error> {
     let header = redo::newest_header(path, &file.head(HEADER_LEN)?);
     // The redo copy carries no anchors; structure is checked before the key, as when the file is opened.
     if header.len() >= FIXED_LEN && Header::parse(&header).is_ok() && header.len() < HEADER_LEN {
@@ -223,7 +149,7 @@ fn open_header(path: &Path, file: &Peek, way: Way<'_>) -> Result<Keys, Error> {
 
 /// Both anchors must hold: the one in force names the log, the other stands in for it.
 fn check_anchor(
-    file: &Peek,
+    file: &ReadOnlyFile,
     keys: &Keys,
     report: &mut VerifyReport,
 ) -> Result<Option<Anchor>, Error> {
@@ -260,7 +186,7 @@ fn absent(found: Result<Anchor, Error>) -> Result<bool, Error> {
 
 fn verify_pages(
     path: &Path,
-    file: &Peek,
+    file: &ReadOnlyFile,
     keys: &Keys,
     way: Way<'_>,
     report: &mut VerifyReport,
@@ -321,7 +247,7 @@ fn verify_pages(
 /// Opens one page; reads it again while it may be in the middle of being written. `None`: its tag holds.
 fn open_page(
     path: &Path,
-    file: &Peek,
+    file: &ReadOnlyFile,
     keys: &Keys,
     way: Way<'_>,
     number: u64,
@@ -363,7 +289,11 @@ fn try_page(keys: &Keys, number: u64, page: &mut [u8]) -> Option<&'static Code> 
 }
 
 /// Y3.
-fn tell_free_pages(file: &Peek, keys: &Keys, report: &mut VerifyReport) -> Result<(), Error> {
+fn tell_free_pages(
+    file: &ReadOnlyFile,
+    keys: &Keys,
+    report: &mut VerifyReport,
+) -> Result<(), Error> {
     let is_page =
         |bad: &Bad| bad.kind == UnitKind::Page && bad.code.number != code::PAGE_TRUNCATED.number;
     let authenticates = keys.object.header().cipher != Cipher::Aes256Ctr;

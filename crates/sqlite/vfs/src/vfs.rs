@@ -4,14 +4,14 @@
 //! Must not: replace a method that the VFS below already answers correctly.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::api::api;
+use crate::bypass;
 use crate::choose::{Request, choose};
 use crate::connection;
 use crate::ffi::{
@@ -20,30 +20,16 @@ use crate::ffi::{
 };
 use crate::handle;
 use crate::handle::{LOWER_OFFSET, lower_of};
+use crate::hooks::{Hooks, set_hooks};
 use crate::journal;
 use crate::lower::Lower;
-use crate::past;
+use crate::pragma;
+use crate::registration::{NAME, REGISTERED, Registered, below_of, take_place_again};
 use crate::remote;
 use crate::report::{refused, report};
-use crate::sqlite_code::{SqliteCode, check};
+use crate::sqlite_code::SqliteCode;
+use crate::sqlite_text;
 use crate::super_journal;
-
-/// The VFS's name, for `?vfs=` and `sqlite3_vfs_find`.
-pub const NAME: &CStr = c"strongroom";
-struct Registered(*mut sqlite3_vfs);
-// SAFETY: written once, before SQLite can use it; SQLite itself shares VFS objects between threads.
-unsafe impl Send for Registered {}
-// SAFETY: as above.
-unsafe impl Sync for Registered {}
-static REGISTERED: OnceLock<Registered> = OnceLock::new();
-
-/// Whether `vfs` is this one.
-#[must_use]
-pub(crate) fn is_ours(vfs: *mut sqlite3_vfs) -> bool {
-    REGISTERED
-        .get()
-        .is_some_and(|ours| std::ptr::eq(ours.0, vfs))
-}
 
 /// Registers the VFS over the default one, and makes it the default. Idempotent. `put_back` is
 /// called before SQLite opens a database past it.
@@ -55,6 +41,10 @@ pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
         take_place_again();
         return Ok(());
     }
+    set_hooks(Hooks {
+        pragma: pragma::control,
+        attached: connection::attached,
+    });
     // SAFETY: a name that ends with a zero byte.
     if !unsafe { (api.vfs_find)(NAME.as_ptr()) }.is_null() {
         // Another copy of this library: what the one has sealed the other would seal again.
@@ -99,34 +89,12 @@ pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     }
     // SAFETY: `ours` is never freed.
     let rc = unsafe { (api.vfs_register)(ours, 1) };
-    past::watch(api, below, put_back);
+    bypass::watch(api, below, put_back);
     if rc == SQLITE_OK {
         Ok(())
     } else {
         Err(refused("sqlite3_vfs_register", rc))
     }
-}
-
-/// Makes the VFS the default again where the one below it is: `sqlite3_initialize` after
-/// `sqlite3_shutdown` does that. Another default was made by somebody, and stays. Whether it was so.
-pub(crate) fn take_place_again() -> bool {
-    let (Some(api), Some(ours)) = (api(), REGISTERED.get()) else {
-        return false;
-    };
-    // SAFETY: null asks for the default VFS.
-    let default = unsafe { (api.vfs_find)(std::ptr::null()) };
-    // SAFETY: registered before, and never freed.
-    default == below_of(ours.0) && unsafe { (api.vfs_register)(ours.0, 1) } == SQLITE_OK
-}
-
-/// The VFS that this one stands on. `None` before [`register`].
-pub(crate) fn below() -> Option<*mut sqlite3_vfs> {
-    REGISTERED.get().map(|ours| below_of(ours.0))
-}
-
-fn below_of(vfs: *mut sqlite3_vfs) -> *mut sqlite3_vfs {
-    // SAFETY: SQLite calls with our own VFS object, whose app_data is the VFS below.
-    unsafe { (*vfs).app_data }.cast::<sqlite3_vfs>()
 }
 
 unsafe extern "C" fn open(
@@ -141,7 +109,7 @@ unsafe extern "C" fn open(
     let below_vfs = below_of(vfs);
     // SAFETY: the allocation has our part first.
     let below = unsafe { lower_of(file) };
-    let Some(call) = past::open_of(below_vfs) else {
+    let Some(call) = bypass::open_of(below_vfs) else {
         return SQLITE_CANTOPEN;
     };
     let rc = if remote::asked_for(name, flags) {
@@ -164,7 +132,7 @@ unsafe extern "C" fn open(
         String::new()
     } else {
         // SAFETY: SQLite's file name.
-        unsafe { connection::text_of(name.cast()) }
+        unsafe { sqlite_text::text_of(name.cast()) }
     };
     let request = Request {
         name,
@@ -175,9 +143,9 @@ unsafe extern "C" fn open(
     let chosen = catch_unwind(AssertUnwindSafe(|| choose(&request)))
         .unwrap_or_else(|_| Err(report(&code::BUG, "opening a file panicked")));
     match chosen {
-        Ok(body) => {
+        Ok(opened) => {
             // SAFETY: the allocation that SQLite made for us; the file below was opened above.
-            match unsafe { handle::install(file, body) } {
+            match unsafe { handle::install(file, opened) } {
                 Ok(()) => SQLITE_OK,
                 Err(SqliteCode(rc)) => {
                     close_quietly(lower);
@@ -285,22 +253,4 @@ unsafe extern "C" fn access(
         Some(call) => unsafe { call(below, name, flags, out) },
         None => SQLITE_IOERR,
     }
-}
-
-/// `path` as SQLite makes it absolute, which is how databases are known here.
-pub fn absolute(path: &str) -> Option<String> {
-    let ours = REGISTERED.get()?.0;
-    // SAFETY: registered and never freed.
-    let size = unsafe { (*ours).max_pathname }.saturating_add(1);
-    let name = CString::new(path).ok()?;
-    let mut out = vec![0_u8; usize::try_from(size).ok()?];
-    // SAFETY: `out` has room for `size` bytes.
-    let rc = unsafe { full_pathname(ours, name.as_ptr(), size, out.as_mut_ptr().cast()) };
-    // A symbolic link is resolved and reported as such (SQLITE_OK_SYMLINK).
-    check(rc & 0xff).ok()?;
-    CStr::from_bytes_until_nul(&out)
-        .ok()?
-        .to_str()
-        .ok()
-        .map(str::to_owned)
 }

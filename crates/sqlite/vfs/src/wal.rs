@@ -15,6 +15,8 @@
 //! Must not: let SQLite's checksums, which are sums over plaintext, reach the file.
 
 use std::ffi::c_int;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 
 use strongroom_crypto::random32;
@@ -23,18 +25,19 @@ use strongroom_format::code;
 use strongroom_format::sqlite::{
     AuxKind, Prologue, WAL_FRAME_HEADER, WAL_HEAD, WAL_HEADER, WalGeometry, prologue_layout,
 };
-use strongroom_keyring::Purpose;
+use strongroom_keyring::{Error, Purpose, storage};
 
-use crate::body::Body;
+use crate::big_endian::word;
+use crate::capabilities::{sealed_characteristics, sealed_control};
 use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE};
-use crate::freshness::Tail;
-use crate::link::{Link, sealed_characteristics, sealed_control};
+use crate::io_methods::IoMethods;
 use crate::lower::Lower;
+use crate::page_tail::{TAIL, Tail, tail_on_disk};
 use crate::report::{report, report_error, warn};
-use crate::seal::{TAIL, UnitKey, crypto, unit_key};
-use crate::sealed::{Sealed, tail_on_disk};
+use crate::seal::{UnitKey, crypto, unit_key};
+use crate::sealed::Sealed;
+use crate::shared_state::SharedState;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
-use crate::word::word;
 
 /// SQLite's salts: bytes 16..24 of the log's header and 8..16 of every frame's.
 type Salts = [u8; 8];
@@ -69,7 +72,7 @@ pub(crate) struct WalFile {
     lower: Lower,
     main: Lower,
     sealed: Arc<Sealed>,
-    link: Arc<Link>,
+    shared: Arc<SharedState>,
     keeps_freshness: bool,
     geometry: WalGeometry,
     generation: Option<Generation>,
@@ -87,13 +90,18 @@ pub(crate) struct WalFile {
 
 impl WalFile {
     /// A log as opened, of the database `sealed` whose file below is `main`.
-    pub(crate) fn new(lower: Lower, main: Lower, sealed: Arc<Sealed>, link: Arc<Link>) -> Self {
+    pub(crate) fn new(
+        lower: Lower,
+        main: Lower,
+        sealed: Arc<Sealed>,
+        shared: Arc<SharedState>,
+    ) -> Self {
         let keys = sealed.keys();
         let header = keys.object.header();
         let (page_size, keeps_freshness) = (header.unit_size, header.freshness);
-        link.log_is(Some(lower));
+        shared.log_is(Some(lower));
         Self {
-            link,
+            shared,
             keeps_freshness,
             lower,
             main,
@@ -447,7 +455,24 @@ impl WalFile {
     }
 }
 
-impl Body for WalFile {
+/// Whether there is anything in the database's write-ahead log.
+pub(crate) fn has_log(database: &str) -> SqliteResult<bool> {
+    log_length(database)
+        .map(|length| length > 0)
+        .map_err(|error| report_error(&error))
+}
+
+/// Length of the write-ahead log. A length that cannot be had is no empty log: what it holds may be under the old key.
+pub(crate) fn log_length(database: &str) -> Result<u64, Error> {
+    let path = format!("{database}-wal");
+    match storage::of(Path::new(&path)).about(Path::new(&path)) {
+        Ok(about) => Ok(about.len),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(Error::io(path, error)),
+    }
+}
+
+impl IoMethods for WalFile {
     fn lower(&self) -> Lower {
         self.lower
     }
@@ -512,7 +537,7 @@ impl Body for WalFile {
     }
 
     fn before_close(&mut self) -> SqliteResult<()> {
-        self.link.log_is(None);
+        self.shared.log_is(None);
         self.flush_pending()
     }
 }

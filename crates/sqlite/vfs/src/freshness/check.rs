@@ -11,8 +11,9 @@ use strongroom_format::header::{Anchor, HEADER_LEN};
 use strongroom_format::sqlite::page_offset;
 use strongroom_keyring::Error;
 
-use super::{Log, Sum, Tail};
-use crate::peek::Peek;
+use super::{Log, Sum};
+use crate::page_tail::Tail;
+use crate::read_only_file::ReadOnlyFile;
 use crate::sealed::Keys;
 
 /// What the digest says of the pages.
@@ -45,7 +46,7 @@ const TRIES: u32 = 5;
 
 /// Judges the database in `file`, whose log would be at `wal`. `to_roll_back`: a journal is to be played back.
 pub(crate) fn judge(
-    file: &Peek,
+    file: &ReadOnlyFile,
     keys: &Keys,
     wal: &Path,
     to_roll_back: bool,
@@ -73,7 +74,7 @@ pub(crate) fn judge(
     Ok(Freshness::Busy)
 }
 
-fn anchor(file: &Peek, keys: &Keys) -> Result<Option<Anchor>, Error> {
+fn anchor(file: &ReadOnlyFile, keys: &Keys) -> Result<Option<Anchor>, Error> {
     match keys.object.anchor(&file.head(HEADER_LEN)?) {
         Ok(anchor) => Ok(Some(anchor)),
         Err(error) if error.code().number == code::ANCHOR.number => Ok(None),
@@ -81,7 +82,12 @@ fn anchor(file: &Peek, keys: &Keys) -> Result<Option<Anchor>, Error> {
     }
 }
 
-fn compare(file: &Peek, keys: &Keys, anchor: &Anchor, log: &Log) -> Result<Freshness, Error> {
+fn compare(
+    file: &ReadOnlyFile,
+    keys: &Keys,
+    anchor: &Anchor,
+    log: &Log,
+) -> Result<Freshness, Error> {
     let state = keys.object.fresh_state(anchor)?;
     let in_use = log.frames() > 0;
     // The first transaction of all may be lost as a whole, with its journal: SQLite plays nothing back into a file without pages.
@@ -111,7 +117,7 @@ fn compare(file: &Peek, keys: &Keys, anchor: &Anchor, log: &Log) -> Result<Fresh
     })
 }
 
-fn tail_in(file: &Peek, keys: &Keys, number: u64) -> Result<Tail, Error> {
+fn tail_in(file: &ReadOnlyFile, keys: &Keys, number: u64) -> Result<Tail, Error> {
     let mut tail = Tail::default();
     let end = page_offset(number.saturating_add(1), keys.object.header().unit_size);
     let at = end.saturating_sub(tail.len() as u64);
@@ -123,7 +129,7 @@ fn tail_in(file: &Peek, keys: &Keys, number: u64) -> Result<Tail, Error> {
 }
 
 fn read_log(log: &mut Log, keys: &Keys, anchor: &Anchor, wal: &Path) -> Result<(), Error> {
-    let file = match Peek::open(wal) {
+    let file = match ReadOnlyFile::open(wal) {
         Ok(file) => file,
         Err(error) if error.code().number == code::NOT_FOUND.number => return Ok(()),
         Err(error) => return Err(error),

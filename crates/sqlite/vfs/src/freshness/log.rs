@@ -11,10 +11,10 @@ use strongroom_format::sqlite::{
 };
 use strongroom_keyring::{Error, Purpose};
 
-use super::Tail;
-use crate::seal::{TAIL, UnitKey, unit_key};
+use crate::big_endian::word;
+use crate::page_tail::{TAIL, Tail};
+use crate::seal::{UnitKey, unit_key};
 use crate::sealed::Keys;
-use crate::word::word;
 
 /// Reads at an offset of the log; false when the file ends before.
 pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<bool, Error>;

@@ -8,12 +8,14 @@ use strongroom_keyring::Error;
 
 use super::Sum;
 use crate::connection::execute;
-use crate::databases::quoted;
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
 use crate::lower::Lower;
 use crate::main_file::MainFile;
-use crate::rekey::{fresh, in_write_transaction, log_length, rc_error, sql_error};
-use crate::sealed::{Sealed, tail_on_disk};
+use crate::page_tail::tail_on_disk;
+use crate::query::quote_identifier;
+use crate::rekey::{fresh, in_write_transaction, rc_error, sql_error};
+use crate::sealed::Sealed;
+use crate::wal::log_length;
 
 /// Makes the digest of the schema's database anew, over the pages that it has, and gives its root.
 ///
@@ -21,7 +23,7 @@ use crate::sealed::{Sealed, tail_on_disk};
 /// SR-6010 when another connection keeps the write-ahead log in use, SR-4014 when the database keeps no freshness, and those of
 /// reading and writing.
 pub fn settle(connection: *mut sqlite3, schema: &str) -> Result<[u8; 32], Error> {
-    let name = quoted(schema);
+    let name = quote_identifier(schema);
     // In rollback mode this does nothing.
     execute(
         connection,

@@ -16,11 +16,14 @@ use strongroom_keyring::Purpose;
 
 use super::memory::MemoryFile;
 use super::{Choices, PAGE, damage, database};
-use crate::body::Body as _;
-use crate::journal::{JournalFile, JournalOf, open_slot, seal_mark, seal_slot, shadow};
-use crate::link::Link;
-use crate::seal::{TAIL, UnitKey, unit_key};
+use crate::io_methods::IoMethods as _;
+use crate::journal::head::seal_mark;
+use crate::journal::slot::{seal_slot, shadow};
+use crate::journal::{JournalFile, JournalOf, open_slot};
+use crate::page_tail::TAIL;
+use crate::seal::{UnitKey, unit_key};
 use crate::sealed::Sealed;
+use crate::shared_state::SharedState;
 
 /// What stands in the chunks; a byte that SQLite itself writes over headers is another.
 const FILLING: u8 = 0x5e;
@@ -150,7 +153,7 @@ pub fn journal(input: &[u8]) {
     let of = JournalOf {
         sealed,
         main: main.lower(),
-        link: Arc::new(Link::default()),
+        shared: Arc::new(SharedState::default()),
     };
     let mut found = JournalFile::new(below.lower(), of);
     let mut out = [0; 1];

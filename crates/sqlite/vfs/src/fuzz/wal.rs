@@ -13,7 +13,7 @@ use strongroom_keyring::Purpose;
 
 use super::memory::MemoryFile;
 use super::{Choices, PAGE, damage, database};
-use crate::body::Body as _;
+use crate::io_methods::IoMethods as _;
 use crate::seal::{UnitKey, unit_key};
 use crate::sealed::Sealed;
 use crate::wal::WalFile;

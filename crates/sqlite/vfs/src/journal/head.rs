@@ -18,9 +18,9 @@ use strongroom_format::journal::{
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
 use strongroom_keyring::Error;
 
+use crate::big_endian::word;
 use crate::seal::UnitKey;
 use crate::sealed::Keys;
-use crate::word::word;
 
 /// First bytes of every journal segment (SQLite's `aJournalMagic`).
 const SEGMENT_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];

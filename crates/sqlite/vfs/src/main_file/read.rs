@@ -7,9 +7,10 @@ use strongroom_format::sqlite::page_offset;
 
 use super::MainFile;
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
-use crate::remote::fetched_again;
+use crate::page_tail::{TAIL, parse_tail};
+use crate::remote::{fetch_again, is_remote};
 use crate::report::report;
-use crate::seal::{PageError, TAIL, parse_tail};
+use crate::seal::PageError;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 impl MainFile {
@@ -49,13 +50,38 @@ impl MainFile {
         let keys = self.usable()?;
         match keys.current.open(number, page) {
             Ok(()) => return Ok(()),
-            Err(why) if fetched_again(self, number, page, &why)? => {
+            Err(why) if self.fetch_again(number, page, &why)? => {
                 return self.open_other_epoch(number, page);
             }
             Err(PageError::Forged) => return Err(self.forged(number)),
             Err(PageError::Epoch(_)) => {}
         }
         self.open_other_epoch(number, page)
+    }
+
+    /// D4: `page` was read and is not, or may not be, authentic. Fetches it again if the file is
+    /// remote and no known key opens it. Returns false when nothing was done, and `page` is as it
+    /// was read.
+    fn fetch_again(&self, number: u64, page: &mut [u8], why: &PageError) -> SqliteResult<bool> {
+        if !is_remote(self.lower) {
+            return Ok(false);
+        }
+        if matches!(why, PageError::Epoch(_)) {
+            let tail = page
+                .get(page.len().saturating_sub(TAIL)..)
+                .and_then(parse_tail);
+            let keys = self.keys();
+            let mut copy = page.to_vec();
+            let opens = tail
+                .and_then(|(_, _, epoch)| keys?.cipher(epoch))
+                .is_some_and(|cipher| cipher.open(number, &mut copy).is_ok());
+            copy.fill(0);
+            if opens {
+                return Ok(false);
+            }
+        }
+        fetch_again(self.lower, page_offset(number, self.page_size), page)?;
+        Ok(true)
     }
 
     /// A page of the epoch before, or of one that began since the header was read.

@@ -28,7 +28,7 @@ impl MainFile {
             return Ok(());
         };
         // Whoever asked for no syncs gets none.
-        let durable = !self.link.undo().unsynced;
+        let durable = !self.shared.undo().unsynced;
         let written = sealed.add_seals(self.lower, SEALS_STEP, durable)?;
         if let (Some(anchor), Some(tally)) = (written, &mut self.tally) {
             tally.goes_on_from(anchor);

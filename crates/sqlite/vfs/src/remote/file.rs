@@ -4,15 +4,13 @@
 //! Must not: decide anything.
 #![expect(unsafe_code, reason = "an object that is called as a C object")]
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use super::RemoteFile;
-use crate::api::api;
-use crate::connection;
+use super::client::RemoteFile;
 use crate::ffi::{
     SQLITE_IOCAP_IMMUTABLE, SQLITE_IOERR, SQLITE_IOERR_SHORT_READ, SQLITE_NOTFOUND, SQLITE_OK,
     SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, SQLITE_READONLY, sqlite3_file, sqlite3_io_methods,
@@ -20,6 +18,7 @@ use crate::ffi::{
 use crate::lower::Lower;
 use crate::report::{report, report_error};
 use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
+use crate::sqlite_text::{self, uri_parameter};
 
 /// The object in SQLite's allocation. The VFS asks for room for it.
 #[repr(C)]
@@ -52,20 +51,14 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
 
 /// A parameter of the URI that SQLite opens.
 pub(super) fn parameter(name: *const c_char, key: &str) -> Option<String> {
-    let key = CString::new(key).ok()?;
     // SAFETY: `name` is the file name that SQLite's core gave to xOpen for a main database, as the function demands.
-    let value = unsafe { (api()?.uri_parameter)(name, key.as_ptr()) };
-    if value.is_null() {
-        return None;
-    }
-    // SAFETY: a text of SQLite's.
-    Some(unsafe { connection::text_of(value.cast()) })
+    unsafe { uri_parameter(name, key) }
 }
 
 /// The name by which SQLite knows the database.
 pub(super) fn label(name: *const c_char) -> String {
     // SAFETY: SQLite's file name.
-    unsafe { connection::text_of(name.cast()) }
+    unsafe { sqlite_text::text_of(name.cast()) }
 }
 
 /// Makes `place` the remote file. `out_flags` may be null.

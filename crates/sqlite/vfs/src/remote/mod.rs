@@ -13,62 +13,31 @@
 //!
 //! Must not: know HTTP; touch the file that the connection's name stands for, but to read a pointer.
 
+mod client;
 mod file;
 mod pointer;
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
-use std::sync::OnceLock;
 
 use strongroom_format::code;
 use strongroom_format::header::{Cipher, HEADER_LEN, is_sealed};
 use strongroom_format::slot::Slot;
-use strongroom_format::sqlite::page_offset;
 use strongroom_keyring::{Error, passphrase_cost};
 
-use crate::connection;
+use crate::connection_list;
 use crate::ffi::{SQLITE_OK, SQLITE_OPEN_MAIN_DB, sqlite3_file};
-use crate::keys::Parameters;
+use crate::key_options::KeyOptions;
 use crate::lower::Lower;
-use crate::main_file::MainFile;
 use crate::report::{report, report_error};
-use crate::seal::{PageError, TAIL, parse_tail};
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
+pub use client::{RemoteClient, RemoteFile, set_client};
 pub(crate) use file::{RemoteHandle, is_remote};
 pub(crate) use pointer::Pointer;
 
-/// A file that is read over the network: one version of it, from open to close.
-pub trait RemoteFile: Send {
-    /// Address and version, for messages. Holds no secret.
-    fn name(&self) -> &str;
-
-    /// Length in bytes, fixed at the open.
-    fn size(&self) -> u64;
-
-    /// Reads `out.len()` bytes at `at`; the caller stays below [`Self::size`].
-    ///
-    /// # Errors
-    /// SR-2241 to SR-2247.
-    fn read(&mut self, out: &mut [u8], at: u64) -> Result<(), Error>;
-
-    /// What was read of these bytes is not authentic: they are fetched again, past every cache.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    fn distrust(&mut self, at: u64, len: usize) -> Result<(), Error>;
-}
-
-/// Opens a remote file by its parameters: the function answers with the value of `url`, `http_ca` and so on.
-pub type RemoteClient = fn(&dyn Fn(&str) -> Option<String>) -> Result<Box<dyn RemoteFile>, Error>;
-
-static CLIENT: OnceLock<RemoteClient> = OnceLock::new();
-
-/// Registers what reads over the network. The first one stays.
-pub fn set_client(client: RemoteClient) {
-    CLIENT.get_or_init(|| client);
-}
+use client::connect;
 
 thread_local! {
     static BY_LIBRARY: Cell<bool> = const { Cell::new(false) };
@@ -110,18 +79,11 @@ fn allowed(name: *const c_char) -> SqliteResult<()> {
     }
     let permitted = std::env::var_os("STRONGROOM_ATTACH_URL").is_some_and(|value| value == "1");
     // A connection older than the guard reaches it only through the parameter `vfs`, and is not known to it.
-    let by_sql = || file::parameter(name, "vfs").is_some() || connection::opened_by_sql();
+    let by_sql = || file::parameter(name, "vfs").is_some() || connection_list::opened_by_sql();
     if permitted || !by_sql() {
         return Ok(());
     }
     Err(report(&code::REMOTE_SQL, file::label(name)))
-}
-
-fn connect(get: &dyn Fn(&str) -> Option<String>) -> SqliteResult<Box<dyn RemoteFile>> {
-    let client = CLIENT
-        .get()
-        .ok_or_else(|| report(&code::REMOTE_NO_CLIENT, ""))?;
-    client(get).map_err(|error| report_error(&error))
 }
 
 /// If the local file that was opened is a pointer: closes it, opens what it leads to in its place, and says what it names.
@@ -140,10 +102,10 @@ pub(crate) fn follow(lower: Lower, path: &str, head: &[u8]) -> SqliteResult<Opti
 pub(crate) fn parameters(
     of_uri: impl Fn(&str) -> Option<String>,
     pointer: Option<&Pointer>,
-) -> Result<Parameters, Error> {
+) -> Result<KeyOptions, Error> {
     let sources = ["key_id", "key_env", "key_file", "key_command"];
     let has_key = sources.iter().any(|name| of_uri(name).is_some());
-    Parameters::read(|name| {
+    KeyOptions::read(|name| {
         let pointed = || match name {
             "key_id" if !has_key => pointer.and_then(|pointer| pointer.get(name)),
             _ => None,
@@ -194,34 +156,8 @@ pub(crate) fn name(lower: Lower) -> String {
     file::with(lower, |remote| Ok(remote.name().to_owned())).unwrap_or_default()
 }
 
-/// D4: `page` was read and is not, or may not be, authentic. Fetches it again if the file is remote and no key that is known
-/// opens it. False: nothing was done, and `page` is as it was read.
-pub(crate) fn fetched_again(
-    main: &MainFile,
-    number: u64,
-    page: &mut [u8],
-    why: &PageError,
-) -> SqliteResult<bool> {
-    let lower = main.lower();
-    if !is_remote(lower) {
-        return Ok(false);
-    }
-    if matches!(why, PageError::Epoch(_)) {
-        let tail = page
-            .get(page.len().saturating_sub(TAIL)..)
-            .and_then(parse_tail);
-        let keys = main.keys();
-        let mut copy = page.to_vec();
-        let opens = tail
-            .and_then(|(_, _, epoch)| keys?.cipher(epoch))
-            .is_some_and(|cipher| cipher.open(number, &mut copy).is_ok());
-        copy.fill(0);
-        if opens {
-            return Ok(false);
-        }
-    }
-    let at = page_offset(number, main.page_size());
+/// D4: fetches the page at `at` again, past every cache, and reads it into `page`.
+pub(crate) fn fetch_again(lower: Lower, at: u64, page: &mut [u8]) -> SqliteResult<()> {
     file::with(lower, |remote| remote.distrust(at, page.len()))?;
-    lower.read(page, at)?;
-    Ok(true)
+    lower.read(page, at)
 }

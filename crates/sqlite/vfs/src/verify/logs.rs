@@ -18,7 +18,7 @@ use strongroom_format::sqlite::{
 };
 use strongroom_keyring::{Error, Purpose};
 
-use super::{Bad, UnitKind, VerifyReport};
+use super::report::{Bad, UnitKind, VerifyReport};
 use crate::journal::{Head, open_shadow, open_slot, segment_length, segments};
 use crate::seal::unit_key;
 use crate::sealed::Keys;

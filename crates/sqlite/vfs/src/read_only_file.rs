@@ -12,19 +12,19 @@ use std::time::Duration;
 use strongroom_format::code;
 use strongroom_keyring::{Error, storage};
 
+use crate::bypass;
 use crate::ffi::{
     SQLITE_BUSY, SQLITE_LOCK_SHARED, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, sqlite3_file,
 };
 use crate::lower::Lower;
-use crate::past;
+use crate::registration;
 use crate::sqlite_code::SqliteCode;
-use crate::vfs;
 
 /// How often the shared lock is tried, 50 ms apart.
 const TRIES: u32 = 100;
 
 /// A file open for reading; closed on drop.
-pub(crate) struct Peek {
+pub(crate) struct ReadOnlyFile {
     lower: Lower,
     path: String,
     /// The file object's memory, at an address that does not move.
@@ -35,7 +35,7 @@ pub(crate) struct Peek {
     own: bool,
 }
 
-impl Peek {
+impl ReadOnlyFile {
     /// Opens `path`.
     ///
     /// # Errors
@@ -47,9 +47,10 @@ impl Peek {
         if storage::of(path).about(path).is_err() {
             return Err(Error::new(&code::NOT_FOUND, text));
         }
-        let absolute = vfs::absolute(text).ok_or_else(|| Error::new(&code::NOT_FOUND, text))?;
-        let below =
-            vfs::below().ok_or_else(|| Error::new(&code::BUG, "the guard is not registered"))?;
+        let absolute =
+            registration::absolute(text).ok_or_else(|| Error::new(&code::NOT_FOUND, text))?;
+        let below = registration::below()
+            .ok_or_else(|| Error::new(&code::BUG, "the guard is not registered"))?;
         // SQLite's form of a file name: four zero bytes before it, and an empty list of parameters behind it.
         let mut name = vec![0; 4];
         name.extend_from_slice(absolute.as_bytes());
@@ -59,7 +60,7 @@ impl Peek {
         let words = usize::try_from(size).unwrap_or(0).div_ceil(8).max(8);
         let mut memory = vec![0_u64; words];
         let file = memory.as_mut_ptr().cast::<sqlite3_file>();
-        let open = past::open_of(below);
+        let open = bypass::open_of(below);
         let open = open.ok_or_else(|| Error::new(&code::BUG, "VFS without xOpen"))?;
         let flags = SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READONLY;
         let mut granted: c_int = 0;
@@ -165,7 +166,7 @@ impl Peek {
     }
 }
 
-impl Drop for Peek {
+impl Drop for ReadOnlyFile {
     fn drop(&mut self) {
         if !self.own {
             return;
@@ -183,5 +184,5 @@ impl Drop for Peek {
 /// # Errors
 /// SR-1006, SR-5001.
 pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
-    Peek::open(path)?.head(len)
+    ReadOnlyFile::open(path)?.head(len)
 }

@@ -1,6 +1,6 @@
 //! After a rollback: pages of the free list that a failed or interrupted transaction left torn are sealed again, as zeros.
 //!
-//! SQLite does not journal the content of a page that it takes from the free list ([`crate::free`]). When the write of such a page stops half-way and the
+//! SQLite does not journal the content of a page that it takes from the free list ([`crate::free_list`]). When the write of such a page stops half-way and the
 //! transaction is rolled back, the page is free again, and stays as it is. SQLite itself does not mind; but it cannot be opened, and VACUUM, the backup
 //! API and a rekey read it.
 //!
@@ -11,15 +11,15 @@ use strongroom_format::header::Cipher;
 use strongroom_format::sqlite::page_offset;
 
 use super::MainFile;
-use crate::free::leaves;
-use crate::rekey::has_log;
-use crate::seal::{TAIL, parse_tail};
+use crate::free_list::leaves;
+use crate::page_tail::{TAIL, parse_tail};
 use crate::sqlite_code::SqliteResult;
+use crate::wal::has_log;
 
 impl MainFile {
     /// When SQLite is about to sync the database: the file is then in the state that holds if the sync succeeds, and nobody else writes.
     pub(super) fn heal(&mut self) -> SqliteResult<()> {
-        let played_back = self.link.take_played_back();
+        let played_back = self.shared.take_played_back();
         if !self.on_disk || (!played_back && self.torn.is_empty()) {
             return Ok(());
         }
@@ -28,7 +28,7 @@ impl MainFile {
         if healed.is_err() {
             // The rollback has failed; SQLite tries it again.
             self.torn.extend(torn);
-            self.link.played_back();
+            self.shared.played_back();
         }
         healed.map(|_| ())
     }

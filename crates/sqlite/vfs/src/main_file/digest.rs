@@ -12,13 +12,14 @@ use strongroom_format::freshness::{Covered, FreshState};
 use strongroom_keyring::Error;
 
 use super::MainFile;
+use crate::big_endian::word;
 use crate::ffi::{SQLITE_LOCK_EXCLUSIVE, SQLITE_SYNC_NORMAL};
-use crate::freshness::{Counted, Log, Sum, Tail, Tally};
+use crate::freshness::{Counted, Log, Sum, Tally};
 use crate::lower::Lower;
+use crate::page_tail::{Tail, tail_on_disk};
 use crate::report::{report, report_error};
-use crate::sealed::{Sealed, tail_on_disk};
+use crate::sealed::Sealed;
 use crate::sqlite_code::SqliteResult;
-use crate::word::word;
 
 impl MainFile {
     pub(super) fn keeps_freshness(&self) -> bool {
@@ -29,7 +30,7 @@ impl MainFile {
                 .is_some_and(|keys| keys.object.header().freshness)
     }
 
-    fn shared(&self) -> SqliteResult<&Arc<Sealed>> {
+    fn sealed_object(&self) -> SqliteResult<&Arc<Sealed>> {
         self.sealed
             .as_ref()
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
@@ -46,13 +47,13 @@ impl MainFile {
 
     /// The tally of the journal that is in force, or of none.
     fn take_tally(&mut self) -> SqliteResult<Tally> {
-        let undo = self.link.undo();
+        let undo = self.shared.undo();
         if let Some(tally) = self.tally.take()
             && tally.is_of(undo.journal, undo.playback)
         {
             return Ok(tally);
         }
-        let sealed = self.shared()?;
+        let sealed = self.sealed_object()?;
         let anchor = sealed.anchor(self.lower)?;
         let state = sealed
             .keys()
@@ -81,18 +82,18 @@ impl MainFile {
 
     /// Before a page is written: what it is counted for. `None` when nobody counts.
     pub(super) fn count_before(&mut self, number: u64) -> SqliteResult<Option<Sum>> {
-        if !self.keeps_freshness() || self.link.log().is_some() {
+        if !self.keeps_freshness() || self.shared.log().is_some() {
             return Ok(None);
         }
         self.with_tally(|main, tally| {
-            if tally.gets_loose(number) && !main.link.has_recorded(number) {
+            if tally.gets_loose(number) && !main.shared.has_recorded(number) {
                 main.say_loose(tally)?;
             }
             main.adopt(tally, number.saturating_sub(1))?;
             let counted = match tally.counted(number) {
                 Counted::As(sum) => sum,
                 Counted::OnDisk => main.adds_on_disk(number)?,
-                Counted::InRecord => match main.link.undo().record {
+                Counted::InRecord => match main.shared.undo().record {
                     Some((page, tail)) if page == number => main.adds(number, &tail)?,
                     _ => {
                         tally.doubt();
@@ -127,10 +128,10 @@ impl MainFile {
 
     /// Before the first page that no record brings back, durably: whoever rolls this transaction back cannot know the digest.
     fn say_loose(&self, tally: &mut Tally) -> SqliteResult<()> {
-        let anchor = self
-            .shared()?
-            .keep(self.lower, tally.anchor(), &tally.loose_state())?;
-        if !self.link.undo().unsynced {
+        let anchor =
+            self.sealed_object()?
+                .keep(self.lower, tally.anchor(), &tally.loose_state())?;
+        if !self.shared.undo().unsynced {
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
         }
         tally.is_loose(anchor);
@@ -148,10 +149,10 @@ impl MainFile {
 
     /// X3: the anchor says what the file holds, before SQLite syncs it.
     pub(super) fn keep_digest(&mut self) -> SqliteResult<()> {
-        if !self.keeps_freshness() || self.link.log().is_some() {
+        if !self.keeps_freshness() || self.shared.log().is_some() {
             return Ok(());
         }
-        let undo = self.link.undo();
+        let undo = self.shared.undo();
         if self.tally.is_none() && !undo.playback {
             return Ok(());
         }
@@ -166,10 +167,10 @@ impl MainFile {
             main.adopt(tally, wanted)?;
             main.forget_behind(tally, wanted)?;
             let anchor = main
-                .shared()?
+                .sealed_object()?
                 .keep(main.lower, tally.anchor(), &tally.state())?;
             tally.kept(anchor);
-            main.link.playback_is_kept();
+            main.shared.playback_is_kept();
             Ok(())
         })
     }
@@ -187,7 +188,7 @@ impl MainFile {
         if !self.keeps_freshness() {
             return Ok(());
         }
-        if let Some(log) = self.link.log() {
+        if let Some(log) = self.shared.log() {
             return self.checkpointed(log, last);
         }
         self.with_tally(|main, tally| main.forget_behind(tally, last))
@@ -211,7 +212,7 @@ impl MainFile {
     /// All of the log is in the file, which has `last` pages now: what the digest is without the log. SQLite syncs the
     /// file next; until then, and until the log starts again, `base` and the log's frames are what holds.
     fn checkpointed(&mut self, log: Lower, last: u64) -> SqliteResult<()> {
-        let sealed = Arc::clone(self.shared()?);
+        let sealed = Arc::clone(self.sealed_object()?);
         let anchor = sealed.anchor(self.lower)?;
         let keys = sealed.keys();
         let failed = |error: Error| report_error(&error);

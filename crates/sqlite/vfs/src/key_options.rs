@@ -3,22 +3,18 @@
 //!
 //! Must not: keep key material elsewhere than in an `Opener` (locked memory), or put any into a message.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
-use strongroom_format::run::{NEVER_PLAIN_VARIABLE, forbids_plain};
 use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
 
-use crate::defaults;
-use crate::main_file::Wanted;
-use crate::others;
+use crate::foreign_words;
+use crate::new_database::NewDatabase;
 
 /// The URI parameters that the guard reads.
 #[derive(Default)]
-pub(crate) struct Parameters {
+pub(crate) struct KeyOptions {
     /// `key_id`, `key_env`, `key_file` or `key_command`.
     pub source: Option<KeySource>,
     /// `keyring`.
@@ -33,10 +29,10 @@ pub(crate) struct Parameters {
     pub allow_plaintext: bool,
 }
 
-impl Parameters {
+impl KeyOptions {
     /// Reads the parameters through `get`, which answers with a parameter's value if the URI has it.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
-        if let Some(instead) = others::parameter(&get) {
+        if let Some(instead) = foreign_words::parameter(&get) {
             return Err(Error::new(&code::FOREIGN_WORD, instead));
         }
         let sources = [
@@ -75,8 +71,8 @@ impl Parameters {
     }
 
     /// What a database created with these parameters is to be like; `page_size` where the URI has none.
-    pub(crate) fn wanted(&self, page_size: u32) -> Wanted {
-        Wanted {
+    pub(crate) fn wanted(&self, page_size: u32) -> NewDatabase {
+        NewDatabase {
             cipher: self.cipher.unwrap_or(Cipher::Aes256Gcm),
             page_size: self.page_size.unwrap_or(page_size),
             freshness: self.freshness,
@@ -100,40 +96,6 @@ impl Parameters {
         };
         source.opener(&context).map(Some)
     }
-
-    /// Whether the URI names a key for the database at `path`, or one was registered for it.
-    pub(crate) fn name_a_key(&self, path: &str) -> bool {
-        self.source.is_some() || registered().contains_key(path)
-    }
-
-    /// The opener for the database at `path`: from the URI, else from a registered key, else the
-    /// default of a program that `strongroom sqlite run` has started. `None`: no key given.
-    pub(crate) fn opener(&self, path: &str, creating: bool) -> Result<Option<Arc<Opener>>, Error> {
-        if let Some(own) = self.own_opener(path, creating)? {
-            return Ok(Some(Arc::new(own)));
-        }
-        let known = registered().get(path).map(Known::share);
-        match known {
-            Some(Known::Opener(opener)) => Ok(Some(opener)),
-            Some(Known::KeyId(id)) => key_of_keyring(id, path, creating).map(Arc::new).map(Some),
-            // A copy that may be plain was asked for by name.
-            None if self.allow_plaintext => Ok(None),
-            None => match defaults::get()? {
-                Some(defaults) => defaults.opener(creating).map(Some),
-                None => Ok(None),
-            },
-        }
-    }
-}
-
-/// Fetches a key of the keyring that the environment names, or of the default one.
-fn key_of_keyring(id: String, prompt: &str, creating: bool) -> Result<Opener, Error> {
-    let context = SourceContext {
-        keyring: keyring_from_environment(),
-        creating,
-        prompt: prompt.to_owned(),
-    };
-    KeySource::KeyId { id }.opener(&context)
 }
 
 /// `STRONGROOM_KEYRING`, unless it is empty.
@@ -148,57 +110,4 @@ pub fn keyring_from_environment() -> Option<PathBuf> {
 #[must_use]
 pub fn valid_page_size(size: u32) -> Option<u32> {
     (size.is_power_of_two() && (512..=65536).contains(&size)).then_some(size)
-}
-
-/// Whether plain databases are refused: by the environment, or because the guard was built so.
-pub(crate) fn never_plain() -> bool {
-    cfg!(feature = "never-plain")
-        || std::env::var_os(NEVER_PLAIN_VARIABLE)
-            .is_some_and(|value| forbids_plain(value.as_encoded_bytes()))
-}
-
-/// A key that was registered for a path.
-enum Known {
-    /// The key itself.
-    Opener(Arc<Opener>),
-    /// A key of the keyring, which is looked up at each open, so that a new version of it is found.
-    KeyId(String),
-}
-
-impl Known {
-    fn share(&self) -> Self {
-        match self {
-            Self::Opener(opener) => Self::Opener(Arc::clone(opener)),
-            Self::KeyId(id) => Self::KeyId(id.clone()),
-        }
-    }
-}
-
-type Registered = BTreeMap<String, Known>;
-static REGISTERED: Mutex<Registered> = Mutex::new(BTreeMap::new());
-
-fn registered() -> MutexGuard<'static, Registered> {
-    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Registers `opener` for every later open of `path` in this process. `path` is absolute, as SQLite makes it.
-pub fn register(path: String, opener: Arc<Opener>) {
-    registered().insert(path, Known::Opener(opener));
-}
-
-/// Registers the keyring's key `id` for every later open of `path` in this process. `path` is
-/// absolute, as SQLite makes it.
-///
-/// # Errors
-/// What keeps the keyring or the key from being used now: SR-2003, SR-2004 and others.
-pub(crate) fn register_key_id(path: String, id: String) -> Result<(), Error> {
-    key_of_keyring(id.clone(), &path, false)?;
-    registered().insert(path, Known::KeyId(id));
-    Ok(())
-}
-
-/// Forgets the key registered for `path`. True if there was one.
-#[must_use]
-pub fn unregister(path: &str) -> bool {
-    registered().remove(path).is_some()
 }

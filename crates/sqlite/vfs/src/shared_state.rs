@@ -2,18 +2,11 @@
 //!
 //! Must not: do I/O of its own.
 
-use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ffi::{
-    IOCAP_ATOMIC_ANY, SQLITE_FCNTL_CHUNK_SIZE, SQLITE_FCNTL_SIZE_HINT, SQLITE_IOCAP_BATCH_ATOMIC,
-    SQLITE_IOCAP_POWERSAFE_OVERWRITE, SQLITE_IOCAP_SAFE_APPEND, SQLITE_IOCAP_SUBPAGE_READ,
-};
-use crate::freshness::Tail;
-use crate::journal::JournalCore;
 use crate::lower::Lower;
-use crate::sqlite_code::SqliteResult;
+use crate::page_tail::Tail;
 
 /// The nonces that the running transaction gives page 1: eight bytes that its journal names, and a count.
 #[derive(Clone, Copy)]
@@ -39,11 +32,9 @@ pub(crate) struct Undo {
 
 /// What a database and its journal or log share.
 #[derive(Default)]
-pub(crate) struct Link {
+pub(crate) struct SharedState {
     /// Nonces for page 1 while a journal is in force.
     pub page1: Mutex<Option<Page1Nonces>>,
-    /// The open journal, to be flushed before a page is written (M4).
-    pub journal: Mutex<Weak<Mutex<JournalCore>>>,
     /// A journal that was found is being played back (M9).
     played_back: AtomicBool,
     undo: Mutex<Undo>,
@@ -57,7 +48,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Link {
+impl SharedState {
     /// A journal that was found is about to be played back: somebody else's transaction was interrupted.
     pub(crate) fn played_back(&self) {
         self.played_back.store(true, Ordering::Relaxed);
@@ -143,35 +134,4 @@ impl Link {
     pub(crate) fn log_is(&self, log: Option<Lower>) {
         *held(&self.log) = log;
     }
-}
-
-/// A file control of a sealed file. Sizes that SQLite announces are not the file's, and extending the file with zeros
-/// would make units that were never sealed.
-pub(crate) fn sealed_control(lower: Lower, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
-    match op {
-        SQLITE_FCNTL_SIZE_HINT | SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
-        _ => lower.file_control(op, argument),
-    }
-}
-
-/// Device characteristics for sealed files: a sealed unit is not a device's atomic unit, an append is not safe before
-/// its size is, and part of a page cannot be authenticated; a seal unit does survive a power loss in its neighbour.
-pub(crate) fn sealed_characteristics(lower: c_int) -> c_int {
-    let cleared = IOCAP_ATOMIC_ANY
-        | SQLITE_IOCAP_SAFE_APPEND
-        | SQLITE_IOCAP_BATCH_ATOMIC
-        | SQLITE_IOCAP_SUBPAGE_READ;
-    (lower & !cleared) | SQLITE_IOCAP_POWERSAFE_OVERWRITE
-}
-
-/// The first 100 bytes of a database as SQLite reads them before a key can be known: page size and reserved bytes.
-pub(crate) fn synthetic_header(page_size: u32) -> [u8; 100] {
-    let mut out = [0; 100];
-    out[..16].copy_from_slice(b"SQLite format 3\0");
-    // SQLite's own format: 65536 is written as 1, the other sizes as a big-endian number.
-    let size = u16::try_from(page_size).unwrap_or(1);
-    out[16] = u8::try_from(size >> 8).unwrap_or(0);
-    out[17] = u8::try_from(size & 0xff).unwrap_or(0);
-    out[18..24].copy_from_slice(&[1, 1, 32, 64, 32, 32]);
-    out
 }

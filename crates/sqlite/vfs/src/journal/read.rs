@@ -13,13 +13,13 @@ use strongroom_format::journal::{
 };
 use strongroom_format::layout::{Field, array};
 
+use super::core::{CHUNK, ENDS, InForce, JournalCore, lock, usize_of};
 use super::head::{Head, UNCOUNTED, segment_length, segment_start, segments};
 use super::slot::{copy_overlap, open_shadow, open_slot};
-use super::{CHUNK, ENDS, InForce, JournalCore, lock, usize_of};
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
-use crate::link::Page1Nonces;
 use crate::report::{report, report_error};
 use crate::seal::crypto;
+use crate::shared_state::Page1Nonces;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// The part of a page-1 nonce that names its journal.
@@ -109,8 +109,8 @@ impl JournalCore {
         let mut count = [0; 4];
         fill_random(&mut count).map_err(|error| report_error(&crypto(&error)))?;
         let count = u32::from_le_bytes(count) | 0x8000_0000;
-        *lock(&self.of.link.page1) = Some(Page1Nonces { prefix, count });
-        self.of.link.played_back();
+        *lock(&self.of.shared.page1) = Some(Page1Nonces { prefix, count });
+        self.of.shared.played_back();
         self.checked = true;
         Ok(())
     }

@@ -31,7 +31,7 @@ const STEP: u64 = 4;
 
 /// What was read ahead of a scan.
 #[derive(Default)]
-pub(crate) struct Ahead {
+pub(crate) struct ReadAhead {
     bytes: Vec<u8>,
     /// The first page of the piece, and how many there are.
     first: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Ahead {
     off: bool,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// For a file that reads ahead itself, as one from a server does.
     pub(crate) fn off() -> Self {
         Self {

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::{JournalCore, lock};
+use super::core::{JournalCore, lock};
 use crate::sqlite_code::SqliteResult;
 
 type Live = Vec<(String, Weak<Mutex<JournalCore>>)>;

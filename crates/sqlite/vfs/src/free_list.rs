@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page};
 
-use crate::word::word;
+use crate::big_endian::word;
 
 /// Where page 1 says how many pages there are, which trunk is the first, and how many pages the list has.
 const SIZE: usize = 28;

@@ -1,16 +1,14 @@
-//! What every kind of open file does; the C entry points in `methods` call nothing else.
+//! The operations of an open file, which every kind of file implements.
 //!
 //! Must not: touch a raw pointer, except to hand a file control's argument on.
 
 use std::ffi::{c_int, c_void};
 
 use crate::lower::Lower;
-use crate::main_file::MainFile;
-use crate::plain::PlainFile;
 use crate::sqlite_code::SqliteResult;
 
-/// One open file. The defaults hand everything to the file below.
-pub(crate) trait Body: Send {
+/// The operations that SQLite calls on an open file. The defaults pass everything to the file below.
+pub(crate) trait IoMethods: Send {
     /// The file below.
     fn lower(&self) -> Lower;
 
@@ -66,22 +64,12 @@ pub(crate) trait Body: Send {
     fn before_close(&mut self) -> SqliteResult<()> {
         Ok(())
     }
-
-    /// This file as a sealed database.
-    fn as_main(&mut self) -> Option<&mut MainFile> {
-        None
-    }
-
-    /// This file as a plain database.
-    fn as_plain(&mut self) -> Option<&mut PlainFile> {
-        None
-    }
 }
 
 /// A file that the guard has nothing to do with: a plain database's journal, for one.
 pub(crate) struct PassThrough(pub Lower);
 
-impl Body for PassThrough {
+impl IoMethods for PassThrough {
     fn lower(&self) -> Lower {
         self.0
     }

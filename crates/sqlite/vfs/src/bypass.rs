@@ -17,22 +17,24 @@
 //! Must not: look at parameters of a name that need not have any (`SQLITE_OPEN_URI`).
 #![expect(unsafe_code, reason = "called by SQLite; changes entries of its VFSs")]
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use strongroom_format::code;
 
-use crate::api::{Api, api};
-use crate::choose::TEMPORARY;
-use crate::connection;
+use crate::api::Api;
 use crate::defaults;
+use crate::defaults::never_plain;
 use crate::ffi::{
-    SQLITE_CANTOPEN, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_URI, sqlite3_file, sqlite3_vfs,
+    SQLITE_CANTOPEN, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_URI, TEMPORARY_FILES, sqlite3_file,
+    sqlite3_vfs,
 };
-use crate::keys::{Parameters, never_plain};
+use crate::key_options::KeyOptions;
 use crate::report::report;
 use crate::sqlite_code::SqliteCode;
+use crate::sqlite_text;
+use crate::sqlite_text::uri_parameter;
 
 type Open = unsafe extern "C" fn(
     *mut sqlite3_vfs,
@@ -123,7 +125,7 @@ unsafe extern "C" fn open(
 
 /// What SQLite is told instead of opening the file (P1).
 fn refused(name: *const c_char, flags: c_int) -> Option<c_int> {
-    if flags & TEMPORARY != 0 {
+    if flags & TEMPORARY_FILES != 0 {
         return refused_temporary();
     }
     if flags & SQLITE_OPEN_MAIN_DB == 0 || name.is_null() {
@@ -132,24 +134,19 @@ fn refused(name: *const c_char, flags: c_int) -> Option<c_int> {
     if let Some(put_back) = PUT_BACK.get() {
         put_back();
     }
-    let parameter = |key: &str| {
-        let key = CString::new(key).ok()?;
-        // SAFETY: with SQLITE_OPEN_URI, the name comes from SQLite's core with its parameters behind it.
-        let value = unsafe { (api()?.uri_parameter)(name, key.as_ptr()) };
-        // SAFETY: null, or a text of SQLite's.
-        (!value.is_null()).then(|| unsafe { connection::text_of(value.cast()) })
-    };
+    // SAFETY: with SQLITE_OPEN_URI, the name comes from SQLite's core with its parameters behind it.
+    let parameter = |key: &str| unsafe { uri_parameter(name, key) };
     let is_uri = flags & SQLITE_OPEN_URI != 0;
     // A program with a default key means it for every database.
     let has_default = !matches!(defaults::get(), Ok(None));
     let names_a_key = has_default
         || is_uri
-            && match Parameters::read(parameter) {
+            && match KeyOptions::read(parameter) {
                 Ok(parameters) => parameters.source.is_some(),
                 Err(_) => true,
             };
     // SAFETY: SQLite's file name.
-    let path = || unsafe { connection::text_of(name.cast()) };
+    let path = || unsafe { sqlite_text::text_of(name.cast()) };
     let SqliteCode(rc) = match names_a_key {
         true => report(&code::PAST_THE_GUARD, path()),
         false if never_plain() => report(&code::NEVER_PLAIN, path()),

@@ -1,0 +1,494 @@
+//! The state of an open rollback journal: what SQLite writes goes through a buffer, is sealed in slots, and
+//! counts by marks. docs/spec/sqlite.md, "Rollback journal". The invariants are in the parent module.
+//!
+//! Must not: report "no journal" for a journal that is there but damaged in what counts.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use strongroom_crypto::fill_random;
+use strongroom_format::code;
+use strongroom_format::journal::{
+    JOURNAL_CHUNK, JOURNAL_LINK, JOURNAL_MARKS, JOURNAL_SHADOW, JournalMark, JournalState, Segment,
+    journal_slot_crosses, journal_slot_layout, journal_slot_offset, link_layout,
+};
+use strongroom_format::layout::is_zero;
+use strongroom_format::sqlite::{AuxKind, Prologue, page_offset};
+
+use crate::ffi::SQLITE_SYNC_NORMAL;
+use crate::lower::Lower;
+use crate::page_tail::TAIL;
+use crate::report::{report, report_error};
+use crate::seal::{UnitKey, crypto};
+use crate::sealed::Sealed;
+use crate::shared_state::{Page1Nonces, SharedState};
+use crate::sqlite_code::SqliteResult;
+
+use super::head::{UNCOUNTED, count_in, new_head, seal_mark};
+use super::record::Record;
+use super::slot::{open_slot, seal_slot, shadow};
+
+pub(super) const CHUNK: u64 = JOURNAL_CHUNK as u64;
+/// Records are gathered up to this many bytes before they go down in one write.
+const BUFFER_MAX: usize = 64 * 1024;
+/// SQLite ends a transaction in PERSIST mode with so many zeros over the journal's header (pager.c, `zeroJournalHdr`).
+pub(super) const ENDS: usize = 28;
+
+/// What a journal needs to know of its database.
+pub(crate) struct JournalOf {
+    /// The database's shared object.
+    pub sealed: Arc<Sealed>,
+    /// The database file below.
+    pub main: Lower,
+    /// What database and journal share.
+    pub shared: Arc<SharedState>,
+}
+
+pub(super) struct InForce {
+    pub(super) key: UnitKey,
+    pub(super) prologue: Prologue,
+    /// The newest mark, if there is one.
+    pub(super) mark: Option<JournalMark>,
+}
+
+impl InForce {
+    pub(super) fn is(&self, state: JournalState) -> bool {
+        self.mark.is_some_and(|mark| mark.state == state)
+    }
+}
+
+/// The journal's state; the database file flushes it before it writes a page.
+pub(crate) struct JournalCore {
+    pub(super) lower: Lower,
+    pub(super) of: JournalOf,
+    pub(super) in_force: Option<InForce>,
+    /// This handle began the journal; otherwise it was found, and may be stale (J4) or damaged (J6).
+    pub(super) mine: bool,
+    pub(super) checked: bool,
+    /// The segments that count, by logical offset, with their record counts (J5).
+    pub(super) segments: BTreeMap<u64, u32>,
+    /// Header of the segment that is being written.
+    pub(super) open_segment: Option<u64>,
+    /// SQLite has just written a count; a header may follow.
+    pub(super) just_counted: bool,
+    pub(super) buffer: Vec<u8>,
+    /// Logical offset of the buffer, a multiple of the chunk.
+    pub(super) buffer_at: u64,
+    pub(super) dirty: bool,
+    pub(super) head_dirty: bool,
+    /// The file held another journal when this one began (J8).
+    pub(super) over_older: bool,
+    /// The file was cut, and that may not be durable (J8).
+    pub(super) cut_unsynced: bool,
+    pub(super) unsynced: bool,
+    /// Logical end of what this handle wrote of the journal.
+    pub(super) written: u64,
+    /// Logical end of what of it has reached the file.
+    pub(super) flushed: u64,
+    pub(super) slots: Vec<u8>,
+    pub(super) keeps_freshness: bool,
+    pub(super) written_record: Record,
+    pub(super) read_record: Record,
+}
+
+impl JournalCore {
+    pub(super) fn new(lower: Lower, of: JournalOf) -> Self {
+        let keeps_freshness = of.sealed.keys().object.header().freshness;
+        Self {
+            keeps_freshness,
+            written_record: Record::default(),
+            read_record: Record::default(),
+            lower,
+            of,
+            in_force: None,
+            mine: false,
+            checked: false,
+            segments: BTreeMap::new(),
+            open_segment: None,
+            just_counted: false,
+            buffer: Vec::new(),
+            buffer_at: 0,
+            dirty: false,
+            head_dirty: false,
+            over_older: false,
+            cut_unsynced: false,
+            unsynced: false,
+            written: 0,
+            flushed: 0,
+            slots: Vec::new(),
+        }
+    }
+
+    pub(super) fn path(&self) -> String {
+        format!("{}-journal", self.of.sealed.path())
+    }
+
+    pub(super) fn page_size(&self) -> u32 {
+        self.of.sealed.keys().object.header().unit_size
+    }
+
+    /// A new transaction's journal: new salt, so new key, and what ties it to the database's state (J4). `header` is
+    /// its first segment's header; under `synchronous=OFF` it says at once that the journal is valid, without a count.
+    fn begin(&mut self, header: &[u8]) -> SqliteResult<()> {
+        self.settle_cut()?;
+        self.over_older = self.lower.size()? > 0;
+        let keys = self.of.sealed.refresh(self.of.main)?;
+        if self.of.sealed.anchor(self.of.main)?.wal_generation != [0; 16] {
+            // The database left write-ahead mode: a log put back later must not be taken for a valid one.
+            self.of.sealed.set_generation(self.of.main, [0; 16])?;
+        }
+        let page_size = keys.object.header().unit_size;
+        let fresh = Fresh::draw()?;
+        let mut page1_nonce = [0; 12];
+        page1_nonce[..8].copy_from_slice(&fresh.prefix);
+        let prologue = Prologue {
+            kind: AuxKind::Journal,
+            unit: u32::try_from(JOURNAL_CHUNK).unwrap_or(0),
+            epoch: keys.object.epoch(),
+            object_id: keys.object.object_id(),
+            salt: fresh.salt,
+            page1_before: self.page1_tail(page_size)?,
+            page1_nonce,
+        };
+        let key = keys
+            .journal_key(&prologue)
+            .map_err(|error| report_error(&error))?;
+        let uncounted = JournalMark {
+            sequence: 1,
+            state: JournalState::Uncounted,
+            newest: Segment::default(),
+            length: 0,
+        };
+        let is_uncounted = count_in(header) == Some(UNCOUNTED);
+        self.of.shared.undo_by(prologue.generation(), is_uncounted);
+        let mark = is_uncounted.then_some(uncounted);
+        self.in_force = Some(InForce {
+            key,
+            prologue,
+            mark,
+        });
+        *lock(&self.of.shared.page1) = Some(Page1Nonces {
+            prefix: fresh.prefix,
+            count: fresh.count,
+        });
+        self.mine = true;
+        self.checked = true;
+        self.head_dirty = true;
+        self.segments.clear();
+        self.open_segment = Some(0);
+        self.buffer.clear();
+        self.buffer_at = 0;
+        self.written = 0;
+        self.flushed = 0;
+        Ok(())
+    }
+
+    /// The reserved bytes of page 1 as they are on the disk; zero when there is no page 1.
+    pub(super) fn page1_tail(&self, page_size: u32) -> SqliteResult<[u8; TAIL]> {
+        let mut tail = [0; TAIL];
+        let end = page_offset(2, page_size);
+        if !self
+            .of
+            .main
+            .read_whole(&mut tail, end.saturating_sub(TAIL as u64))?
+        {
+            tail = [0; TAIL];
+        }
+        Ok(tail)
+    }
+
+    fn end_of_buffer(&self) -> u64 {
+        self.buffer_at.saturating_add(self.buffer.len() as u64)
+    }
+
+    pub(super) fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
+        let sector = data.len() == JOURNAL_CHUNK && at.is_multiple_of(CHUNK);
+        // SQLite writes a whole sector here, at first without the magic (`writeJournalHdr`).
+        let begins = at == 0 && sector;
+        if begins {
+            self.begin(data)?;
+        } else if !self.load()? {
+            return Err(report(&code::JOURNAL, self.path()));
+        }
+        if at == 0 && data.len() == ENDS && is_zero(data) {
+            return self.end();
+        }
+        let after_count = std::mem::take(&mut self.just_counted);
+        if data.len() == 12
+            && (self.open_segment == Some(at) || self.segments.contains_key(&at))
+            && let Some(records) = count_in(data)
+        {
+            return self.count(Segment { at, records });
+        }
+        if after_count && sector && !begins {
+            // The next segment's header. A page image of 512 bytes never follows a count: its number is between.
+            let mut header = data.to_vec();
+            header[JOURNAL_LINK..JOURNAL_LINK + link_layout::SIZE]
+                .copy_from_slice(&self.last_segment().to_link());
+            self.open_segment = Some(at);
+            return self.put(&header, at);
+        }
+        self.put_piece(data, at)
+    }
+
+    /// The newest segment that counts.
+    fn last_segment(&self) -> Segment {
+        self.segments
+            .last_key_value()
+            .map_or_else(Segment::default, |(&at, &records)| Segment { at, records })
+    }
+
+    /// Takes journal bytes into the buffer.
+    pub(super) fn put(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
+        let end = self.end_of_buffer();
+        let data_end = at.saturating_add(data.len() as u64);
+        if at >= self.buffer_at && data_end <= end {
+            let start = usize_of(at - self.buffer_at)?;
+            self.buffer[start..start + data.len()].copy_from_slice(data);
+        } else if at == end {
+            self.buffer.extend_from_slice(data);
+        } else {
+            self.splice(data, at)?;
+        }
+        self.dirty = true;
+        self.written = self.written.max(data_end);
+        if self.buffer.len() >= BUFFER_MAX {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// SQLite's magic and record count over the header of the newest segment: the records are durable first (J3), then
+    /// a mark says so (J5). With `synchronous=FULL` SQLite has just synced, and nothing is left to do.
+    fn count(&mut self, newest: Segment) -> SqliteResult<()> {
+        if self.unsynced || self.dirty {
+            self.flush()?;
+            self.lower.sync(SQLITE_SYNC_NORMAL)?;
+            self.unsynced = false;
+        }
+        self.mark(JournalState::Counted, newest, self.written)?;
+        self.segments.insert(newest.at, newest.records);
+        self.open_segment = None;
+        self.just_counted = true;
+        Ok(())
+    }
+
+    /// The transaction has ended in PERSIST mode: page 1 is no longer this journal's, and nothing counts any more. This
+    /// may not wait: another process would roll the transaction back, and no sync need follow.
+    fn end(&mut self) -> SqliteResult<()> {
+        *lock(&self.of.shared.page1) = None;
+        self.of.shared.undo_by([0; 16], false);
+        self.flush()?;
+        let unmarked = self.in_force.as_ref().is_some_and(|now| now.mark.is_none());
+        if unmarked && self.over_older && self.unsynced {
+            // Rolled back before it was ever synced: its own prologue first (J8).
+            self.lower.sync(SQLITE_SYNC_NORMAL)?;
+            self.unsynced = false;
+        }
+        self.mark(JournalState::Ended, Segment::default(), 0)?;
+        self.segments.clear();
+        self.open_segment = None;
+        Ok(())
+    }
+
+    /// Writes the next mark. The one before is in the other pair, and durable: SQLite syncs after each count.
+    fn mark(&mut self, state: JournalState, newest: Segment, length: u64) -> SqliteResult<()> {
+        let Some(in_force) = &mut self.in_force else {
+            return Err(report(&code::BUG, "journal without key"));
+        };
+        let mark = JournalMark {
+            sequence: in_force.mark.map_or(0, |mark| mark.sequence) + 1,
+            state,
+            newest,
+            length,
+        };
+        let bytes = seal_mark(&in_force.key, &mark).map_err(|error| report_error(&error))?;
+        self.lower
+            .write(&bytes, JOURNAL_MARKS[mark.pair()] as u64)?;
+        in_force.mark = Some(mark);
+        Ok(())
+    }
+
+    /// A write elsewhere than at the end: the buffer moves to the chunks that it touches.
+    fn splice(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
+        self.flush()?;
+        let first = at / CHUNK;
+        let data_end = at.saturating_add(data.len() as u64);
+        let mut chunks = Vec::new();
+        for index in first..data_end.div_ceil(CHUNK) {
+            let start = usize_of((index - first) * CHUNK)?;
+            chunks.resize(start, 0);
+            if let Some(chunk) = self.read_chunk(index)? {
+                chunks.extend_from_slice(&chunk);
+            }
+        }
+        let start = usize_of(at - first * CHUNK)?;
+        if chunks.len() < start + data.len() {
+            chunks.resize(start + data.len(), 0);
+        }
+        chunks[start..start + data.len()].copy_from_slice(data);
+        self.buffer = chunks;
+        self.buffer_at = first * CHUNK;
+        Ok(())
+    }
+
+    /// Seals what is buffered and writes it; keeps the last, unfinished chunk to go on from.
+    pub(crate) fn flush(&mut self) -> SqliteResult<()> {
+        if !self.dirty {
+            return Ok(());
+        }
+        self.keep_former(self.buffer_at / CHUNK)?;
+        let Some(in_force) = &self.in_force else {
+            return Err(report(&code::BUG, "journal without key"));
+        };
+        let mut out = std::mem::take(&mut self.slots);
+        out.clear();
+        let mut physical = journal_slot_offset(self.buffer_at / CHUNK);
+        if self.head_dirty {
+            let head = new_head(&in_force.key, &in_force.prologue, in_force.mark.as_ref());
+            let head = head.map_err(|error| report_error(&error))?;
+            if self.over_older && in_force.mark.is_none() {
+                // J8: what a power cut leaves of both is the older journal as it ended, or none.
+                self.lower.write(&head[..JOURNAL_MARKS[0]], 0)?;
+            } else {
+                out.extend_from_slice(&head);
+                physical = 0;
+            }
+        }
+        let first = self.buffer_at / CHUNK;
+        for (index, chunk) in (first..).zip(self.buffer.chunks(JOURNAL_CHUNK)) {
+            seal_slot(&in_force.key, index, chunk, &mut out)?;
+        }
+        let written = self.lower.write(&out, physical);
+        self.slots = out;
+        written?;
+        self.flushed = self.flushed.max(self.end_of_buffer());
+        let whole = self.buffer.len() / JOURNAL_CHUNK * JOURNAL_CHUNK;
+        self.buffer.drain(..whole);
+        self.buffer_at += whole as u64;
+        self.dirty = false;
+        self.head_dirty = false;
+        self.unsynced = true;
+        Ok(())
+    }
+
+    /// J8: a journal that was cut stays so before the database is cut too.
+    pub(crate) fn settle_cut(&mut self) -> SqliteResult<()> {
+        if self.cut_unsynced {
+            self.lower.sync(SQLITE_SYNC_NORMAL)?;
+            self.cut_unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// J7, for the first slot of the next write. The shadow lies within one page of the page cache, and takes the place
+    /// of a mark that does not exist yet.
+    fn keep_former(&self, index: u64) -> SqliteResult<()> {
+        let uncounted = self
+            .in_force
+            .as_ref()
+            .is_some_and(|in_force| in_force.is(JournalState::Uncounted));
+        if !uncounted || index * CHUNK >= self.flushed || !journal_slot_crosses(index) {
+            return Ok(());
+        }
+        let mut former = [0; journal_slot_layout::SIZE];
+        if !self
+            .lower
+            .read_whole(&mut former, journal_slot_offset(index))?
+        {
+            return Ok(());
+        }
+        self.lower
+            .write(&shadow(index, &former), JOURNAL_SHADOW as u64)
+    }
+
+    /// A chunk from the file. `None` when its slot is not there or not authentic.
+    pub(super) fn read_chunk(&mut self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
+        let Some(in_force) = &self.in_force else {
+            return Ok(None);
+        };
+        let mut bytes = vec![0; journal_slot_layout::SIZE];
+        if !self
+            .lower
+            .read_whole(&mut bytes, journal_slot_offset(index))?
+        {
+            return Ok(None);
+        }
+        Ok(open_slot(&in_force.key, index, &mut bytes))
+    }
+
+    /// Whatever was known of the journal; it is read again.
+    pub(super) fn forget(&mut self) {
+        self.in_force = None;
+        self.mine = false;
+        self.checked = false;
+        self.segments.clear();
+        self.open_segment = None;
+        self.buffer.clear();
+        self.buffer_at = 0;
+        self.written = 0;
+        self.flushed = 0;
+    }
+
+    pub(super) fn truncate(&mut self, size: u64) -> SqliteResult<()> {
+        if size == 0 {
+            // What is still buffered is of a journal that nobody wants: on a full disk it could not be written, and the
+            // transaction could not be rolled back.
+            self.forget();
+            self.dirty = false;
+            self.head_dirty = false;
+            self.unsynced = false;
+            *lock(&self.of.shared.page1) = None;
+            self.of.shared.undo_by([0; 16], false);
+            self.cut_unsynced = true;
+            return self.lower.truncate(0);
+        }
+        self.flush()?;
+        self.buffer.clear();
+        self.written = self.written.min(size);
+        let last = (size - 1) / CHUNK;
+        self.buffer_at = last * CHUNK;
+        if let Some(mut chunk) = self.read_chunk(last)? {
+            chunk.truncate(usize_of(size - last * CHUNK)?);
+            self.buffer = chunk;
+            self.dirty = true;
+        }
+        self.lower.truncate(journal_slot_offset(last + 1))?;
+        self.flush()
+    }
+}
+
+/// What is random in a journal, from one call of the kernel's.
+struct Fresh {
+    salt: [u8; 32],
+    /// Of the nonces that the transaction gives page 1, and where their count begins: the prefix alone would repeat too
+    /// soon (2^32 journals) for a GCM nonce. The count's top bit is recovery's.
+    prefix: [u8; 8],
+    count: u32,
+}
+
+impl Fresh {
+    fn draw() -> SqliteResult<Self> {
+        let mut bytes = [0; 44];
+        fill_random(&mut bytes).map_err(|error| report_error(&crypto(&error)))?;
+        let (mut salt, mut prefix, mut start) = ([0; 32], [0; 8], [0; 4]);
+        salt.copy_from_slice(&bytes[..32]);
+        prefix.copy_from_slice(&bytes[32..40]);
+        start.copy_from_slice(&bytes[40..]);
+        let count = u32::from_le_bytes(start) & 0x7fff_ffff;
+        Ok(Self {
+            salt,
+            prefix,
+            count,
+        })
+    }
+}
+
+pub(super) fn usize_of(value: u64) -> SqliteResult<usize> {
+    usize::try_from(value).map_err(|_| report(&code::BUG, "journal offset"))
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,36 @@
+//! Recognises the records of a rollback journal in the pieces that SQLite writes and reads.
+//!
+//! Must not: do I/O.
+
+use strongroom_format::sqlite::lock_byte_page;
+
+use crate::big_endian::word;
+
+/// What was last written or read of a record: SQLite handles a page's number, its image and its sum one after the other.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Record {
+    /// Where four bytes ended, and their number.
+    word: Option<(u64, u32)>,
+    /// Where an image ended: the next four bytes are its sum.
+    image_end: Option<u64>,
+}
+
+impl Record {
+    /// Takes the next piece; the page's number when it is a page image.
+    pub(super) fn next(&mut self, data: &[u8], at: u64, page_size: u32) -> Option<u64> {
+        let end = at.saturating_add(data.len() as u64);
+        let before = std::mem::take(self);
+        if data.len() == 4 && before.image_end != Some(at) {
+            self.word = word(data, 0).map(|number| (end, number));
+        }
+        let (_, page) = before.word.filter(|(word_end, _)| *word_end == at)?;
+        // Such a number begins a super-journal's name.
+        let is_page = data.len() == page_size as usize
+            && page != 0
+            && u64::from(page) != lock_byte_page(page_size);
+        if is_page {
+            self.image_end = Some(end);
+        }
+        is_page.then_some(u64::from(page))
+    }
+}
