@@ -25,7 +25,7 @@ use strongroom_sqlite_vfs as vfs;
 use crate::foreign;
 use crate::open::{OpenOptions, explain, open, open_with, opener_of, register, uri, with_key};
 
-pub use strongroom_sqlite_vfs::{Bad, Freshness, RekeyReport, UnitKind, VerifyReport};
+pub use strongroom_sqlite_vfs::{BadUnit, Freshness, RekeyReport, UnitKind, VerifyReport};
 
 static CANCELLED: AtomicBool = AtomicBool::new(false);
 

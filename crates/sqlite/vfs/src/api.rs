@@ -110,7 +110,7 @@ api! {
 static API: OnceLock<Api> = OnceLock::new();
 
 /// Sets the table, once. A second call is ignored (A1).
-pub(crate) fn install(api: Api) {
+pub(crate) fn set_api(api: Api) {
     API.get_or_init(|| api);
 }
 

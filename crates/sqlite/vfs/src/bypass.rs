@@ -48,36 +48,36 @@ type Open = unsafe extern "C" fn(
 const NAMES: [&CStr; 4] = [c"unix", c"unix-none", c"unix-dotfile", c"unix-excl"];
 
 /// The entry of a VFS, and the `xOpen` that stood in it.
-struct Watched(*mut sqlite3_vfs, Open);
+struct WatchedVfs(*mut sqlite3_vfs, Open);
 
 // SAFETY: entries of registered VFSs live as long as the process; the pointer is only compared.
-unsafe impl Send for Watched {}
+unsafe impl Send for WatchedVfs {}
 // SAFETY: as above.
-unsafe impl Sync for Watched {}
+unsafe impl Sync for WatchedVfs {}
 
-static WATCHED: OnceLock<Vec<Watched>> = OnceLock::new();
+static WATCHED: OnceLock<Vec<WatchedVfs>> = OnceLock::new();
 
 /// Puts the guard back where SQLite has forgotten it (P3).
-static PUT_BACK: OnceLock<fn()> = OnceLock::new();
+static RESTORE: OnceLock<fn()> = OnceLock::new();
 
 /// Replaces `xOpen` of SQLite's own VFSs and of `below`, on which the guard stands. Done once.
 /// `put_back` is called before a database is opened past the guard.
-pub(crate) fn watch(api: &Api, below: *mut sqlite3_vfs, put_back: fn()) {
+pub(crate) fn replace_open(api: &Api, below: *mut sqlite3_vfs, put_back: fn()) {
     // SAFETY: a name that ends with a zero byte.
     let named = NAMES.map(|name| unsafe { (api.vfs_find)(name.as_ptr()) });
-    let mut watched: Vec<Watched> = Vec::new();
+    let mut watched: Vec<WatchedVfs> = Vec::new();
     for vfs in named.into_iter().chain([below]) {
-        let known = watched.iter().any(|Watched(other, _)| *other == vfs);
+        let known = watched.iter().any(|WatchedVfs(other, _)| *other == vfs);
         // SAFETY: null, or a registered VFS, whose entry stays readable.
         let entry = unsafe { vfs.as_ref() };
         if let (false, Some(call)) = (known, entry.and_then(|entry| entry.open)) {
-            watched.push(Watched(vfs, call));
+            watched.push(WatchedVfs(vfs, call));
         }
     }
-    if PUT_BACK.set(put_back).is_err() || WATCHED.set(watched).is_err() {
+    if RESTORE.set(put_back).is_err() || WATCHED.set(watched).is_err() {
         return;
     }
-    for Watched(vfs, _) in WATCHED.get().into_iter().flatten() {
+    for WatchedVfs(vfs, _) in WATCHED.get().into_iter().flatten() {
         // SAFETY: SQLite writes to entries itself when they are registered, so they can be written. Whoever reads the
         // pointer at this moment gets the one or the other function, and both open the file.
         unsafe { (&raw mut (**vfs).open).write_volatile(Some(open)) };
@@ -85,9 +85,9 @@ pub(crate) fn watch(api: &Api, below: *mut sqlite3_vfs, put_back: fn()) {
 }
 
 /// What opens a file of this VFS, past what [`watch`] has put there.
-pub(crate) fn open_of(vfs: *mut sqlite3_vfs) -> Option<Open> {
+pub(crate) fn original_open(vfs: *mut sqlite3_vfs) -> Option<Open> {
     let watched = WATCHED.get().map_or(&[][..], Vec::as_slice);
-    if let Some(Watched(_, call)) = watched.iter().find(|Watched(known, _)| *known == vfs) {
+    if let Some(WatchedVfs(_, call)) = watched.iter().find(|WatchedVfs(known, _)| *known == vfs) {
         return Some(*call);
     }
     // SAFETY: a registered VFS.
@@ -102,8 +102,8 @@ pub(crate) fn open_of(vfs: *mut sqlite3_vfs) -> Option<Open> {
     let about = |vfs: *mut sqlite3_vfs| unsafe { ((*vfs).app_data, (*vfs).os_file_size) };
     let copied = watched
         .iter()
-        .find(|Watched(known, _)| about(*known) == about(vfs));
-    copied.map(|Watched(_, call)| *call)
+        .find(|WatchedVfs(known, _)| about(*known) == about(vfs));
+    copied.map(|WatchedVfs(_, call)| *call)
 }
 
 unsafe extern "C" fn open(
@@ -113,8 +113,8 @@ unsafe extern "C" fn open(
     flags: c_int,
     out_flags: *mut c_int,
 ) -> c_int {
-    let refused = catch_unwind(AssertUnwindSafe(|| refused(name, flags)));
-    let (Ok(None), Some(call)) = (&refused, open_of(vfs)) else {
+    let refused = catch_unwind(AssertUnwindSafe(|| refusal(name, flags)));
+    let (Ok(None), Some(call)) = (&refused, original_open(vfs)) else {
         // SAFETY: the allocation that SQLite made for the file; a null table says that nothing needs closing.
         unsafe { (*file).methods = std::ptr::null() };
         return refused.ok().flatten().unwrap_or(SQLITE_CANTOPEN);
@@ -124,14 +124,14 @@ unsafe extern "C" fn open(
 }
 
 /// What SQLite is told instead of opening the file (P1).
-fn refused(name: *const c_char, flags: c_int) -> Option<c_int> {
+fn refusal(name: *const c_char, flags: c_int) -> Option<c_int> {
     if flags & TEMPORARY_FILES != 0 {
-        return refused_temporary();
+        return temporary_refusal();
     }
     if flags & SQLITE_OPEN_MAIN_DB == 0 || name.is_null() {
         return None;
     }
-    if let Some(put_back) = PUT_BACK.get() {
+    if let Some(put_back) = RESTORE.get() {
         put_back();
     }
     // SAFETY: with SQLITE_OPEN_URI, the name comes from SQLite's core with its parameters behind it.
@@ -157,7 +157,7 @@ fn refused(name: *const c_char, flags: c_int) -> Option<c_int> {
 
 /// As [`refused`], for a temporary file (P4). It cannot be sealed here: SQLite has allocated what
 /// the other VFS's own files need, and no more.
-fn refused_temporary() -> Option<c_int> {
+fn temporary_refusal() -> Option<c_int> {
     if matches!(defaults::get(), Ok(None)) {
         return None;
     }

@@ -8,12 +8,16 @@ use crate::ffi::{
     IOCAP_ATOMIC_ANY, SQLITE_FCNTL_CHUNK_SIZE, SQLITE_FCNTL_SIZE_HINT, SQLITE_IOCAP_BATCH_ATOMIC,
     SQLITE_IOCAP_POWERSAFE_OVERWRITE, SQLITE_IOCAP_SAFE_APPEND, SQLITE_IOCAP_SUBPAGE_READ,
 };
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::sqlite_code::SqliteResult;
 
 /// A file control of a sealed file. Sizes that SQLite announces are not the file's, and extending the file with zeros
 /// would make units that were never sealed.
-pub(crate) fn sealed_control(lower: Lower, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
+pub(crate) fn sealed_control(
+    lower: LowerFile,
+    op: c_int,
+    argument: *mut c_void,
+) -> SqliteResult<()> {
     match op {
         SQLITE_FCNTL_SIZE_HINT | SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
         _ => lower.file_control(op, argument),

@@ -34,9 +34,9 @@ use crate::handle;
 use crate::handle::with;
 use crate::header_creation;
 use crate::io_methods::PassThrough;
-use crate::journal::{JournalFile, JournalOf};
+use crate::journal::{JournalFile, JournalOwner};
 use crate::key_options::KeyOptions;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::main_file::MainFile;
 use crate::new_database::NewDatabase;
 use crate::open_file::OpenFile;
@@ -51,14 +51,14 @@ use crate::temp::TempFile;
 use crate::wal::WalFile;
 
 /// What SQLite asked to open.
-pub(crate) struct Request {
+pub(crate) struct OpenRequest {
     pub(crate) name: *const c_char,
     pub(crate) path: String,
     pub(crate) flags: c_int,
-    pub(crate) lower: Lower,
+    pub(crate) lower: LowerFile,
 }
 
-impl Request {
+impl OpenRequest {
     fn parameter(&self, key: &str) -> Option<String> {
         // SAFETY: `name` is a file name from SQLite's core, which is what the function asks for.
         unsafe { uri_parameter(self.name, key) }
@@ -66,7 +66,7 @@ impl Request {
 }
 
 /// Decides which `Body` the file gets.
-pub(crate) fn choose(request: &Request) -> SqliteResult<OpenFile> {
+pub(crate) fn choose_file(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let lower = request.lower;
     if request.flags & TEMPORARY_FILES != 0 {
         return Ok(OpenFile::Temporary(TempFile::new(lower)?));
@@ -75,8 +75,8 @@ pub(crate) fn choose(request: &Request) -> SqliteResult<OpenFile> {
         return choose_main(request);
     }
     if request.flags & SQLITE_OPEN_MAIN_JOURNAL != 0 {
-        return choose_auxiliary(request, |main, sealed| {
-            let of = JournalOf {
+        return choose_log_or_journal(request, |main, sealed| {
+            let of = JournalOwner {
                 sealed,
                 main: main.lower(),
                 shared: Arc::clone(main.shared()),
@@ -87,19 +87,19 @@ pub(crate) fn choose(request: &Request) -> SqliteResult<OpenFile> {
         });
     }
     if request.flags & SQLITE_OPEN_WAL != 0 {
-        return choose_auxiliary(request, |main, sealed| {
+        return choose_log_or_journal(request, |main, sealed| {
             let shared = Arc::clone(main.shared());
             OpenFile::Log(Box::new(WalFile::new(lower, main.lower(), sealed, shared)))
         });
     }
     if request.flags & SQLITE_OPEN_SUPER_JOURNAL != 0 {
-        return choose_super(request);
+        return choose_super_journal(request);
     }
     Ok(OpenFile::PassThrough(PassThrough(lower)))
 }
 
 /// A main database: sealed, plain, or new.
-fn choose_main(request: &Request) -> SqliteResult<OpenFile> {
+fn choose_main(request: &OpenRequest) -> SqliteResult<OpenFile> {
     if remote::is_remote(request.lower) {
         return choose_remote(request, None);
     }
@@ -114,25 +114,25 @@ fn choose_main(request: &Request) -> SqliteResult<OpenFile> {
         }
         return open_sealed(request, &parameters, &header);
     }
-    if let Some(pointer) = remote::follow(request.lower, &request.path, &header)? {
+    if let Some(pointer) = remote::open_pointer_target(request.lower, &request.path, &header)? {
         return choose_remote(request, Some(&pointer));
     }
-    let empty = size == 0 || header_creation::unfinished(size, &header);
+    let empty = size == 0 || header_creation::is_unfinished(size, &header);
     let plain = header.starts_with(b"SQLite format 3\0");
     if plain && may_stay_plain(request, &parameters)? {
         return plain_file(request, &parameters, false);
     }
-    let key = opener(request, &parameters, empty)?;
+    let key = opener_for_request(request, &parameters, empty)?;
     match key {
         None => plain_file(request, &parameters, size == 0),
         Some(opener) if empty => {
             let source = connection::vacuum_source_page_size();
-            let wanted = wanted(request, &parameters, source.flatten())?;
+            let wanted = new_database_settings(request, &parameters, source.flatten())?;
             // A connection's own database is laid out by SQLite, as a plain one is, so that PRAGMA
             // auto_vacuum and page_size work on it; the reserve is asked for as soon as it is open
-            // (`connection::lay_out`). For an attached one there is no such moment: it is told of
+            // (`connection::lay_out_new_database`). For an attached one there is no such moment: it is told of
             // the reserve by a header that fixes its layout.
-            let free = source.is_some() || !connection_list::opened_by_sql();
+            let free = source.is_some() || !connection_list::may_be_opened_by_sql();
             let path = request.path.clone();
             let main = MainFile::create(request.lower, path, wanted, opener, free)?;
             Ok(OpenFile::Main(Box::new(main)))
@@ -150,7 +150,7 @@ fn choose_main(request: &Request) -> SqliteResult<OpenFile> {
 
 /// Whether a plain database that exists is opened although the program has a default key. SR-2284
 /// where it is not.
-fn may_stay_plain(request: &Request, parameters: &KeyOptions) -> SqliteResult<bool> {
+fn may_stay_plain(request: &OpenRequest, parameters: &KeyOptions) -> SqliteResult<bool> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
     let Some(defaults) = defaults else {
         return Ok(false);
@@ -165,7 +165,7 @@ fn may_stay_plain(request: &Request, parameters: &KeyOptions) -> SqliteResult<bo
 }
 
 fn plain_file(
-    request: &Request,
+    request: &OpenRequest,
     parameters: &KeyOptions,
     was_empty: bool,
 ) -> SqliteResult<OpenFile> {
@@ -182,18 +182,18 @@ fn plain_file(
 
 /// What a new database is to be like; `copied` is the page size of the database that VACUUM INTO
 /// copies.
-fn wanted(
-    request: &Request,
+fn new_database_settings(
+    request: &OpenRequest,
     parameters: &KeyOptions,
     copied: Option<u32>,
 ) -> SqliteResult<NewDatabase> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
     let defaults = defaults.filter(|_| !names_a_key(parameters, &request.path));
-    let Some(defaults) = defaults.map(Defaults::parameters) else {
-        return Ok(parameters.wanted(copied.unwrap_or(4096)));
+    let Some(defaults) = defaults.map(Defaults::options) else {
+        return Ok(parameters.new_database(copied.unwrap_or(4096)));
     };
     let size = copied.or(defaults.page_size).unwrap_or(4096);
-    let mut wanted = parameters.wanted(size);
+    let mut wanted = parameters.new_database(size);
     wanted.cipher = parameters
         .cipher
         .or(defaults.cipher)
@@ -203,17 +203,17 @@ fn wanted(
 }
 
 /// A database on a web server, which stands in the place of the file below.
-fn choose_remote(request: &Request, pointer: Option<&Pointer>) -> SqliteResult<OpenFile> {
-    let parameters = remote::parameters(|key| request.parameter(key), pointer)
+fn choose_remote(request: &OpenRequest, pointer: Option<&Pointer>) -> SqliteResult<OpenFile> {
+    let parameters = remote::key_options(|key| request.parameter(key), pointer)
         .map_err(|error| report_error(&error))?;
-    let header = remote::header(request.lower)?;
+    let header = remote::read_header(request.lower)?;
     open_sealed(request, &parameters, &header)
 }
 
 /// V1: structure is checked before a key is asked for, so that damage is told apart from a wrong
 /// key.
 fn open_sealed(
-    request: &Request,
+    request: &OpenRequest,
     parameters: &KeyOptions,
     in_place: &[u8],
 ) -> SqliteResult<OpenFile> {
@@ -243,7 +243,7 @@ fn open_sealed(
     }
     remote::check_cipher(request.lower, parsed.cipher)?;
     remote::check_cost(request.lower, &parsed.slots)?;
-    let opener = opener(request, parameters, false)?;
+    let opener = opener_for_request(request, parameters, false)?;
     Ok(OpenFile::Main(Box::new(MainFile::existing(
         request.lower,
         path.to_owned(),
@@ -252,8 +252,8 @@ fn open_sealed(
     )?)))
 }
 
-fn opener(
-    request: &Request,
+fn opener_for_request(
+    request: &OpenRequest,
     parameters: &KeyOptions,
     creating: bool,
 ) -> SqliteResult<Option<Arc<strongroom_keyring::Opener>>> {
@@ -269,7 +269,7 @@ fn opener(
         std::env::var_os("STRONGROOM_ATTACH_KEY_COMMAND").is_some_and(|value| value == "1");
     // A connection older than the guard reaches it only through this parameter, and is not known to
     // it.
-    let by_sql = || request.parameter("vfs").is_some() || connection_list::opened_by_sql();
+    let by_sql = || request.parameter("vfs").is_some() || connection_list::may_be_opened_by_sql();
     if is_command && !allowed && by_sql() {
         return Err(report(&code::KEY_COMMAND_REFUSED, request.path.as_str()));
     }
@@ -277,9 +277,9 @@ fn opener(
 }
 
 /// V3: the log or journal of a database: sealed when the database is.
-fn choose_auxiliary(
-    request: &Request,
-    sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::Sealed>) -> OpenFile,
+fn choose_log_or_journal(
+    request: &OpenRequest,
+    sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::SealedDatabase>) -> OpenFile,
 ) -> SqliteResult<OpenFile> {
     let Some(api) = api() else {
         return Err(SqliteCode(SQLITE_IOERR));
@@ -293,7 +293,7 @@ fn choose_auxiliary(
             .path
             .strip_suffix("-journal")
             .or_else(|| request.path.strip_suffix("-wal"));
-        let sealed = crate::sealed::Sealed::known(|path, _| Some(path) == database);
+        let sealed = crate::sealed::SealedDatabase::find_open(|path, _| Some(path) == database);
         if !sealed.is_empty() {
             return Err(report(&code::FOREIGN_VFS, request.path.as_str()));
         }
@@ -325,7 +325,7 @@ fn begins_journal(bytes: &[u8]) -> bool {
 }
 
 /// A super-journal, or a journal that recovery looks at as one.
-fn choose_super(request: &Request) -> SqliteResult<OpenFile> {
+fn choose_super_journal(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let lower = request.lower;
     if request.flags & SQLITE_OPEN_READONLY == 0 {
         return Ok(OpenFile::SuperWriter(SuperWriter::new(lower)));
@@ -341,7 +341,7 @@ fn choose_super(request: &Request) -> SqliteResult<OpenFile> {
     if AuxKind::of(&bytes).is_none() {
         return match bytes.first() {
             // Names in clear: SQLite writes absolute paths.
-            Some(b'/') => Ok(OpenFile::SuperReader(SuperReader::clear(
+            Some(b'/') => Ok(OpenFile::SuperReader(SuperReader::from_clear_names(
                 lower,
                 request.path.clone(),
                 bytes,

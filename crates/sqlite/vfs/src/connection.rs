@@ -12,7 +12,7 @@ use strongroom_keyring::Error;
 
 use crate::api::api;
 use crate::connection_list;
-use crate::connection_list::{running, running_here};
+use crate::connection_list::{find_running_sql, find_sql_on_this_thread};
 use crate::defaults;
 use crate::ffi::{
     SQLITE_ERROR, SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_RESERVE_BYTES, SQLITE_FCNTL_VFS_POINTER,
@@ -21,14 +21,14 @@ use crate::ffi::{
 use crate::handle::{is_closed, is_ours, with};
 use crate::io_methods::IoMethods as _;
 use crate::registration;
-use crate::report::{refused, report, take_last};
+use crate::report::{registration_error, report, take_last};
 use crate::sqlite_text::text_of;
 use crate::statement::{Attach, attach_key, vacuum_into};
 
 /// If a VACUUM INTO is what opens a file right now: page size of its source. (`None` when it cannot be told.)
 #[must_use]
 pub(crate) fn vacuum_source_page_size() -> Option<Option<u32>> {
-    let (connection, schema) = running_here(vacuum_into)?;
+    let (connection, schema) = find_sql_on_this_thread(vacuum_into)?;
     Some(page_size_of(connection, &schema))
 }
 
@@ -55,7 +55,7 @@ fn page_size_of(connection: *mut sqlite3, schema: &str) -> Option<u32> {
 #[must_use]
 pub(crate) fn file_of_schema(connection: *mut sqlite3, schema: &str) -> Option<*mut sqlite3_file> {
     let mut file: *mut sqlite3_file = std::ptr::null_mut();
-    control(
+    file_control(
         connection,
         schema,
         SQLITE_FCNTL_FILE_POINTER,
@@ -65,7 +65,7 @@ pub(crate) fn file_of_schema(connection: *mut sqlite3, schema: &str) -> Option<*
 }
 
 /// `sqlite3_file_control`. `None` when there is no such schema or the call fails.
-pub(crate) fn control(
+pub(crate) fn file_control(
     connection: *mut sqlite3,
     schema: &str,
     op: c_int,
@@ -79,9 +79,9 @@ pub(crate) fn control(
 
 /// Asks SQLite to reserve bytes at the end of each page of a database that is still empty, or of its copies.
 #[must_use]
-pub(crate) fn reserve(connection: *mut sqlite3, schema: &str) -> Option<()> {
+pub(crate) fn reserve_page_bytes(connection: *mut sqlite3, schema: &str) -> Option<()> {
     let mut bytes = c_int::try_from(PAGE_RESERVE).ok()?;
-    control(
+    file_control(
         connection,
         schema,
         SQLITE_FCNTL_RESERVE_BYTES,
@@ -94,7 +94,7 @@ pub(crate) fn reserve(connection: *mut sqlite3, schema: &str) -> Option<()> {
 ///
 /// # Errors
 /// SR-5002 without memory; SR-6001 when SQLite does not reserve the bytes.
-pub(crate) fn lay_out(connection: *mut sqlite3) -> Result<(), Error> {
+pub(crate) fn lay_out_new_database(connection: *mut sqlite3) -> Result<(), Error> {
     let Some(file) = file_of_schema(connection, "main") else {
         return Ok(());
     };
@@ -106,7 +106,7 @@ pub(crate) fn lay_out(connection: *mut sqlite3) -> Result<(), Error> {
         return Ok(());
     }
     let page_size = with(file, |open| {
-        let main = open.file.as_main().filter(|main| !main.is_on_disk());
+        let main = open.file.as_main().filter(|main| !main.has_header());
         Ok(main.map(|main| main.page_size()))
     });
     let Ok(Some(page_size)) = page_size else {
@@ -114,11 +114,11 @@ pub(crate) fn lay_out(connection: *mut sqlite3) -> Result<(), Error> {
     };
     let set = execute_rc(connection, &format!("PRAGMA main.page_size={page_size}"));
     let failed = |rc: c_int| match rc & 0xff {
-        SQLITE_NOMEM => refused("PRAGMA page_size", rc),
+        SQLITE_NOMEM => registration_error("PRAGMA page_size", rc),
         _ => Error::new(&code::RESERVE, "a new database"),
     };
     set.map_err(|(rc, _)| failed(rc))?;
-    reserve(connection, "main").ok_or_else(|| failed(SQLITE_ERROR))
+    reserve_page_bytes(connection, "main").ok_or_else(|| failed(SQLITE_ERROR))
 }
 
 /// In a program whose new databases are sealed by default, a database in memory, or a temporary
@@ -133,10 +133,10 @@ fn lay_out_in_memory(connection: *mut sqlite3) {
     if defaults.open_existing_plain() {
         return;
     }
-    let page_size = defaults.parameters().page_size.unwrap_or(4096);
+    let page_size = defaults.options().page_size.unwrap_or(4096);
     let set = execute(connection, &format!("PRAGMA main.page_size={page_size}"));
     if set.is_ok() {
-        let _ = reserve(connection, "main");
+        let _ = reserve_page_bytes(connection, "main");
     }
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn in_transaction(connection: *mut sqlite3) -> bool {
 /// The connection's own VFS, which is where its temporary files go. `None` while the connection is being opened.
 fn vfs_of(connection: *mut sqlite3) -> Option<*mut sqlite3_vfs> {
     let mut found: *mut sqlite3_vfs = std::ptr::null_mut();
-    control(
+    file_control(
         connection,
         "main",
         SQLITE_FCNTL_VFS_POINTER,
@@ -161,7 +161,7 @@ fn vfs_of(connection: *mut sqlite3) -> Option<*mut sqlite3_vfs> {
 /// Whether the connection's own files, and so its temporary ones, go through the guard. While a connection is being
 /// opened nothing can be said yet, and nothing needs to be: it is opened through the default VFS, which is the guard.
 #[must_use]
-pub(crate) fn uses_guard(connection: *mut sqlite3) -> bool {
+pub(crate) fn uses_our_vfs(connection: *mut sqlite3) -> bool {
     vfs_of(connection).is_none_or(registration::is_ours)
 }
 
@@ -243,7 +243,7 @@ fn execute_rc(connection: *mut sqlite3, sql: &str) -> Result<(), (c_int, String)
 ///
 /// # Safety
 /// `argument` is what SQLite gave with the operation: a pointer to the connection.
-pub(crate) unsafe fn attached(file: *mut sqlite3_file, argument: *mut c_void) {
+pub(crate) unsafe fn check_attached(file: *mut sqlite3_file, argument: *mut c_void) {
     // SAFETY: the caller's word.
     let connection = unsafe { argument.cast::<*mut sqlite3>().read() };
     if connection.is_null() {
@@ -252,7 +252,7 @@ pub(crate) unsafe fn attached(file: *mut sqlite3_file, argument: *mut c_void) {
     connection_list::remember_file(connection, file, argument);
     let told = with(file, |open| {
         if let Some(plain) = open.file.as_plain() {
-            plain.is_file(file);
+            plain.set_file(file);
         }
         Ok(())
     });
@@ -262,7 +262,7 @@ pub(crate) unsafe fn attached(file: *mut sqlite3_file, argument: *mut c_void) {
     let Some(own_vfs) = vfs_of(connection) else {
         return; // The connection's first database: there is nothing that it could be attached to.
     };
-    let clause = running(connection, |sql| match attach_key(sql) {
+    let clause = find_running_sql(connection, |sql| match attach_key(sql) {
         Attach::Other => None,
         other => Some(other),
     });
@@ -283,13 +283,13 @@ pub(crate) unsafe fn attached(file: *mut sqlite3_file, argument: *mut c_void) {
             plain.refuse(&code::ATTACH_KEY);
             report(&code::ATTACH_KEY, plain.path());
         }
-        Ok(open.file.as_main().is_some_and(|main| !main.is_on_disk()))
+        Ok(open.file.as_main().is_some_and(|main| !main.has_header()))
     });
     if marked == Ok(true)
-        && let Some(schema) = running(connection, vacuum_into)
+        && let Some(schema) = find_running_sql(connection, vacuum_into)
     {
         // A copy gets the source's reserve; a plain source must be told to leave room (it is not changed itself).
-        let reserved = reserve(connection, &schema);
+        let reserved = reserve_page_bytes(connection, &schema);
         if reserved.is_none() {
             report(&code::RESERVE, schema);
         }

@@ -21,7 +21,7 @@ use crate::ffi::{SQLITE_OK, sqlite3, sqlite3_file, sqlite3_stmt};
 use crate::statement::{Attach, attach_key, vacuum_into};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct KnownConnection {
     /// 0 for a file of a cache that several connections share: which of them is at work only SQLite
     /// knows, and each of them may be closed while the file stays open.
     connection: usize,
@@ -32,15 +32,15 @@ struct Known {
     at_work: usize,
 }
 
-static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static KNOWN: Mutex<Vec<KnownConnection>> = Mutex::new(Vec::new());
 
-fn known() -> MutexGuard<'static, Vec<Known>> {
+fn known() -> MutexGuard<'static, Vec<KnownConnection>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A connection has the guard's functions.
 pub(crate) fn remember_connection(connection: *mut sqlite3) {
-    known().push(Known {
+    known().push(KnownConnection {
         connection: connection as usize,
         file: 0,
         at_work: 0,
@@ -57,7 +57,7 @@ pub(crate) fn remember_file(
     // SQLite says it once for each connection that opens the file or joins its cache.
     let joins_others = known().iter().any(|entry| entry.file == file as usize);
     forget_file(file);
-    known().push(Known {
+    known().push(KnownConnection {
         connection: if joins_others { 0 } else { connection as usize },
         file: file as usize,
         at_work: at_work as usize,
@@ -65,7 +65,7 @@ pub(crate) fn remember_file(
 }
 
 /// Whether the connection has the guard's functions.
-pub(crate) fn is_known(connection: *mut sqlite3) -> bool {
+pub(crate) fn has_functions(connection: *mut sqlite3) -> bool {
     known()
         .iter()
         .any(|entry| entry.connection == connection as usize && entry.file == 0)
@@ -85,7 +85,7 @@ pub(crate) fn forget_file(file: *mut sqlite3_file) {
 /// SQLite's on the file: of connections that share it, it is the one that makes this call, since
 /// SQLite has locked the cache for it (`sqlite3BtreeEnter` in src/btmutex.c).
 #[must_use]
-pub(crate) fn of_file(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
+pub(crate) fn connection_of(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
     let entry = known()
         .iter()
         .find(|entry| entry.file == file as usize)
@@ -100,7 +100,7 @@ pub(crate) fn of_file(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
 
 /// The first answer that `wanted` gives of a statement that is running on `connection`. To be
 /// called while the connection's mutex is held, by the caller or by SQLite on this thread.
-fn of_running<T>(
+fn find_running_statement<T>(
     connection: *mut sqlite3,
     wanted: impl Fn(*mut sqlite3_stmt) -> Option<T>,
 ) -> Option<T> {
@@ -122,13 +122,13 @@ fn of_running<T>(
     }
 }
 
-/// As [`of_running`], of the statements' texts.
-pub(crate) fn running<T>(
+/// As [`find_running_statement`], of the statements' texts.
+pub(crate) fn find_running_sql<T>(
     connection: *mut sqlite3,
     wanted: impl Fn(&str) -> Option<T>,
 ) -> Option<T> {
     let api = api()?;
-    of_running(connection, |statement| {
+    find_running_statement(connection, |statement| {
         // SAFETY: a statement of this connection; null for one of the legacy interface.
         let text = unsafe { (api.sql)(statement) };
         if text.is_null() {
@@ -145,7 +145,7 @@ pub(crate) fn running<T>(
 #[must_use]
 pub(crate) fn runs_statement(file: *mut sqlite3_file, may_write: bool) -> Option<bool> {
     let api = api()?;
-    let found = of_running(of_file(file)?, |statement| {
+    let found = find_running_statement(connection_of(file)?, |statement| {
         // SAFETY: a statement of this connection.
         (!may_write || unsafe { (api.stmt_readonly)(statement) } == 0).then_some(())
     });
@@ -154,16 +154,19 @@ pub(crate) fn runs_statement(file: *mut sqlite3_file, may_write: bool) -> Option
 
 /// Whether a `VACUUM INTO` is running on the connection that `file` belongs to.
 #[must_use]
-pub(crate) fn is_vacuumed_into(file: *mut sqlite3_file) -> bool {
-    of_file(file).is_some_and(|connection| running(connection, vacuum_into).is_some())
+pub(crate) fn runs_vacuum_into(file: *mut sqlite3_file) -> bool {
+    connection_of(file)
+        .is_some_and(|connection| find_running_sql(connection, vacuum_into).is_some())
 }
 
-/// As [`running`], on whichever connection of this process this thread is executing on (N2).
-pub(crate) fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mut sqlite3, T)> {
+/// As [`find_running_sql`], on whichever connection of this process this thread is executing on (N2).
+pub(crate) fn find_sql_on_this_thread<T>(
+    wanted: impl Fn(&str) -> Option<T>,
+) -> Option<(*mut sqlite3, T)> {
     let api = api()?;
     let known = known();
     // Asked of the system once, however many connections there are.
-    let alone = std::cell::LazyCell::new(single_threaded);
+    let alone = std::cell::LazyCell::new(is_single_threaded);
     for entry in known.iter().filter(|entry| entry.connection != 0) {
         let connection = entry.connection as *mut sqlite3;
         // SAFETY: N1: the connection is open while the list is locked.
@@ -175,7 +178,7 @@ pub(crate) fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mu
         if unsafe { (api.mutex_try)(mutex) } != SQLITE_OK {
             continue;
         }
-        let found = running(connection, &wanted);
+        let found = find_running_sql(connection, &wanted);
         // SAFETY: taken just above.
         unsafe { (api.mutex_leave)(mutex) };
         if let Some(found) = found {
@@ -187,20 +190,20 @@ pub(crate) fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mu
 
 /// Whether an ATTACH or VACUUM INTO is, or may be, what opens a file right now (N2).
 #[must_use]
-pub(crate) fn opened_by_sql() -> bool {
-    if any_without_mutex() {
+pub(crate) fn may_be_opened_by_sql() -> bool {
+    if has_connection_without_mutex() {
         return true;
     }
-    running_here(|sql| {
+    find_sql_on_this_thread(|sql| {
         (attach_key(sql) != Attach::Other || vacuum_into(sql).is_some()).then_some(())
     })
     .is_some()
 }
 
 /// Whether there is a connection of which nobody can say what it is doing.
-fn any_without_mutex() -> bool {
+fn has_connection_without_mutex() -> bool {
     let Some(api) = api() else { return false };
-    if single_threaded() {
+    if is_single_threaded() {
         return false;
     }
     // SAFETY: N1: the connections are open while the list is locked.
@@ -211,6 +214,6 @@ fn any_without_mutex() -> bool {
 }
 
 /// Whether this process has one thread, so that nobody else can be using a connection. False when it cannot be told.
-fn single_threaded() -> bool {
+fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.take(2).count() == 1)
 }

@@ -26,10 +26,12 @@ pub(crate) fn opener_for(
     if let Some(own) = options.own_opener(path, creating)? {
         return Ok(Some(Arc::new(own)));
     }
-    let known = registered().get(path).map(Known::share);
+    let known = registered().get(path).map(RegisteredKey::share);
     match known {
-        Some(Known::Opener(opener)) => Ok(Some(opener)),
-        Some(Known::KeyId(id)) => key_of_keyring(id, path, creating).map(Arc::new).map(Some),
+        Some(RegisteredKey::Opener(opener)) => Ok(Some(opener)),
+        Some(RegisteredKey::KeyId(id)) => {
+            key_of_keyring(id, path, creating).map(Arc::new).map(Some)
+        }
         // A copy that may be plain was asked for by name.
         None if options.allow_plaintext => Ok(None),
         None => match defaults::get()? {
@@ -50,14 +52,14 @@ fn key_of_keyring(id: String, prompt: &str, creating: bool) -> Result<Opener, Er
 }
 
 /// A key that was registered for a path.
-enum Known {
+enum RegisteredKey {
     /// The key itself.
     Opener(Arc<Opener>),
     /// A key of the keyring, which is looked up at each open, so that a new version of it is found.
     KeyId(String),
 }
 
-impl Known {
+impl RegisteredKey {
     fn share(&self) -> Self {
         match self {
             Self::Opener(opener) => Self::Opener(Arc::clone(opener)),
@@ -66,7 +68,7 @@ impl Known {
     }
 }
 
-type Registered = BTreeMap<String, Known>;
+type Registered = BTreeMap<String, RegisteredKey>;
 static REGISTERED: Mutex<Registered> = Mutex::new(BTreeMap::new());
 
 fn registered() -> MutexGuard<'static, Registered> {
@@ -75,7 +77,7 @@ fn registered() -> MutexGuard<'static, Registered> {
 
 /// Registers `opener` for every later open of `path` in this process. `path` is absolute, as SQLite makes it.
 pub fn register(path: String, opener: Arc<Opener>) {
-    registered().insert(path, Known::Opener(opener));
+    registered().insert(path, RegisteredKey::Opener(opener));
 }
 
 /// Registers the keyring's key `id` for every later open of `path` in this process. `path` is
@@ -85,7 +87,7 @@ pub fn register(path: String, opener: Arc<Opener>) {
 /// What keeps the keyring or the key from being used now: SR-2003, SR-2004 and others.
 pub(crate) fn register_key_id(path: String, id: String) -> Result<(), Error> {
     key_of_keyring(id.clone(), &path, false)?;
-    registered().insert(path, Known::KeyId(id));
+    registered().insert(path, RegisteredKey::KeyId(id));
     Ok(())
 }
 

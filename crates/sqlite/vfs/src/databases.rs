@@ -20,7 +20,7 @@ use crate::ffi::{
 };
 use crate::handle::{is_ours, with};
 use crate::query::{pragma_number, quote_identifier};
-use crate::report::refused;
+use crate::report::registration_error;
 use crate::sql_result::{result, result_long, result_number};
 
 const DECLARATION: &std::ffi::CStr =
@@ -83,7 +83,7 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     if rc == SQLITE_OK {
         Ok(())
     } else {
-        Err(refused("sqlite3_create_module", rc))
+        Err(registration_error("sqlite3_create_module", rc))
     }
 }
 
@@ -95,9 +95,10 @@ fn rows(connection: *mut sqlite3) -> Vec<Row> {
             .and_then(|file| {
                 with(file, |open| {
                     Ok(open.file.as_main().map(|main| {
-                        let keys = main.keys();
-                        let cipher = keys.map(|keys| keys.object.header().cipher.name().to_owned());
-                        let key = keys.map(|keys| key_id(keys.object.opened_by()));
+                        let opened = main.opened_header();
+                        let cipher =
+                            opened.map(|opened| opened.object.header().cipher.name().to_owned());
+                        let key = opened.map(|opened| key_id(opened.object.opened_by()));
                         let seals = main.sealed().and_then(|sealed| sealed.seals(main.lower()));
                         (cipher, key, seals.map(saturating))
                     }))

@@ -24,7 +24,7 @@ use strongroom_keyring::{Error, KeySource, Opener};
 
 use crate::key_options::KeyOptions;
 
-// The names of its parameters are those of URIs, and `KEY_FD` and `EXISTING_PLAIN`.
+// The names of its options are those of URIs, and `KEY_FD` and `EXISTING_PLAIN`.
 pub use strongroom_format::run::DEFAULT_VARIABLE;
 
 /// An inherited descriptor from which the key can be read: how a passphrase reaches the program
@@ -37,7 +37,7 @@ pub const EXISTING_PLAIN: &str = "existing_plain";
 
 /// What the variable says.
 pub(crate) struct Defaults {
-    parameters: KeyOptions,
+    options: KeyOptions,
     /// The inherited descriptor, by its path.
     inherited: Option<PathBuf>,
     existing_plain: bool,
@@ -97,18 +97,18 @@ impl Defaults {
             let found = lines.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let mut parameters = KeyOptions::read(get).ok()?;
+        let mut options = KeyOptions::read(get).ok()?;
         let mut inherited = None;
         if let Some(number) = get(KEY_FD) {
             let number: u32 = number.parse().ok()?;
             // Opened anew, each reader begins at the start.
             let path = PathBuf::from(format!("/proc/self/fd/{number}"));
-            parameters.source = Some(KeySource::File(path.clone()));
+            options.source = Some(KeySource::File(path.clone()));
             inherited = Some(path);
         }
-        parameters.source.as_ref()?;
+        options.source.as_ref()?;
         Some(Self {
-            parameters,
+            options,
             inherited,
             existing_plain: get(EXISTING_PLAIN).as_deref() == Some("1"),
             openers: [Mutex::new(None), Mutex::new(None)],
@@ -116,8 +116,8 @@ impl Defaults {
     }
 
     /// What a new database is to be like, where its URI does not say.
-    pub(crate) fn parameters(&self) -> &KeyOptions {
-        &self.parameters
+    pub(crate) fn options(&self) -> &KeyOptions {
+        &self.options
     }
 
     /// Whether a plain database that exists is opened (F2).
@@ -148,7 +148,7 @@ impl Defaults {
                 return Err(Error::new(&code::KEY_FILE, detail));
             }
         }
-        let fetched = self.parameters.own_opener("", creating)?;
+        let fetched = self.options.own_opener("", creating)?;
         let fetched = fetched.ok_or_else(|| Error::new(&code::NO_KEY, DEFAULT_VARIABLE))?;
         let opener = Arc::new(fetched);
         *known = Some(Fetched {
@@ -161,10 +161,10 @@ impl Defaults {
     /// The state of the keyring's file, where the key is one of the keyring. `None` also where the
     /// file cannot be looked at, for instance by a program that has given up its rights.
     fn keyring_state(&self) -> Option<KeyringState> {
-        let Some(KeySource::KeyId { .. }) = self.parameters.source else {
+        let Some(KeySource::KeyId { .. }) = self.options.source else {
             return None;
         };
-        let path = self.parameters.keyring();
+        let path = self.options.keyring();
         let path = path.unwrap_or_else(strongroom_keyring::Keyring::default_path);
         let about = std::fs::metadata(path).ok()?;
         Some((
@@ -188,14 +188,14 @@ mod tests {
     #[test]
     fn a_variable_names_a_key_or_is_not_understood() {
         let said = parsed("key_file /a b\nfreshness 1\nexisting_plain 1");
-        assert!(said.existing_plain && said.parameters.freshness);
-        let Some(KeySource::File(path)) = said.parameters.source else {
+        assert!(said.existing_plain && said.options.freshness);
+        let Some(KeySource::File(path)) = said.options.source else {
             panic!("not a file");
         };
         assert_eq!(path, PathBuf::from("/a b"));
         let inherited = parsed("key_fd 7");
         assert_eq!(
-            inherited.parameters.source.unwrap().describe(),
+            inherited.options.source.unwrap().describe(),
             "file:/proc/self/fd/7"
         );
         // The number is another file's by now.

@@ -10,7 +10,7 @@ use std::panic::catch_unwind;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use crate::api::{Api, api, install};
+use crate::api::{Api, api, set_api};
 use crate::connection;
 use crate::connection_list;
 use crate::ffi::{
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn entry_point(
                 _ => SQLITE_ERROR,
             };
             // SAFETY: the caller's word.
-            let table = unsafe { table_of(routines) };
+            let table = unsafe { api_of(routines) };
             if let (Ok(table), false) = (table, error.is_null()) {
                 let text = report::line(failed.code(), failed.detail());
                 // SAFETY: SQLite gives a place for a text of its allocator; by its own table, which need not be ours.
@@ -74,10 +74,10 @@ pub unsafe extern "C" fn entry_point(
 unsafe fn take_routines(routines: *const c_void) -> Result<(), Error> {
     if let Some(known) = api() {
         // SAFETY: the caller's word.
-        return unsafe { same_library(known, routines) };
+        return unsafe { check_same_library(known, routines) };
     }
     // SAFETY: the caller's word.
-    install(unsafe { table_of(routines) }?);
+    set_api(unsafe { api_of(routines) }?);
     Ok(())
 }
 
@@ -85,7 +85,7 @@ unsafe fn take_routines(routines: *const c_void) -> Result<(), Error> {
 ///
 /// # Safety
 /// As [`take_routines`].
-unsafe fn table_of(routines: *const c_void) -> Result<Api, Error> {
+unsafe fn api_of(routines: *const c_void) -> Result<Api, Error> {
     let too_old = || Error::new(&code::HOST_TOO_OLD, "");
     if routines.is_null() {
         return Err(too_old());
@@ -107,7 +107,7 @@ unsafe fn table_of(routines: *const c_void) -> Result<Api, Error> {
 ///
 /// # Safety
 /// As [`take_routines`].
-unsafe fn same_library(known: &Api, routines: *const c_void) -> Result<(), Error> {
+unsafe fn check_same_library(known: &Api, routines: *const c_void) -> Result<(), Error> {
     if routines.is_null() {
         return Ok(()); // A library that is linked in, which has one SQLite.
     }
@@ -126,30 +126,30 @@ unsafe fn same_library(known: &Api, routines: *const c_void) -> Result<(), Error
 /// SR-5002 when SQLite has no memory for a registration, SR-9001 when it refuses one, SR-6001 when
 /// a new database cannot have the reserved bytes.
 pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
-    vfs::register(put_back)?;
+    vfs::register(restore_registration)?;
     if connection.is_null() {
         return Ok(());
     }
     // Not twice: SQLite replaces no function while a statement runs, and one may be loading the
     // extension.
-    if !connection_list::is_known(connection) {
+    if !connection_list::has_functions(connection) {
         sql::install(connection)?;
     }
-    guard_foreign(connection);
-    connection::lay_out(connection)?;
-    enable_later_ones()
+    watch_foreign_connection(connection);
+    connection::lay_out_new_database(connection)?;
+    enable_later_connections()
 }
 
 /// What `sqlite3_shutdown` takes away. Called as the next database is opened, before SQLite looks
 /// at its automatic extensions for that connection.
-fn put_back() {
-    if registration::take_place_again() && enable_later_ones().is_err() {
+fn restore_registration() {
+    if registration::become_default_again() && enable_later_connections().is_err() {
         report::report(&code::BUG, "SQLite was shut down, and takes no extension");
     }
 }
 
 /// Has SQLite call [`auto_entry`] for every connection that is opened from now on.
-fn enable_later_ones() -> Result<(), Error> {
+fn enable_later_connections() -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
     };
@@ -163,7 +163,7 @@ fn enable_later_ones() -> Result<(), Error> {
     if rc == SQLITE_OK {
         Ok(())
     } else {
-        Err(report::refused("sqlite3_auto_extension", rc))
+        Err(report::registration_error("sqlite3_auto_extension", rc))
     }
 }
 
@@ -182,9 +182,9 @@ unsafe extern "C" fn auto_entry(
 
 /// A connection that was opened before the guard was loaded attaches through its own VFS, where the guard sees nothing.
 /// There the statement itself is watched, so that `ATTACH ... KEY` does not make a plain database unnoticed.
-fn guard_foreign(connection: *mut sqlite3) {
+fn watch_foreign_connection(connection: *mut sqlite3) {
     let Some(api) = api() else { return };
-    if connection::uses_guard(connection) {
+    if connection::uses_our_vfs(connection) {
         return;
     }
     // SAFETY: the callback keeps to SQLite's conventions. An application's own trace replaces it: docs/reference.

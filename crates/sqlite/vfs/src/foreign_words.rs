@@ -38,7 +38,7 @@ const PARAMETERS: &[(&str, &str)] = &[
 
 /// The first parameter of another product, or misspelt, and what to write. `get` answers with a
 /// parameter's value.
-pub(crate) fn parameter(get: impl Fn(&str) -> Option<String>) -> Option<String> {
+pub(crate) fn advice_for_parameter(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     let found = PARAMETERS.iter().find(|(name, _)| get(name).is_some());
     found.map(|(name, ours)| format!("the parameter {name}: write {ours}"))
 }
@@ -46,7 +46,7 @@ pub(crate) fn parameter(get: impl Fn(&str) -> Option<String>) -> Option<String> 
 /// What to write in place of a pragma of another product that gives a key or asks for encryption.
 /// `name` is in lower case. A question that SQLite answers with nothing (`cipher_version`) stays
 /// without an answer: programs ask it to learn which product they have.
-pub(crate) fn pragma(name: &str, has_value: bool) -> Option<String> {
+pub(crate) fn advice_for_pragma(name: &str, has_value: bool) -> Option<String> {
     let ours = match name {
         "hexkey" => "PRAGMA key = \"x'...'\"",
         "textkey" => "PRAGMA key = '...'",

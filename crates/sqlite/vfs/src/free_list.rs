@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page};
 
-use crate::big_endian::word;
+use crate::big_endian::be_u32_at;
 
 /// Where page 1 says how many pages there are, which trunk is the first, and how many pages the list has.
 const SIZE: usize = 28;
@@ -19,7 +19,7 @@ const COUNT: usize = 36;
 ///
 /// # Errors
 /// Those of `read`.
-pub(crate) fn leaves<E>(
+pub(crate) fn free_leaves<E>(
     page_size: u32,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
 ) -> Result<Option<BTreeSet<u64>>, E> {
@@ -62,7 +62,7 @@ pub(crate) fn leaves<E>(
 }
 
 fn number(page: &[u8], at: usize) -> Option<u64> {
-    word(page, at).map(u64::from)
+    be_u32_at(page, at).map(u64::from)
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
             out.copy_from_slice(page.map_or(&[0; 512], |page| page));
             Ok(page.is_some())
         };
-        let leaves = leaves(512, read).unwrap();
+        let leaves = free_leaves(512, read).unwrap();
         leaves.map(|leaves| leaves.into_iter().collect())
     }
 

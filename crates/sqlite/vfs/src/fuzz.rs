@@ -17,7 +17,7 @@ use strongroom_format::header::{Cipher, ObjectKind};
 use strongroom_format::sqlite::PAGE_RESERVE;
 use strongroom_keyring::{NewObject, Object, Opener};
 
-use crate::sealed::Sealed;
+use crate::sealed::SealedDatabase;
 
 pub use journal::journal;
 pub use wal::wal;
@@ -60,14 +60,14 @@ impl Choices<'_> {
 }
 
 /// A database's header and its opened object; the same for every run of a thread, for the key costs more than the rest.
-fn database() -> (Vec<u8>, Arc<Sealed>) {
+fn database() -> (Vec<u8>, Arc<SealedDatabase>) {
     thread_local! {
-        static MADE: (Vec<u8>, Arc<Sealed>) = made().expect("a database");
+        static MADE: (Vec<u8>, Arc<SealedDatabase>) = made().expect("a database");
     }
     MADE.with(|(header, sealed)| (header.clone(), Arc::clone(sealed)))
 }
 
-fn made() -> Option<(Vec<u8>, Arc<Sealed>)> {
+fn made() -> Option<(Vec<u8>, Arc<SealedDatabase>)> {
     let new = NewObject {
         kind: ObjectKind::Sqlite,
         cipher: Cipher::Aes256Gcm,
@@ -79,7 +79,7 @@ fn made() -> Option<(Vec<u8>, Arc<Sealed>)> {
     let header = object.initial_bytes();
     // A path for each thread: what is shared by path would be another thread's.
     let path = format!("{PATH}.{:?}", std::thread::current().id());
-    Some((header, Sealed::join(&path, object).ok()?))
+    Some((header, SealedDatabase::share(&path, object).ok()?))
 }
 
 /// Changes bytes as the fuzzer says; gives where.

@@ -13,14 +13,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use strongroom_format::code;
 
 use crate::ffi::{SQLITE_IOERR, sqlite3_file};
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::methods::{are_ours, over};
 use crate::open_file::OpenFile;
 use crate::report::report;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// An open file, and whether it can still be used.
-pub(crate) struct Open {
+pub(crate) struct HandleState {
     /// The file; replaced when `PRAGMA key` turns an empty plain file into a sealed one.
     pub file: OpenFile,
     poisoned: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Open {
 #[repr(C)]
 pub(crate) struct Handle {
     base: sqlite3_file,
-    open: *mut Open,
+    open: *mut HandleState,
 }
 
 /// Offset of the file below within the allocation.
@@ -40,7 +40,7 @@ pub(crate) const LOWER_OFFSET: usize = size_of::<Handle>();
 ///
 /// # Safety
 /// `file` was allocated with at least `LOWER_OFFSET` bytes before the file below.
-pub(crate) unsafe fn lower_of(file: *mut sqlite3_file) -> *mut sqlite3_file {
+pub(crate) unsafe fn lower_file_of(file: *mut sqlite3_file) -> *mut sqlite3_file {
     // SAFETY: within the allocation, by the caller's word.
     unsafe { file.cast::<u8>().add(LOWER_OFFSET) }.cast::<sqlite3_file>()
 }
@@ -54,9 +54,9 @@ pub(crate) unsafe fn lower_of(file: *mut sqlite3_file) -> *mut sqlite3_file {
 /// `SQLITE_IOERR` when the file below is not open.
 pub(crate) unsafe fn install(file: *mut sqlite3_file, opened: OpenFile) -> SqliteResult<()> {
     // SAFETY: the caller's word.
-    let methods = unsafe { Lower::new(lower_of(file)) }.methods()?;
+    let methods = unsafe { LowerFile::new(lower_file_of(file)) }.methods()?;
     let methods = over(methods);
-    let open = Box::into_raw(Box::new(Open {
+    let open = Box::into_raw(Box::new(HandleState {
         file: opened,
         poisoned: false,
     }));
@@ -96,7 +96,7 @@ pub(crate) fn is_closed(file: *mut sqlite3_file) -> bool {
 /// Runs `call` on the file's state; H2. For files of ours only.
 pub(crate) fn with<T>(
     file: *mut sqlite3_file,
-    call: impl FnOnce(&mut Open) -> SqliteResult<T>,
+    call: impl FnOnce(&mut HandleState) -> SqliteResult<T>,
 ) -> SqliteResult<T> {
     if !is_ours(file) {
         return Err(SqliteCode(SQLITE_IOERR));

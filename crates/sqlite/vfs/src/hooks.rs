@@ -15,7 +15,7 @@ pub(crate) struct Hooks {
     pub pragma: unsafe fn(*mut sqlite3_file, *mut c_void) -> c_int,
     /// SQLite has said, with `SQLITE_FCNTL_PDB`, which connection a file belongs to. The argument
     /// points to the connection.
-    pub attached: unsafe fn(*mut sqlite3_file, *mut c_void),
+    pub check_attached: unsafe fn(*mut sqlite3_file, *mut c_void),
 }
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();

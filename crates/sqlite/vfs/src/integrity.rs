@@ -13,13 +13,13 @@ use strongroom_format::code;
 use crate::ffi::sqlite3_file;
 use crate::freshness::Freshness;
 use crate::handle::with;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::read_only_file::ReadOnlyFile;
 use crate::remote::is_remote;
 use crate::report::{report, report_error};
-use crate::sealed::Keys;
+use crate::sealed::OpenedHeader;
 use crate::sqlite_code::SqliteResult;
-use crate::verify::{VerifyReport, Way, verify_own, verify_with};
+use crate::verify::{HeaderKey, VerifyReport, verify_pages_of_open_file, verify_with};
 
 /// Most lines of an answer.
 const LINES: usize = 100;
@@ -27,8 +27,8 @@ const LINES: usize = 100;
 /// What is to be checked.
 struct Open {
     path: String,
-    keys: std::sync::Arc<Keys>,
-    lower: Lower,
+    opened: std::sync::Arc<OpenedHeader>,
+    lower: LowerFile,
     /// This connection is in the middle of a transaction, or keeps the file for itself: nobody gets
     /// a lock beside it.
     writing: bool,
@@ -45,11 +45,11 @@ pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
             let detail = "PRAGMA cipher_integrity_check: nothing authenticates a plain database";
             return Err(report(&code::FOREIGN_WORD, detail));
         };
-        let keys = main.keys().cloned();
-        let keys = keys.ok_or_else(|| report(&code::NO_KEY, main.path()))?;
-        Ok(main.is_on_disk().then(|| Open {
+        let opened = main.opened_header().cloned();
+        let opened = opened.ok_or_else(|| report(&code::NO_KEY, main.path()))?;
+        Ok(main.has_header().then(|| Open {
             path: main.path().to_owned(),
-            keys,
+            opened,
             lower: main.lower(),
             writing: main.is_writing(),
         }))
@@ -58,15 +58,15 @@ pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
         return Ok(None); // Nothing was written yet.
     };
     let path = Path::new(&open.path);
-    let object = &open.keys.object;
+    let object = &open.opened.object;
     let found = if open.writing || is_remote(open.lower) {
-        verify_own(
+        verify_pages_of_open_file(
             &ReadOnlyFile::borrowed(open.lower, &open.path),
             path,
             object,
         )
     } else {
-        verify_with(path, Way::Known(object), &mut |_, _| {})
+        verify_with(path, HeaderKey::Known(object), &mut |_, _| {})
     };
     let found = found.map_err(|error| report_error(&error))?;
     Ok(lines(&found))

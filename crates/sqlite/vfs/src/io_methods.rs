@@ -4,15 +4,15 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::sqlite_code::SqliteResult;
 
 /// The operations that SQLite calls on an open file. The defaults pass everything to the file below.
 pub(crate) trait IoMethods: Send {
     /// The file below.
-    fn lower(&self) -> Lower;
+    fn lower(&self) -> LowerFile;
 
-    /// Reads; see [`Lower::read`] for short reads.
+    /// Reads; see [`LowerFile::read`] for short reads.
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.lower().read(out, at)
     }
@@ -67,10 +67,10 @@ pub(crate) trait IoMethods: Send {
 }
 
 /// A file that the guard has nothing to do with: a plain database's journal, for one.
-pub(crate) struct PassThrough(pub Lower);
+pub(crate) struct PassThrough(pub LowerFile);
 
 impl IoMethods for PassThrough {
-    fn lower(&self) -> Lower {
+    fn lower(&self) -> LowerFile {
         self.0
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct KeyOptions {
 impl KeyOptions {
     /// Reads the parameters through `get`, which answers with a parameter's value if the URI has it.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
-        if let Some(instead) = foreign_words::parameter(&get) {
+        if let Some(instead) = foreign_words::advice_for_parameter(&get) {
             return Err(Error::new(&code::FOREIGN_WORD, instead));
         }
         let sources = [
@@ -71,7 +71,7 @@ impl KeyOptions {
     }
 
     /// What a database created with these parameters is to be like; `page_size` where the URI has none.
-    pub(crate) fn wanted(&self, page_size: u32) -> NewDatabase {
+    pub(crate) fn new_database(&self, page_size: u32) -> NewDatabase {
         NewDatabase {
             cipher: self.cipher.unwrap_or(Cipher::Aes256Gcm),
             page_size: self.page_size.unwrap_or(page_size),

@@ -83,5 +83,5 @@ pub use registration::{NAME, absolute};
 pub use rekey::{RekeyReport, rekey, rewrap};
 pub use remote::{RemoteClient, RemoteFile, asked_by_application, set_client};
 pub use report::{last_text, line, take_last, take_last_for, to_stderr, warn};
-pub use verify::{Bad, UnitKind, VerifyReport, freshness_of, verify};
+pub use verify::{BadUnit, UnitKind, VerifyReport, freshness_of, verify};
 pub use warnings::{forget_seals_warnings, take_warnings};

@@ -1,8 +1,8 @@
 //! The file below: a safe face on a `sqlite3_file` of the VFS that ours stands on.
 //!
 //! Invariants:
-//! L1: a `Lower` is made only from a file that the VFS below has opened, and is not used after `close`.
-//! The handle that owns the file keeps this; copies of a `Lower` held elsewhere (a log's view of its database) are
+//! L1: a `LowerFile` is made only from a file that the VFS below has opened, and is not used after `close`.
+//! The handle that owns the file keeps this; copies of a `LowerFile` held elsewhere (a log's view of its database) are
 //! dropped before that, because SQLite closes logs and journals before the database they belong to.
 //! L2: only the file's length says where it ends. A read that stops before is an error, never the end: it would be taken for
 //! a database without a first page, a log without frames, a journal that is none.
@@ -25,14 +25,14 @@ type Unfetch = unsafe extern "C" fn(*mut sqlite3_file, i64, *mut c_void) -> c_in
 
 /// The file below. See L1.
 #[derive(Clone, Copy)]
-pub(crate) struct Lower {
+pub(crate) struct LowerFile {
     file: *mut sqlite3_file,
 }
 
-// SAFETY: SQLite serialises the use of one connection's files; nothing in `Lower` is bound to a thread.
-unsafe impl Send for Lower {}
+// SAFETY: SQLite serialises the use of one connection's files; nothing in `LowerFile` is bound to a thread.
+unsafe impl Send for LowerFile {}
 
-impl Lower {
+impl LowerFile {
     /// Wraps an opened file.
     ///
     /// # Safety

@@ -32,18 +32,18 @@ use crate::ffi::{
     SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SYNC, SQLITE_IOERR_SHORT_READ,
     SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
 };
-use crate::freshness::{Log, Tally};
+use crate::freshness::{LogTails, RunningDigest};
 use crate::header_creation;
 use crate::io_methods::IoMethods;
 use crate::journal::{JournalCore, JournalFile};
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::new_database::NewDatabase;
 use crate::page_tail::TAIL;
 use crate::read_ahead::ReadAhead;
 use crate::remote::is_remote;
 use crate::report::{report, report_error, warn};
-use crate::seal::crypto;
-use crate::sealed::{Keys, Sealed};
+use crate::seal::crypto_error;
+use crate::sealed::{OpenedHeader, SealedDatabase};
 use crate::shared_state::SharedState;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 use crate::synthetic_header::synthetic_header;
@@ -55,17 +55,17 @@ mod seals;
 
 /// A database file that is sealed, or is to become so.
 pub(crate) struct MainFile {
-    lower: Lower,
+    lower: LowerFile,
     path: String,
     /// What the header of a database that does not exist yet is to be made for.
     opener: Option<Arc<Opener>>,
-    sealed: Option<Arc<Sealed>>,
-    keys: Option<Arc<Keys>>,
+    sealed: Option<Arc<SealedDatabase>>,
+    opened: Option<Arc<OpenedHeader>>,
     page_size: u32,
     /// The header is in the file. False for a database that is still to be created.
-    on_disk: bool,
+    has_header: bool,
     /// SQLite is to choose the page size itself: the target of VACUUM INTO.
-    answer_empty: bool,
+    page_size_is_free: bool,
     refused: Option<&'static Code>,
     /// The header's sequence was looked at since the last lock or sync (O2).
     fresh: bool,
@@ -83,21 +83,21 @@ pub(crate) struct MainFile {
     /// The open journal, which is flushed before a page is written (M4).
     journal: Weak<Mutex<JournalCore>>,
     /// The digest over the pages, while this connection writes them; nothing else could have (X3).
-    tally: Option<Tally>,
+    tally: Option<RunningDigest>,
     /// What was read of the write-ahead log for it.
-    log: Log,
+    log: LogTails,
 }
 
 impl MainFile {
     /// A file that begins with the sealed magic. Without `opener` it stays locked (M5) until [`Self::open_header`].
     pub(crate) fn existing(
-        lower: Lower,
+        lower: LowerFile,
         path: String,
         page_size: u32,
         opener: Option<Arc<Opener>>,
     ) -> SqliteResult<Self> {
         let mut file = Self::new(lower, path, page_size);
-        file.on_disk = true;
+        file.has_header = true;
         if let Some(opener) = opener {
             file.open_header(&opener)?;
         }
@@ -106,11 +106,11 @@ impl MainFile {
 
     /// An empty file that becomes a sealed database with its first page.
     pub(crate) fn create(
-        lower: Lower,
+        lower: LowerFile,
         path: String,
         wanted: NewDatabase,
         opener: Arc<Opener>,
-        answer_empty: bool,
+        page_size_is_free: bool,
     ) -> SqliteResult<Self> {
         let new = NewObject {
             kind: ObjectKind::Sqlite,
@@ -124,24 +124,25 @@ impl MainFile {
         });
         let object = object.map_err(|error| report_error(&error))?;
         let mut file = Self::new(lower, path, wanted.page_size);
-        file.answer_empty = answer_empty;
+        file.page_size_is_free = page_size_is_free;
         file.opener = Some(opener);
         // Not shared yet: another connection may be creating the same file, and only one of them will.
-        let keys = Arc::new(Keys::new(object).map_err(|error| report_error(&error))?);
-        file.keys = Some(keys);
+        let opened = Arc::new(OpenedHeader::new(object).map_err(|error| report_error(&error))?);
+        file.opened = Some(opened);
         file.warn_of_ctr();
         Ok(file)
     }
 
     /// Another page size for a database that is still to be created (`PRAGMA page_size`). Without effect on others.
-    pub(crate) fn lay_out(&mut self, page_size: u32) -> SqliteResult<()> {
-        let (false, true, Some(opener)) = (self.on_disk, self.answer_empty, &self.opener) else {
+    pub(crate) fn set_page_size(&mut self, page_size: u32) -> SqliteResult<()> {
+        let (false, true, Some(opener)) = (self.has_header, self.page_size_is_free, &self.opener)
+        else {
             return Ok(());
         };
         if page_size == self.page_size {
             return Ok(());
         }
-        let header = self.usable()?.object.header();
+        let header = self.require_header()?.object.header();
         let wanted = NewDatabase {
             cipher: header.cipher,
             page_size,
@@ -161,16 +162,16 @@ impl MainFile {
         Ok(())
     }
 
-    fn new(lower: Lower, path: String, page_size: u32) -> Self {
+    fn new(lower: LowerFile, path: String, page_size: u32) -> Self {
         Self {
             lower,
             path,
             opener: None,
             sealed: None,
-            keys: None,
+            opened: None,
             page_size,
-            on_disk: false,
-            answer_empty: false,
+            has_header: false,
+            page_size_is_free: false,
             refused: None,
             fresh: false,
             pages: 0,
@@ -178,27 +179,27 @@ impl MainFile {
             scratch: Vec::new(),
             torn: BTreeSet::new(),
             ahead: match is_remote(lower) {
-                true => ReadAhead::off(),
+                true => ReadAhead::disabled(),
                 false => ReadAhead::default(),
             },
             writing: false,
             shared: Arc::default(),
             journal: Weak::new(),
             tally: None,
-            log: Log::default(),
+            log: LogTails::default(),
         }
     }
 
     /// Opens the header with `opener`.
     pub(crate) fn open_header(&mut self, opener: &Opener) -> SqliteResult<()> {
-        let sealed = Sealed::open(&self.path, self.lower, opener)?;
-        let keys = sealed.keys();
-        self.page_size = keys.object.header().unit_size;
-        self.keys = Some(keys);
+        let sealed = SealedDatabase::open(&self.path, self.lower, opener)?;
+        let opened = sealed.opened_header();
+        self.page_size = opened.object.header().unit_size;
+        self.opened = Some(opened);
         self.sealed = Some(sealed);
         // The header keeps what it needs of it; what the user gave is wiped with the last reference.
         self.opener = None;
-        self.on_disk = true;
+        self.has_header = true;
         self.change_counter = None;
         self.warn_of_ctr();
         Ok(())
@@ -206,9 +207,9 @@ impl MainFile {
 
     fn warn_of_ctr(&self) {
         if self
-            .keys
+            .opened
             .as_ref()
-            .is_some_and(|keys| keys.object.header().cipher == Cipher::Aes256Ctr)
+            .is_some_and(|opened| opened.object.header().cipher == Cipher::Aes256Ctr)
         {
             warn(&code::CTR_WARNING, &self.path);
         }
@@ -220,17 +221,17 @@ impl MainFile {
     }
 
     /// The header, once a key has opened it or when it is about to be created.
-    pub(crate) fn keys(&self) -> Option<&Arc<Keys>> {
-        self.keys.as_ref()
+    pub(crate) fn opened_header(&self) -> Option<&Arc<OpenedHeader>> {
+        self.opened.as_ref()
     }
 
     /// The shared object; `None` while locked and before the first page of a new database.
-    pub(crate) fn sealed(&self) -> Option<&Arc<Sealed>> {
+    pub(crate) fn sealed(&self) -> Option<&Arc<SealedDatabase>> {
         self.sealed.as_ref()
     }
 
     /// The file below.
-    pub(crate) fn lower(&self) -> Lower {
+    pub(crate) fn lower(&self) -> LowerFile {
         self.lower
     }
 
@@ -245,8 +246,8 @@ impl MainFile {
     }
 
     /// Whether the file has a header on disk.
-    pub(crate) fn is_on_disk(&self) -> bool {
-        self.on_disk
+    pub(crate) fn has_header(&self) -> bool {
+        self.has_header
     }
 
     /// Whether this connection holds a lock with which it may write.
@@ -265,26 +266,26 @@ impl MainFile {
     }
 
     /// Drops what was remembered of the header, after this connection changed it.
-    pub(crate) fn header_changed(&mut self) -> SqliteResult<()> {
+    pub(crate) fn reload_header(&mut self) -> SqliteResult<()> {
         self.fresh = false;
-        self.ensure_fresh()
+        self.refresh_header()
     }
 
     /// The sealed object for a log or journal of this database; creates the header if the database is new, so that
     /// nothing can be sealed for an object that will not exist.
-    pub(crate) fn sealed_for_auxiliary(&mut self) -> SqliteResult<Arc<Sealed>> {
-        self.usable()?;
+    pub(crate) fn sealed_for_auxiliary(&mut self) -> SqliteResult<Arc<SealedDatabase>> {
+        self.require_header()?;
         self.ensure_header()?;
         self.sealed
             .clone()
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
-    fn usable(&self) -> SqliteResult<&Arc<Keys>> {
+    fn require_header(&self) -> SqliteResult<&Arc<OpenedHeader>> {
         if let Some(code) = self.refused {
             return Err(report(code, self.path.as_str()));
         }
-        self.keys
+        self.opened
             .as_ref()
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
@@ -292,18 +293,18 @@ impl MainFile {
     /// Writes the header of a new database, or joins the one that another connection wrote first (M3). The caller
     /// holds SQLite's reserved lock at least, which only one connection can.
     fn ensure_header(&mut self) -> SqliteResult<()> {
-        if self.on_disk {
+        if self.has_header {
             return Ok(());
         }
-        if header_creation::is_there(self.lower)? {
+        if header_creation::has_header(self.lower)? {
             return self.join_created();
         }
-        let keys = self.usable()?;
-        let mut bytes = keys.object.initial_bytes();
+        let opened = self.require_header()?;
+        let mut bytes = opened.object.initial_bytes();
         // Both anchors from the start: damage to one sector must not be damage to the database.
         let state = FreshState::default();
-        let state = keys.object.header().freshness.then_some(&state);
-        let second = keys.object.seal_anchor(2, [0; 16], state, 0);
+        let state = opened.object.header().freshness.then_some(&state);
+        let second = opened.object.seal_anchor(2, [0; 16], state, 0);
         let second = second.map_err(|error| report_error(&error))?;
         put(&mut bytes, header_layout::ANCHOR_B, &second.to_bytes())
             .ok_or_else(|| report(&code::BUG, "header layout"))?;
@@ -312,9 +313,9 @@ impl MainFile {
             .opener
             .clone()
             .ok_or_else(|| report(&code::BUG, "new database without a key"))?;
-        self.sealed = Some(Sealed::open(&self.path, self.lower, &opener)?);
-        self.keys = self.sealed.as_ref().map(|sealed| sealed.keys());
-        self.on_disk = true;
+        self.sealed = Some(SealedDatabase::open(&self.path, self.lower, &opener)?);
+        self.opened = self.sealed.as_ref().map(|sealed| sealed.opened_header());
+        self.has_header = true;
         self.opener = None;
         Ok(())
     }
@@ -328,7 +329,7 @@ impl MainFile {
         let mine = self.page_size;
         self.open_header(&opener)?;
         // Where SQLite chose the layout itself it reads it anew from page 1.
-        if self.page_size != mine && !self.answer_empty {
+        if self.page_size != mine && !self.page_size_is_free {
             return Err(report(
                 &code::BUSY,
                 "another connection created it with another page size",
@@ -337,14 +338,14 @@ impl MainFile {
         Ok(())
     }
 
-    fn ensure_fresh(&mut self) -> SqliteResult<()> {
-        if self.fresh || !self.on_disk {
+    fn refresh_header(&mut self) -> SqliteResult<()> {
+        if self.fresh || !self.has_header {
             return Ok(());
         }
         if let Some(sealed) = &self.sealed {
-            self.keys = Some(sealed.refresh(self.lower)?);
+            self.opened = Some(sealed.refresh(self.lower)?);
         }
-        self.pages = self.header_len_or_zero()? / u64::from(self.page_size);
+        self.pages = self.body_len()? / u64::from(self.page_size);
         self.fresh = true;
         Ok(())
     }
@@ -356,7 +357,7 @@ impl MainFile {
         {
             return Ok(nonce);
         }
-        nonce12().map_err(|error| report_error(&crypto(&error)))
+        nonce12().map_err(|error| report_error(&crypto_error(&error)))
     }
 
     /// M1: SQLite must have left the reserved bytes zero, and page 1 must say what the header says.
@@ -390,18 +391,18 @@ impl MainFile {
     }
 
     fn write_page(&mut self, number: u64, data: &[u8]) -> SqliteResult<()> {
-        let counted = self.count_before(number)?;
+        let counted = self.contribution_before_write(number)?;
         let nonce = self.nonce_for(number)?;
         self.count_seal(&nonce)?;
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
         page.extend_from_slice(data);
         let sealed = self
-            .usable()?
+            .require_header()?
             .current
             .seal(number, &nonce, &mut page)
             .map_err(|error| report_error(&error));
-        self.ahead.wrote(number);
+        self.ahead.forget_page(number);
         if number > self.pages {
             // The mapping would stay as short as it is.
             self.lower.unmap()?;
@@ -409,7 +410,7 @@ impl MainFile {
         let result =
             sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
         if number == 1 {
-            self.change_counter = result.is_ok().then(|| counter_of(data, &page));
+            self.change_counter = result.is_ok().then(|| change_counter_of(data, &page));
         }
         let tail = page.last_chunk::<TAIL>().copied();
         self.scratch = page;
@@ -418,19 +419,19 @@ impl MainFile {
             Err(_) => self.torn.insert(number),
         };
         if let Some(counted) = counted {
-            self.count_after(number, counted, data, tail.filter(|_| result.is_ok()))?;
+            self.update_digest(number, counted, data, tail.filter(|_| result.is_ok()))?;
         }
         result
     }
 
     /// Somebody else may have written, or may from now on (O2, G2).
-    fn unsure(&mut self) {
+    fn forget_file_state(&mut self) {
         self.tally = None;
-        self.look_again();
+        self.forget_cached_pages();
     }
 
     /// What was read of the file is read anew; what this connection has counted stays (X3).
-    fn look_again(&mut self) {
+    fn forget_cached_pages(&mut self) {
         self.fresh = false;
         self.ahead.forget();
     }
@@ -449,13 +450,13 @@ impl MainFile {
         }
     }
 
-    fn header_len_or_zero(&self) -> SqliteResult<u64> {
+    fn body_len(&self) -> SqliteResult<u64> {
         Ok(self.lower.size()?.saturating_sub(HEADER_LEN as u64))
     }
 }
 
 /// What is kept of page 1: the tail that it has on the disk, and the bytes of it that SQLite asks for (M8).
-fn counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
+fn change_counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
     let (mut tail, mut bytes) = ([0; TAIL], [0; 16]);
     tail.copy_from_slice(&sealed[sealed.len() - TAIL..]);
     bytes.copy_from_slice(&plain[24..40]);
@@ -463,21 +464,21 @@ fn counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
 }
 
 impl IoMethods for MainFile {
-    fn lower(&self) -> Lower {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
-        let before_pages = self.answer_empty && !self.on_disk;
+        let before_pages = self.page_size_is_free && !self.has_header;
         if at == 0 && out.len() == 100 && !before_pages {
             out.copy_from_slice(&synthetic_header(self.page_size));
             return Ok(());
         }
-        if let Err(rc) = self.usable() {
+        if let Err(rc) = self.require_header() {
             out.fill(0);
             return Err(rc);
         }
-        if !self.on_disk {
+        if !self.has_header {
             out.fill(0);
             return Err(SqliteCode(SQLITE_IOERR_SHORT_READ));
         }
@@ -492,7 +493,7 @@ impl IoMethods for MainFile {
     }
 
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
-        self.usable()?;
+        self.require_header()?;
         let size = u64::from(self.page_size);
         if data.len() != self.page_size as usize || !at.is_multiple_of(size) {
             return Err(report(&code::PAGE_SIZE, self.path.as_str()));
@@ -501,7 +502,7 @@ impl IoMethods for MainFile {
         self.check_page(number, data)?;
         self.flush_journal()?;
         self.ensure_header()?;
-        self.ensure_fresh()?;
+        self.refresh_header()?;
         self.seal_gap(number)?;
         self.write_page(number, data)?;
         self.pages = self.pages.max(number);
@@ -509,8 +510,8 @@ impl IoMethods for MainFile {
     }
 
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
-        self.usable()?;
-        if !self.on_disk {
+        self.require_header()?;
+        if !self.has_header {
             return Ok(());
         }
         if !size.is_multiple_of(u64::from(self.page_size)) {
@@ -518,34 +519,34 @@ impl IoMethods for MainFile {
         }
         self.flush_journal()?;
         // SQLite cuts the database when its journal is done with, and has nothing of what it cuts in the journal.
-        self.with_journal(JournalCore::settle_cut)?;
-        self.count_cut(size / u64::from(self.page_size))?;
-        self.look_again();
+        self.with_journal(JournalCore::sync_truncation)?;
+        self.truncate_digest(size / u64::from(self.page_size))?;
+        self.forget_cached_pages();
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
 
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
-        self.keep_digest()?;
-        self.unsure();
+        self.write_digest()?;
+        self.forget_file_state();
         self.lower.sync(flags)
     }
 
     fn size(&mut self) -> SqliteResult<u64> {
-        self.header_len_or_zero()
+        self.body_len()
     }
 
     fn lock(&mut self, level: c_int) -> SqliteResult<()> {
-        self.usable()?;
+        self.require_header()?;
         if level > SQLITE_LOCK_SHARED {
             self.lower.unmap()?;
         }
         self.lower.lock(level)?;
         self.writing |= level > SQLITE_LOCK_SHARED;
-        self.unsure();
-        if level != SQLITE_LOCK_SHARED || self.on_disk {
+        self.forget_file_state();
+        if level != SQLITE_LOCK_SHARED || self.has_header {
             return Ok(());
         }
-        let joined = match header_creation::is_there(self.lower) {
+        let joined = match header_creation::has_header(self.lower) {
             Ok(true) => self.join_created(),
             other => other.map(|_| ()),
         };
@@ -557,8 +558,8 @@ impl IoMethods for MainFile {
     }
 
     fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
-        self.keep_unjournaled(level);
-        self.unsure();
+        self.write_unjournaled_digest(level);
+        self.forget_file_state();
         self.writing &= level > SQLITE_LOCK_SHARED;
         self.lower.unlock(level)
     }
@@ -570,8 +571,8 @@ impl IoMethods for MainFile {
             | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(SqliteCode(SQLITE_NOTFOUND)),
             // Before each sync of a rollback or commit, whatever `synchronous` says (pager.c, `sqlite3PagerSync`).
             SQLITE_FCNTL_SYNC => {
-                self.heal()?;
-                self.keep_digest()?;
+                self.repair_after_rollback()?;
+                self.write_digest()?;
                 sealed_control(self.lower, op, argument)
             }
             _ => sealed_control(self.lower, op, argument),
@@ -583,6 +584,6 @@ impl IoMethods for MainFile {
     }
 
     fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {
-        self.unsure();
+        self.forget_file_state();
     }
 }

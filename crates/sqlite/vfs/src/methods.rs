@@ -10,10 +10,10 @@ use crate::ffi::{
     SQLITE_FCNTL_PDB, SQLITE_FCNTL_PRAGMA, SQLITE_FCNTL_VFSNAME, SQLITE_IOERR, SQLITE_NOTFOUND,
     SQLITE_OK, sqlite3_file, sqlite3_io_methods,
 };
-use crate::handle::{lower_of, uninstall, with};
+use crate::handle::{lower_file_of, uninstall, with};
 use crate::hooks::hooks;
 use crate::io_methods::IoMethods as _;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::sqlite_code::{SqliteCode, SqliteResult, check, result_code};
 use crate::sqlite_text;
 
@@ -92,9 +92,9 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // SAFETY: SQLite calls xClose once per file.
     unsafe { uninstall(file) };
     // SAFETY: our own file, whose allocation holds the file below.
-    let below = unsafe { lower_of(file) };
+    let below = unsafe { lower_file_of(file) };
     // SAFETY: it was opened when ours was, and nothing uses it any more.
-    let closed = unsafe { Lower::new(below) }.close();
+    let closed = unsafe { LowerFile::new(below) }.close();
     result_code(flushed.and(closed))
 }
 
@@ -174,7 +174,7 @@ unsafe extern "C" fn file_control(
         SQLITE_FCNTL_PDB => {
             if let Some(hooks) = hooks() {
                 // SAFETY: with this op the argument points to the connection.
-                unsafe { (hooks.attached)(file, argument) };
+                unsafe { (hooks.check_attached)(file, argument) };
             }
             result_code(with(file, |open| open.file.file_control(op, argument)))
         }

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::io_methods::{IoMethods, PassThrough};
 use crate::journal::JournalFile;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::main_file::MainFile;
 use crate::plain::{PlainFile, PlainLog};
 use crate::sqlite_code::SqliteResult;
@@ -72,7 +72,7 @@ impl OpenFile {
 }
 
 impl IoMethods for OpenFile {
-    fn lower(&self) -> Lower {
+    fn lower(&self) -> LowerFile {
         dispatch!(self, file => file.lower())
     }
 

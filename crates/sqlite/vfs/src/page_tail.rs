@@ -6,7 +6,7 @@
 use strongroom_format::layout::array;
 use strongroom_format::sqlite::{page_offset, tail_layout};
 
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::sqlite_code::SqliteResult;
 
 /// Length of a page's tail in bytes.
@@ -25,7 +25,7 @@ pub(crate) fn parse_tail(tail: &[u8]) -> Option<([u8; 12], [u8; 16], u32)> {
 }
 
 /// The last bytes of page `number` as they are in the file; zero when it is not there.
-pub(crate) fn tail_on_disk(lower: Lower, number: u64, page_size: u32) -> SqliteResult<Tail> {
+pub(crate) fn tail_on_disk(lower: LowerFile, number: u64, page_size: u32) -> SqliteResult<Tail> {
     let mut tail = Tail::default();
     let end = page_offset(number.saturating_add(1), page_size);
     let at = end.saturating_sub(tail.len() as u64);

@@ -23,16 +23,16 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use strongroom_format::code::{self, Code};
 use strongroom_format::sqlite::{PAGE_RESERVE, WAL_FRAME_HEADER, WAL_HEADER};
 
-use crate::big_endian::word;
+use crate::big_endian::be_u32_at;
 use crate::connection_list;
 use crate::ffi::{
     SQLITE_BUSY, SQLITE_IOCAP_SUBPAGE_READ, SQLITE_LOCK_RESERVED, SQLITE_SHM_EXCLUSIVE,
     SQLITE_SHM_LOCK, sqlite3_file,
 };
 use crate::io_methods::IoMethods;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::report::report;
-use crate::sealed::Sealed;
+use crate::sealed::SealedDatabase;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// Where page 1 says how many bytes of each page are reserved (SQLite file format, section 1.3.4).
@@ -44,7 +44,7 @@ const WAL_WRITE_LOCK: c_int = 0;
 const LOG_HEADER: u64 = WAL_HEADER as u64;
 
 /// What is known of copies into one plain database, shared by its file and its log.
-pub(crate) struct Copies {
+pub(crate) struct CopyDetection {
     path: String,
     born_empty: bool,
     allow_plaintext: bool,
@@ -55,16 +55,16 @@ pub(crate) struct Copies {
     into_log: AtomicBool,
 }
 
-impl Copies {
+impl CopyDetection {
     fn file(&self) -> *mut sqlite3_file {
         self.file.load(Ordering::Relaxed)
     }
 
     /// Whether the transaction that begins now makes a copy.
-    fn begins_copy(&self) -> bool {
+    fn is_beginning_copy(&self) -> bool {
         !self.allow_plaintext
             && (connection_list::runs_statement(self.file(), true) == Some(false)
-                || self.born_empty && connection_list::is_vacuumed_into(self.file()))
+                || self.born_empty && connection_list::runs_vacuum_into(self.file()))
     }
 
     /// Whether what is written now is not written by a statement.
@@ -78,8 +78,8 @@ impl Copies {
 }
 
 /// Whether pages of a copy are held back (P2). Without a sealed database the source is none.
-fn held_back() -> bool {
-    Sealed::is_any_open()
+fn must_hold_copies() -> bool {
+    SealedDatabase::is_any_open()
 }
 
 /// Whether `data`, which is written at `at`, says that the pages have the guard's reserved bytes.
@@ -92,8 +92,8 @@ fn has_reserve(data: &[u8], at: u64, page: u64) -> Option<bool> {
 
 /// A plain database file.
 pub(crate) struct PlainFile {
-    lower: Lower,
-    copies: Arc<Copies>,
+    lower: LowerFile,
+    copies: Arc<CopyDetection>,
     /// The first page was written in this transaction.
     seen: bool,
     refused: Option<&'static Code>,
@@ -101,10 +101,15 @@ pub(crate) struct PlainFile {
 
 impl PlainFile {
     /// A plain file as opened.
-    pub(crate) fn new(lower: Lower, path: String, born_empty: bool, allow_plaintext: bool) -> Self {
+    pub(crate) fn new(
+        lower: LowerFile,
+        path: String,
+        born_empty: bool,
+        allow_plaintext: bool,
+    ) -> Self {
         Self {
             lower,
-            copies: Arc::new(Copies {
+            copies: Arc::new(CopyDetection {
                 path,
                 born_empty,
                 allow_plaintext,
@@ -123,7 +128,7 @@ impl PlainFile {
     }
 
     /// SQLite has told which connection this file, `file`, belongs to.
-    pub(crate) fn is_file(&self, file: *mut sqlite3_file) {
+    pub(crate) fn set_file(&self, file: *mut sqlite3_file) {
         self.copies.file.store(file, Ordering::Relaxed);
     }
 
@@ -133,7 +138,7 @@ impl PlainFile {
     }
 
     /// The body of this database's log.
-    pub(crate) fn log(&self, lower: Lower) -> PlainLog {
+    pub(crate) fn log(&self, lower: LowerFile) -> PlainLog {
         PlainLog {
             lower,
             copies: Arc::clone(&self.copies),
@@ -159,7 +164,7 @@ impl PlainFile {
 }
 
 impl IoMethods for PlainFile {
-    fn lower(&self) -> Lower {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
@@ -168,7 +173,10 @@ impl IoMethods for PlainFile {
             Some(true) if self.becomes_copy()? => return Err(self.copies.refuse()),
             Some(_) => self.seen = true,
             // SQLite keeps the page in its cache then, which grows (`sqlite3PcacheFetchStress`).
-            None if self.copies.into_file.load(Ordering::Relaxed) && !self.seen && held_back() => {
+            None if self.copies.into_file.load(Ordering::Relaxed)
+                && !self.seen
+                && must_hold_copies() =>
+            {
                 return Err(SqliteCode(SQLITE_BUSY));
             }
             None => {}
@@ -185,7 +193,7 @@ impl IoMethods for PlainFile {
         // the end of a log, do not.
         if level == SQLITE_LOCK_RESERVED {
             self.seen = false;
-            let copy = self.copies.begins_copy();
+            let copy = self.copies.is_beginning_copy();
             self.copies.into_file.store(copy, Ordering::Relaxed);
         }
         Ok(())
@@ -199,7 +207,7 @@ impl IoMethods for PlainFile {
     fn shm_lock_changes(&mut self, first: c_int, flags: c_int) {
         if first == WAL_WRITE_LOCK {
             let begins = flags & SQLITE_SHM_LOCK != 0 && flags & SQLITE_SHM_EXCLUSIVE != 0;
-            let copy = begins && self.copies.begins_copy();
+            let copy = begins && self.copies.is_beginning_copy();
             self.copies.into_log.store(copy, Ordering::Relaxed);
         }
     }
@@ -211,8 +219,8 @@ impl IoMethods for PlainFile {
 
 /// The write-ahead log of a plain database.
 pub(crate) struct PlainLog {
-    lower: Lower,
-    copies: Arc<Copies>,
+    lower: LowerFile,
+    copies: Arc<CopyDetection>,
     /// Where the first page begins whose frame is being written.
     first_page: Option<u64>,
     /// Writes of a copy that are held back (P2), by their place. An error here would not do, as it
@@ -222,10 +230,10 @@ pub(crate) struct PlainLog {
 
 impl PlainLog {
     /// Whether the copy that is being written has not shown its first page yet.
-    fn holds(&self) -> bool {
+    fn must_hold(&self) -> bool {
         !self.copies.allow_plaintext
             && self.copies.into_log.load(Ordering::Relaxed)
-            && (!self.held.is_empty() || held_back())
+            && (!self.held.is_empty() || must_hold_copies())
     }
 
     fn release(&mut self) -> SqliteResult<()> {
@@ -237,7 +245,7 @@ impl PlainLog {
 }
 
 impl IoMethods for PlainLog {
-    fn lower(&self) -> Lower {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
@@ -256,7 +264,7 @@ impl IoMethods for PlainLog {
             self.held.clear();
         }
         if at >= LOG_HEADER && data.len() == WAL_FRAME_HEADER {
-            let is_first = word(data, 0) == Some(1);
+            let is_first = be_u32_at(data, 0) == Some(1);
             self.first_page = is_first.then(|| at.saturating_add(data.len() as u64));
         }
         let reserve = self.first_page.and_then(|page| has_reserve(data, at, page));
@@ -273,7 +281,7 @@ impl IoMethods for PlainLog {
             self.release()?;
             self.copies.into_log.store(false, Ordering::Relaxed);
         }
-        if self.holds() && at >= LOG_HEADER {
+        if self.must_hold() && at >= LOG_HEADER {
             self.held.insert(at, data.to_vec());
             return Ok(());
         }

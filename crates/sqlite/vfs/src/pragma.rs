@@ -29,7 +29,7 @@ use crate::open_file::OpenFile;
 use crate::query;
 use crate::rekey;
 use crate::report::{last_text, report, report_error};
-use crate::seal::crypto;
+use crate::seal::crypto_error;
 use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
 use crate::sqlite_text::sqlite_string;
 
@@ -37,7 +37,7 @@ use crate::sqlite_text::sqlite_string;
 ///
 /// # Safety
 /// `argument` is SQLite's array: result, name, value or null.
-pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> c_int {
+pub(crate) unsafe fn answer_pragma(file: *mut sqlite3_file, argument: *mut c_void) -> c_int {
     let array = argument.cast::<*mut c_char>();
     // SAFETY: the array has three entries.
     let name = unsafe { array.add(1).read() };
@@ -56,15 +56,15 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
         // SAFETY: SQLite's text, which lives until this call returns.
         Some(unsafe { CStr::from_ptr(value) }.to_bytes())
     };
-    let instead = foreign_words::pragma(&name, value.is_some());
+    let instead = foreign_words::advice_for_pragma(&name, value.is_some());
     let answer = match (name.as_str(), value) {
         _ if instead.is_some() => Err(report(&code::FOREIGN_WORD, instead.unwrap_or_default())),
-        ("key", Some(value)) => key(file, value).map(Some),
-        ("rekey", Some(value)) => rekey_to(file, value).map(Some),
+        ("key", Some(value)) => set_key(file, value).map(Some),
+        ("rekey", Some(value)) => rekey_with(file, value).map(Some),
         ("cipher_integrity_check", _) => integrity::check(file),
         (name, value) => {
             if let ("page_size", Some(value)) = (name, value)
-                && let Err(failed) = lay_out(file, value)
+                && let Err(failed) = set_page_size(file, value)
             {
                 return failed.0;
             }
@@ -92,9 +92,10 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
     result
 }
 
-fn opener(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> {
+fn opener_from_value(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> {
     let mut copy = value.to_vec();
-    let given = SecretBytes::take(&mut copy).map_err(|error| report_error(&crypto(&error)))?;
+    let given =
+        SecretBytes::take(&mut copy).map_err(|error| report_error(&crypto_error(&error)))?;
     let context = SourceContext {
         keyring: None,
         creating,
@@ -107,7 +108,7 @@ fn opener(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> {
 }
 
 /// `PRAGMA page_size` on a database that is still to be created; SQLite goes on to note the size itself.
-fn lay_out(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
+fn set_page_size(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
     let size = std::str::from_utf8(value)
         .ok()
         .and_then(|text| text.trim().parse().ok());
@@ -115,21 +116,21 @@ fn lay_out(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
         return Ok(()); // SQLite ignores such a size too.
     };
     with(file, |open| match open.file.as_main() {
-        Some(main) => main.lay_out(size),
+        Some(main) => main.set_page_size(size),
         None => Ok(()),
     })
 }
 
 /// PRAGMA key: opens a sealed database, or makes an empty one sealed.
-fn key(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
+fn set_key(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let is_sealed = with(file, |open| Ok(open.file.as_main().is_some()))?;
     if is_sealed {
         return with(file, |open| {
             let Some(main) = open.file.as_main() else {
                 return Err(report(&code::BUG, "not sealed"));
             };
-            let opener = opener(value, !main.is_on_disk())?;
-            if main.is_on_disk() {
+            let opener = opener_from_value(value, !main.has_header())?;
+            if main.has_header() {
                 main.open_header(&opener)?;
             } else {
                 return Err(report(&code::KEY_OPTION, "the database has a key already"));
@@ -152,7 +153,7 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     if !empty {
         return Err(report(&code::KEY_ON_PLAIN, path));
     }
-    let place = connection_list::of_file(file)
+    let place = connection_list::connection_of(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
     let Some((connection, schema)) = place else {
         return Err(report(&code::BUG, "PRAGMA key without connection"));
@@ -162,8 +163,8 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
         // SQLite has laid out page 1 already, without the reserved bytes.
         return Err(report(&code::KEY_OPTION, "PRAGMA key within a transaction"));
     }
-    let opener = opener(value, true)?;
-    if connection::reserve(connection, &schema).is_none() {
+    let opener = opener_from_value(value, true)?;
+    if connection::reserve_page_bytes(connection, &schema).is_none() {
         return Err(report(&code::RESERVE, path));
     }
     with(file, |open| {
@@ -181,13 +182,13 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
 }
 
 /// PRAGMA rekey: a new data key under a new opener, every page sealed again.
-fn rekey_to(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
-    let place = connection_list::of_file(file)
+fn rekey_with(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
+    let place = connection_list::connection_of(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
     let Some((connection, schema)) = place else {
         return Err(report(&code::BUG, "PRAGMA rekey without connection"));
     };
-    let opener = opener(value, true)?;
+    let opener = opener_from_value(value, true)?;
     let report = rekey(connection, &schema, Some(&opener), &mut |_, _| {})
         .map_err(|error| report_error(&error))?;
     Ok(format!(

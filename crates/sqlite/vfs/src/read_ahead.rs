@@ -16,7 +16,7 @@
 
 use strongroom_format::sqlite::page_offset;
 
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 
 /// Longest piece that is read at once, in bytes.
 const WINDOW_MAX: usize = 256 << 10;
@@ -46,20 +46,20 @@ pub(crate) struct ReadAhead {
     /// Length of the next piece in bytes.
     window: usize,
     /// The file below reads ahead itself.
-    off: bool,
+    is_off: bool,
 }
 
 impl ReadAhead {
     /// For a file that reads ahead itself, as one from a server does.
-    pub(crate) fn off() -> Self {
+    pub(crate) fn disabled() -> Self {
         Self {
-            off: true,
+            is_off: true,
             ..Self::default()
         }
     }
 
     /// The page of `len` bytes as it lies in the file, if it was read ahead or is now. `None`: it is to be read by itself.
-    pub(crate) fn take(&mut self, lower: Lower, number: u64, len: usize) -> Option<&[u8]> {
+    pub(crate) fn take(&mut self, lower: LowerFile, number: u64, len: usize) -> Option<&[u8]> {
         let step = number.wrapping_sub(self.last);
         self.run = match (1..=STEP).contains(&step) {
             true => self.run.saturating_add(1),
@@ -67,10 +67,10 @@ impl ReadAhead {
         };
         self.last = number;
         if self.kept & self.bit(number) == 0 {
-            if self.off || self.run < RUN {
+            if self.is_off || self.run < RUN {
                 return None;
             }
-            self.adapt();
+            self.adapt_window();
             if !self.fill(lower, number, len) {
                 // G4; and it is not tried again with the next page.
                 self.run = 0;
@@ -87,7 +87,7 @@ impl ReadAhead {
     }
 
     /// This page was written (G2).
-    pub(crate) fn wrote(&mut self, number: u64) {
+    pub(crate) fn forget_page(&mut self, number: u64) {
         self.kept &= !self.bit(number);
     }
 
@@ -111,7 +111,7 @@ impl ReadAhead {
     }
 
     /// Longer pieces while they are used, shorter ones when half of the last was not.
-    fn adapt(&mut self) {
+    fn adapt_window(&mut self) {
         self.window = match self.used.saturating_mul(2) >= self.count {
             true => self.window.saturating_mul(2),
             false => self.window / 2,
@@ -120,7 +120,7 @@ impl ReadAhead {
     }
 
     /// Reads a piece that begins with the page.
-    fn fill(&mut self, lower: Lower, number: u64, page_size: usize) -> bool {
+    fn fill(&mut self, lower: LowerFile, number: u64, page_size: usize) -> bool {
         self.kept = 0;
         let at = page_offset(number, u32::try_from(page_size).unwrap_or(0));
         let there = lower.size().unwrap_or(0).saturating_sub(at);

@@ -16,7 +16,7 @@ use crate::bypass;
 use crate::ffi::{
     SQLITE_BUSY, SQLITE_LOCK_SHARED, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, sqlite3_file,
 };
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::registration;
 use crate::sqlite_code::SqliteCode;
 
@@ -25,7 +25,7 @@ const TRIES: u32 = 100;
 
 /// A file open for reading; closed on drop.
 pub(crate) struct ReadOnlyFile {
-    lower: Lower,
+    lower: LowerFile,
     path: String,
     /// The file object's memory, at an address that does not move.
     _memory: Vec<u64>,
@@ -60,7 +60,7 @@ impl ReadOnlyFile {
         let words = usize::try_from(size).unwrap_or(0).div_ceil(8).max(8);
         let mut memory = vec![0_u64; words];
         let file = memory.as_mut_ptr().cast::<sqlite3_file>();
-        let open = bypass::open_of(below);
+        let open = bypass::original_open(below);
         let open = open.ok_or_else(|| Error::new(&code::BUG, "VFS without xOpen"))?;
         let flags = SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READONLY;
         let mut granted: c_int = 0;
@@ -79,7 +79,7 @@ impl ReadOnlyFile {
             return Err(Error::io(absolute, error));
         }
         // SAFETY: opened just now; closed in `drop`, before its memory goes.
-        let lower = unsafe { Lower::new(file) };
+        let lower = unsafe { LowerFile::new(file) };
         Ok(Self {
             lower,
             path: absolute,
@@ -91,7 +91,7 @@ impl ReadOnlyFile {
 
     /// The file below of a database that is open, and stays so as long as this is used. Not locked,
     /// and not closed here.
-    pub(crate) fn borrowed(lower: Lower, path: &str) -> Self {
+    pub(crate) fn borrowed(lower: LowerFile, path: &str) -> Self {
         Self {
             lower,
             path: path.to_owned(),

@@ -30,7 +30,7 @@ pub(crate) fn is_ours(vfs: *mut sqlite3_vfs) -> bool {
 
 /// Makes the VFS the default again where the one below it is: `sqlite3_initialize` after
 /// `sqlite3_shutdown` does that. Another default was made by somebody, and stays. Whether it was so.
-pub(crate) fn take_place_again() -> bool {
+pub(crate) fn become_default_again() -> bool {
     let (Some(api), Some(ours)) = (api(), REGISTERED.get()) else {
         return false;
     };

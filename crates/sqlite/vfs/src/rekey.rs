@@ -21,13 +21,13 @@ use crate::connection::{execute, file_of_schema};
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
 use crate::handle::with;
 use crate::io_methods::IoMethods as _;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::main_file::MainFile;
 use crate::page_tail::TAIL;
 use crate::query;
 use crate::query::{pragma_number, quote_identifier};
 use crate::report::take_last;
-use crate::sealed::Keys;
+use crate::sealed::OpenedHeader;
 use crate::sqlite_code::SqliteCode;
 use crate::wal::log_length;
 
@@ -62,13 +62,13 @@ pub fn rekey(
 ) -> Result<RekeyReport, Error> {
     let resumed = in_write_transaction(connection, schema, |main, _| {
         // A page of the free list that a crash tore would stop the sweep, which reads every page.
-        main.heal_leaves(|_| true).map_err(rc_error)?;
-        let keys = fresh(main)?;
-        if keys.object.previous_epoch().is_some() {
+        main.reseal_torn_leaves(|_| true).map_err(rc_error)?;
+        let opened = reload_opened_header(main)?;
+        if opened.object.previous_epoch().is_some() {
             return Ok(true);
         }
         let openers: Vec<&Opener> = opener.into_iter().collect();
-        replace_header(main, keys.object.rekey_begun(&openers)?)?;
+        replace_header(main, opened.object.rekey_begun(&openers)?)?;
         Ok(false)
     })?;
     let pages = sweep(connection, schema, progress)?;
@@ -86,8 +86,8 @@ pub fn rekey(
 /// As [`rekey`].
 pub fn rewrap(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result<(), Error> {
     in_write_transaction(connection, schema, |main, _| {
-        let keys = fresh(main)?;
-        replace_header(main, keys.object.rewrapped(&[opener])?)
+        let opened = reload_opened_header(main)?;
+        replace_header(main, opened.object.rewrapped(&[opener])?)
     })
 }
 
@@ -119,9 +119,9 @@ fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
         .map_err(|message| sql_error(&message))
 }
 
-pub(crate) fn fresh(main: &mut MainFile) -> Result<Arc<Keys>, Error> {
-    main.header_changed().map_err(rc_error)?;
-    main.keys()
+pub(crate) fn reload_opened_header(main: &mut MainFile) -> Result<Arc<OpenedHeader>, Error> {
+    main.reload_header().map_err(rc_error)?;
+    main.opened_header()
         .cloned()
         .ok_or_else(|| Error::new(&code::NO_KEY, ""))
 }
@@ -140,8 +140,8 @@ fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
         return Err(Error::new(&code::NO_KEY, path));
     };
     // Handed over rather than read back: what the old header retains may not open the new one.
-    sealed.replace(Arc::new(Keys::new(object)?));
-    main.header_changed().map_err(rc_error)
+    sealed.replace_header(Arc::new(OpenedHeader::new(object)?));
+    main.reload_header().map_err(rc_error)
 }
 
 /// Seals every page again that still names an older epoch. Returns how many were.
@@ -225,10 +225,10 @@ fn stale_pages(
     last: u64,
 ) -> Result<u64, Error> {
     with_main(connection, schema, |main| {
-        let keys = fresh(main)?;
+        let opened = reload_opened_header(main)?;
         count_stale(
             main.lower(),
-            keys.object.epoch(),
+            opened.object.epoch(),
             main.page_size(),
             first,
             last,
@@ -237,7 +237,7 @@ fn stale_pages(
 }
 
 fn count_stale(
-    lower: Lower,
+    lower: LowerFile,
     epoch: u32,
     page_size: u32,
     first: u64,
@@ -270,27 +270,27 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
         )
         .map_err(|message| sql_error(&message))?;
         let finished = in_write_transaction(connection, schema, |main, count| {
-            let keys = fresh(main)?;
-            if keys.object.previous_epoch().is_none() {
-                return Ok(Some(keys.object.epoch()));
+            let opened = reload_opened_header(main)?;
+            if opened.object.previous_epoch().is_none() {
+                return Ok(Some(opened.object.epoch()));
             }
             let log = log_length(main.path())?;
             if let (Some(count), 0) = (count, log) {
-                cut_behind(main, count)?;
+                truncate_after(main, count)?;
             }
             let stale = count_stale(
                 main.lower(),
-                keys.object.epoch(),
+                opened.object.epoch(),
                 main.page_size(),
                 1,
-                pages_in(main)?,
+                pages_in_file(main)?,
             )?;
             if log > 0 || stale > 0 {
                 return Ok(None);
             }
-            seal_anchors_again(main, &keys)?;
-            replace_header(main, keys.object.rekey_finished()?)?;
-            Ok(Some(keys.object.epoch()))
+            rewrite_anchors(main, &opened)?;
+            replace_header(main, opened.object.rekey_finished()?)?;
+            Ok(Some(opened.object.epoch()))
         })?;
         if let Some(epoch) = finished {
             return Ok(epoch);
@@ -305,15 +305,15 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
 }
 
 /// How many pages the file has room for.
-fn pages_in(main: &MainFile) -> Result<u64, Error> {
+fn pages_in_file(main: &MainFile) -> Result<u64, Error> {
     let size = main.lower().size().map_err(rc_error)?;
     Ok(size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size()))
 }
 
 /// A failed transaction may have left pages behind the database's end. SQLite may read one before it writes it, when the database
 /// grows again, and nobody could open it any more: they go. Under the write lock, with an empty log.
-fn cut_behind(main: &mut MainFile, count: u64) -> Result<(), Error> {
-    if count > 0 && pages_in(main)? > count {
+fn truncate_after(main: &mut MainFile, count: u64) -> Result<(), Error> {
+    if count > 0 && pages_in_file(main)? > count {
         let end = count.saturating_mul(u64::from(main.page_size()));
         main.truncate(end).map_err(rc_error)?;
     }
@@ -321,15 +321,15 @@ fn cut_behind(main: &mut MainFile, count: u64) -> Result<(), Error> {
 }
 
 /// Both anchors carry a MAC of the current epoch before the older key is erased.
-fn seal_anchors_again(main: &MainFile, keys: &Keys) -> Result<(), Error> {
+fn rewrite_anchors(main: &MainFile, opened: &OpenedHeader) -> Result<(), Error> {
     let Some(sealed) = main.sealed() else {
         return Err(Error::new(&code::NO_KEY, ""));
     };
     assert!(
-        keys.object.previous_epoch().is_some(),
+        opened.object.previous_epoch().is_some(),
         "only a rekey under way is finished"
     );
-    let generation = match keys.object.header().freshness {
+    let generation = match opened.object.header().freshness {
         // The log is empty, but a power cut may bring it back: its tails would be of an epoch that nobody knows any more.
         true => [0; 16],
         false => {

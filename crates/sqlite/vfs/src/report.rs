@@ -47,7 +47,7 @@ pub fn take_last() -> Option<(&'static Code, String)> {
 /// As [`take_last`], if that error is what SQLite's result code `rc` stands for; an older one is dropped.
 #[must_use]
 pub fn take_last_for(rc: c_int) -> Option<(&'static Code, String)> {
-    take_last().filter(|(code, _)| rc_of(code).0 & 0xff == rc & 0xff)
+    take_last().filter(|(code, _)| sqlite_code_of(code).0 & 0xff == rc & 0xff)
 }
 
 /// As [`take_last_for`], for what an application sees: pragmas and functions fail with `SQLITE_ERROR` whatever the error,
@@ -56,7 +56,7 @@ pub(crate) fn take_last_shown_as(rc: c_int) -> Option<(&'static Code, String)> {
     take_last().filter(|(code, _)| match rc & 0xff {
         SQLITE_ERROR => true,
         SQLITE_INTERRUPT => matches!(code.class, Class::Refused),
-        rc => rc_of(code).0 & 0xff == rc,
+        rc => sqlite_code_of(code).0 & 0xff == rc,
     })
 }
 
@@ -84,7 +84,7 @@ pub fn line(code: &Code, detail: &str) -> String {
 
 /// The SQLite result code that stands for `code`.
 #[must_use]
-pub(crate) fn rc_of(code: &Code) -> SqliteCode {
+pub(crate) fn sqlite_code_of(code: &Code) -> SqliteCode {
     const PAGES: [u16; 8] = [
         code::PAGE.number,
         code::PAGE_TRUNCATED.number,
@@ -116,7 +116,7 @@ pub(crate) fn rc_of(code: &Code) -> SqliteCode {
 
 /// Why SQLite refused what the guard asked of it when it was put into place: `what` is the
 /// function, `rc` its result.
-pub(crate) fn refused(what: &str, rc: c_int) -> Error {
+pub(crate) fn registration_error(what: &str, rc: c_int) -> Error {
     match rc & 0xff {
         SQLITE_NOMEM => Error::new(&code::NO_MEMORY, what),
         _ => Error::new(&code::BUG, format!("{what}: {rc}")),
@@ -126,7 +126,7 @@ pub(crate) fn refused(what: &str, rc: c_int) -> Error {
 /// Reports `code` with what is known of the case, and returns the result code for SQLite.
 pub(crate) fn report(code: &'static Code, detail: impl Into<String>) -> SqliteCode {
     let detail = detail.into();
-    let rc = rc_of(code);
+    let rc = sqlite_code_of(code);
     emit(rc.0, &line(code, &detail));
     LAST.with(|last| last.borrow_mut().replace((code, detail)));
     rc

@@ -14,7 +14,7 @@ use strongroom_format::layout::put;
 use strongroom_format::sqlite::{Prologue, tail_layout};
 use strongroom_keyring::{Error, Object, Purpose};
 
-use crate::freshness::Sum;
+use crate::freshness::DigestSum;
 use crate::page_tail::Tail;
 use crate::page_tail::{TAIL, parse_tail};
 
@@ -27,7 +27,7 @@ pub(crate) enum PageError {
     Forged,
 }
 
-enum Keys {
+enum PageKeys {
     Gcm(GcmKey),
     /// AES-256-CTR: the counter's start is a PRF of nonce and place, so that a moved page decrypts to noise.
     Ctr {
@@ -38,7 +38,7 @@ enum Keys {
 
 /// The page cipher of one object under one key epoch.
 pub(crate) struct PageCipher {
-    keys: Keys,
+    keys: PageKeys,
     place: Place,
     /// What a page adds to the digest, in a database that keeps freshness.
     freshness: Option<MacKey>,
@@ -50,12 +50,12 @@ impl PageCipher {
         let header = object.header();
         let page_key = object.subkey(epoch, Purpose::Page)?;
         let keys = match header.cipher {
-            Cipher::Aes256Ctr => Keys::Ctr {
-                key: CtrKey::new(&page_key).map_err(|error| crypto(&error))?,
+            Cipher::Aes256Ctr => PageKeys::Ctr {
+                key: CtrKey::new(&page_key).map_err(|error| crypto_error(&error))?,
                 iv: MacKey::new(&object.subkey(epoch, Purpose::PageIv)?)
-                    .map_err(|error| crypto(&error))?,
+                    .map_err(|error| crypto_error(&error))?,
             },
-            _ => Keys::Gcm(GcmKey::new(&page_key).map_err(|error| crypto(&error))?),
+            _ => PageKeys::Gcm(GcmKey::new(&page_key).map_err(|error| crypto_error(&error))?),
         };
         let place = Place {
             role: Role::Page,
@@ -67,7 +67,7 @@ impl PageCipher {
         let freshness = match header.freshness {
             true => Some(
                 MacKey::new(&object.subkey(epoch, Purpose::Freshness)?)
-                    .map_err(|error| crypto(&error))?,
+                    .map_err(|error| crypto_error(&error))?,
             ),
             false => None,
         };
@@ -84,10 +84,12 @@ impl PageCipher {
     }
 
     /// What page `number` with this tail adds to the digest (X1). Zero where no freshness is kept.
-    pub(crate) fn adds(&self, number: u64, tail: &Tail) -> Sum {
-        self.freshness.as_ref().map_or_else(Sum::default, |key| {
-            Sum::of(&key.mac(&[&number.to_le_bytes(), tail]))
-        })
+    pub(crate) fn contribution(&self, number: u64, tail: &Tail) -> DigestSum {
+        self.freshness
+            .as_ref()
+            .map_or_else(DigestSum::default, |key| {
+                DigestSum::of(&key.mac(&[&number.to_le_bytes(), tail]))
+            })
     }
 
     /// Opens page `number` in place; its tail becomes zero, as SQLite wrote it.
@@ -100,10 +102,10 @@ impl PageCipher {
         }
         let aad = self.place.at(number);
         match &self.keys {
-            Keys::Gcm(key) => key
+            PageKeys::Gcm(key) => key
                 .open(&nonce, &aad, data, &tag)
                 .map_err(|_| PageError::Forged)?,
-            Keys::Ctr { key, iv } => {
+            PageKeys::Ctr { key, iv } => {
                 // A CTR page has no tag; a tail that is not canonical is the only damage that can be told.
                 if tag != [0; 16] {
                     return Err(PageError::Forged);
@@ -118,7 +120,7 @@ impl PageCipher {
     /// Opens page `number` from `sealed` into `page`, where that is quicker than a copy that is opened in place. False when nothing was
     /// done, or it does not open: then `page` holds nothing of it.
     pub(crate) fn open_to(&self, number: u64, sealed: &[u8], page: &mut [u8]) -> bool {
-        let (Keys::Gcm(key), true) = (&self.keys, sealed.len() == page.len()) else {
+        let (PageKeys::Gcm(key), true) = (&self.keys, sealed.len() == page.len()) else {
             return false;
         };
         let Some((data, tail)) = sealed.split_at_checked(sealed.len().saturating_sub(TAIL)) else {
@@ -142,14 +144,14 @@ impl PageCipher {
         let at = page
             .len()
             .checked_sub(TAIL)
-            .ok_or_else(|| bug("page shorter than its tail"))?;
+            .ok_or_else(|| bug_error("page shorter than its tail"))?;
         let (data, tail) = page.split_at_mut(at);
         let aad = self.place.at(number);
         let tag = match &self.keys {
-            Keys::Gcm(key) => key
+            PageKeys::Gcm(key) => key
                 .seal(nonce, &aad, data)
-                .map_err(|error| crypto(&error))?,
-            Keys::Ctr { key, iv } => {
+                .map_err(|error| crypto_error(&error))?,
+            PageKeys::Ctr { key, iv } => {
                 key.apply(&counter(iv, &aad, nonce), data);
                 [0; 16]
             }
@@ -181,13 +183,13 @@ impl UnitKey {
     /// A cipher under a key of its own.
     pub(crate) fn new(key: &SecretKey, place: Place) -> Result<Self, Error> {
         Ok(Self {
-            key: GcmKey::new(key).map_err(|error| crypto(&error))?,
+            key: GcmKey::new(key).map_err(|error| crypto_error(&error))?,
             place,
         })
     }
 
     /// The same key for units of another role in the same file.
-    fn place(&self, role: Role) -> Place {
+    fn with_role(&self, role: Role) -> Place {
         Place { role, ..self.place }
     }
 
@@ -199,7 +201,7 @@ impl UnitKey {
         plain: &[&[u8]],
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let nonce = nonce12().map_err(|error| crypto(&error))?;
+        let nonce = nonce12().map_err(|error| crypto_error(&error))?;
         self.seal_with(&nonce, role, position, plain, out)
     }
 
@@ -217,12 +219,14 @@ impl UnitKey {
         for part in plain {
             out.extend_from_slice(part);
         }
-        let body = out.get_mut(start..).ok_or_else(|| bug("unit buffer"))?;
-        let aad = self.place(role).at(position);
+        let body = out
+            .get_mut(start..)
+            .ok_or_else(|| bug_error("unit buffer"))?;
+        let aad = self.with_role(role).at(position);
         let tag = self
             .key
             .seal(nonce, &aad, body)
-            .map_err(|error| crypto(&error))?;
+            .map_err(|error| crypto_error(&error))?;
         out.extend_from_slice(&tag);
         Ok(())
     }
@@ -236,10 +240,10 @@ impl UnitKey {
         extra: u64,
         data: &mut [u8],
     ) -> Result<[u8; 16], Error> {
-        let aad = self.place(role).at_with(position, extra);
+        let aad = self.with_role(role).at_with(position, extra);
         self.key
             .seal(nonce, &aad, data)
-            .map_err(|error| crypto(&error))
+            .map_err(|error| crypto_error(&error))
     }
 
     /// Opens what [`Self::seal_raw`] sealed. `None`: not authentic.
@@ -252,7 +256,7 @@ impl UnitKey {
         data: &mut [u8],
         tag: &[u8; 16],
     ) -> Option<()> {
-        let aad = self.place(role).at_with(position, extra);
+        let aad = self.with_role(role).at_with(position, extra);
         self.key.open(nonce, &aad, data, tag).ok()
     }
 
@@ -265,7 +269,7 @@ impl UnitKey {
     ) -> Option<&'unit mut [u8]> {
         let (nonce, rest) = unit.split_first_chunk_mut::<12>()?;
         let (body, tag) = rest.split_last_chunk_mut::<16>()?;
-        let aad = self.place(role).at(position);
+        let aad = self.with_role(role).at(position);
         self.key.open(nonce, &aad, body, tag).ok()?;
         Some(body)
     }
@@ -292,8 +296,8 @@ pub(crate) fn unit_key_from(
         Role::Journal => GcmKey::derive_for_short,
         _ => GcmKey::derive,
     };
-    let key =
-        derive(subkey, &prologue.salt, &prologue.to_bytes()).map_err(|error| crypto(&error))?;
+    let key = derive(subkey, &prologue.salt, &prologue.to_bytes())
+        .map_err(|error| crypto_error(&error))?;
     let place = Place {
         role,
         cipher: Cipher::Aes256Gcm.number(),
@@ -305,13 +309,13 @@ pub(crate) fn unit_key_from(
 }
 
 /// An error of the crypto crate, as the guard reports it.
-pub(crate) fn crypto(error: &strongroom_crypto::CryptoError) -> Error {
+pub(crate) fn crypto_error(error: &strongroom_crypto::CryptoError) -> Error {
     Error::new(
         &strongroom_format::code::IO,
         format!("cryptographic library: {error}"),
     )
 }
 
-fn bug(detail: &'static str) -> Error {
+fn bug_error(detail: &'static str) -> Error {
     Error::new(&strongroom_format::code::BUG, detail)
 }

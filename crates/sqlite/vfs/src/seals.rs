@@ -28,13 +28,13 @@ use crate::warnings::warn;
 /// Whether a page that is sealed under this nonce stands for others: so does one in 65536.
 #[inline]
 #[cfg(not(feature = "count-often"))]
-pub(crate) fn is_counted(nonce: &[u8; 12]) -> bool {
+pub(crate) fn stands_for_many(nonce: &[u8; 12]) -> bool {
     nonce[..2] == [0, 0]
 }
 
 /// For tests that fail calls and cut the power while a page is counted: every second page is.
 #[cfg(feature = "count-often")]
-pub(crate) fn is_counted(nonce: &[u8; 12]) -> bool {
+pub(crate) fn stands_for_many(nonce: &[u8; 12]) -> bool {
     nonce[0].is_multiple_of(2)
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn estimate(object: &Object, anchor: &Anchor) -> Option<u64> {
 }
 
 /// The warning that this many seals are worth.
-pub(crate) fn warning(seals: u64) -> Option<&'static Code> {
+pub(crate) fn warning_for(seals: u64) -> Option<&'static Code> {
     match seals {
         ..SEALS_WARN => None,
         SEALS_WARN..SEALS_LIMIT => Some(&code::SEALS_MANY),
@@ -57,7 +57,7 @@ pub(crate) fn warning(seals: u64) -> Option<&'static Code> {
 
 /// Warns when the header (4096 bytes) of a database that is being opened says that its data key has
 /// sealed much.
-pub(crate) fn look(path: &str, object: &Object, header: &[u8]) {
+pub(crate) fn warn_from_header(path: &str, object: &Object, header: &[u8]) {
     // No MAC is computed for the sake of small numbers.
     let high = |sector| {
         let sector = bytes(header, sector).unwrap_or_default();
@@ -68,25 +68,25 @@ pub(crate) fn look(path: &str, object: &Object, header: &[u8]) {
     }
     // Of a header without a valid anchor nothing is known; whoever needs one says so.
     if let Ok(anchor) = object.anchor(header) {
-        tell(path, object, &anchor);
+        warn_if_many(path, object, &anchor);
     }
 }
 
 /// Says what the anchor's estimate is worth saying, once in this process for each database, data
 /// key and code.
-pub(crate) fn tell(path: &str, object: &Object, anchor: &Anchor) {
+pub(crate) fn warn_if_many(path: &str, object: &Object, anchor: &Anchor) {
     /// The code that was last told of, by path, object and epoch.
-    type Told = BTreeMap<(String, [u8; 16], u32), u16>;
-    static TOLD: Mutex<Told> = Mutex::new(BTreeMap::new());
+    type LastWarned = BTreeMap<(String, [u8; 16], u32), u16>;
+    static LAST_WARNED: Mutex<LastWarned> = Mutex::new(BTreeMap::new());
     let Some(seals) = estimate(object, anchor) else {
         return;
     };
-    let Some(code) = warning(seals) else {
+    let Some(code) = warning_for(seals) else {
         return;
     };
     let name = (path.to_owned(), object.object_id(), object.epoch());
     // A panic while the map was locked leaves it whole: it is changed by single insertions.
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut told = LAST_WARNED.lock().unwrap_or_else(PoisonError::into_inner);
     if told.insert(name, code.number) == Some(code.number) {
         return;
     }
@@ -103,24 +103,24 @@ mod tests {
     #[test]
     fn the_estimate_is_within_eight_standard_deviations() {
         let counted = (0..1 << 25)
-            .filter(|_| is_counted(&strongroom_crypto::nonce12().unwrap()))
+            .filter(|_| stands_for_many(&strongroom_crypto::nonce12().unwrap()))
             .count();
         assert!((331..=693).contains(&counted), "{counted}");
     }
 
     #[test]
     fn one_nonce_in_65536_is_counted() {
-        assert!(is_counted(&[0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
+        assert!(stands_for_many(&[0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
         for (first, second) in [(0, 1), (1, 0), (0, 0x80), (0x80, 0)] {
             let mut nonce = [0; 12];
             (nonce[0], nonce[1]) = (first, second);
-            assert!(!is_counted(&nonce), "{first} {second}");
+            assert!(!stands_for_many(&nonce), "{first} {second}");
         }
     }
 
     #[test]
     fn a_quarter_is_warned_of_and_the_limit_otherwise() {
-        let number = |seals| warning(seals).map(|code| code.number);
+        let number = |seals| warning_for(seals).map(|code| code.number);
         assert_eq!(number(0), None);
         assert_eq!(number((1 << 30) - 1), None);
         assert_eq!(number(1 << 30), Some(6012));

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::page_tail::Tail;
 
 /// The nonces that the running transaction gives page 1: eight bytes that its journal names, and a count.
@@ -19,7 +19,7 @@ pub(crate) struct Page1Nonces {
 
 /// The journal by which the running transaction can be undone, as freshness needs to know it.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Undo {
+pub(crate) struct UndoJournal {
     /// Beginning of its salt; zero when none is on the disk.
     pub journal: [u8; 16],
     /// It was found, and is being played back.
@@ -37,20 +37,20 @@ pub(crate) struct SharedState {
     pub page1: Mutex<Option<Page1Nonces>>,
     /// A journal that was found is being played back (M9).
     played_back: AtomicBool,
-    undo: Mutex<Undo>,
+    undo_journal: Mutex<UndoJournal>,
     /// Pages that have a record in it: bit `page % 64` of number `page / 64`.
     recorded: Mutex<Vec<u64>>,
     /// The open write-ahead log's file.
-    log: Mutex<Option<Lower>>,
+    log_file: Mutex<Option<LowerFile>>,
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SharedState {
     /// A journal that was found is about to be played back: somebody else's transaction was interrupted.
-    pub(crate) fn played_back(&self) {
+    pub(crate) fn mark_played_back(&self) {
         self.played_back.store(true, Ordering::Relaxed);
     }
 
@@ -71,23 +71,23 @@ impl SharedState {
     }
 
     /// The journal in force.
-    pub(crate) fn undo(&self) -> Undo {
-        *held(&self.undo)
+    pub(crate) fn undo_journal(&self) -> UndoJournal {
+        *locked(&self.undo_journal)
     }
 
     /// A transaction began a journal, or (zero) the journal is over.
-    pub(crate) fn undo_by(&self, journal: [u8; 16], unsynced: bool) {
-        held(&self.recorded).clear();
-        *held(&self.undo) = Undo {
+    pub(crate) fn set_undo_journal(&self, journal: [u8; 16], unsynced: bool) {
+        locked(&self.recorded).clear();
+        *locked(&self.undo_journal) = UndoJournal {
             journal,
             unsynced,
-            ..Undo::default()
+            ..UndoJournal::default()
         };
     }
 
     /// SQLite has written a record of `page`.
-    pub(crate) fn records(&self, page: u64) {
-        let mut recorded = held(&self.recorded);
+    pub(crate) fn add_recorded_page(&self, page: u64) {
+        let mut recorded = locked(&self.recorded);
         let Ok(index) = usize::try_from(page / 64) else {
             return;
         };
@@ -98,8 +98,8 @@ impl SharedState {
     }
 
     /// Whether there is a record of `page`.
-    pub(crate) fn has_recorded(&self, page: u64) -> bool {
-        let recorded = held(&self.recorded);
+    pub(crate) fn is_recorded(&self, page: u64) -> bool {
+        let recorded = locked(&self.recorded);
         let bits = usize::try_from(page / 64)
             .ok()
             .and_then(|index| recorded.get(index));
@@ -107,31 +107,31 @@ impl SharedState {
     }
 
     /// A journal that was found is played back, from its beginning.
-    pub(crate) fn plays_back(&self, journal: [u8; 16]) {
-        *held(&self.undo) = Undo {
+    pub(crate) fn begin_playback(&self, journal: [u8; 16]) {
+        *locked(&self.undo_journal) = UndoJournal {
             journal,
             playback: true,
-            ..Undo::default()
+            ..UndoJournal::default()
         };
     }
 
     /// SQLite has read a record.
-    pub(crate) fn has_record(&self, page: u64, tail: Tail) {
-        held(&self.undo).record = Some((page, tail));
+    pub(crate) fn set_last_record(&self, page: u64, tail: Tail) {
+        locked(&self.undo_journal).record = Some((page, tail));
     }
 
     /// What was played back is in an anchor.
-    pub(crate) fn playback_is_kept(&self) {
-        held(&self.undo).playback = false;
+    pub(crate) fn end_playback(&self) {
+        locked(&self.undo_journal).playback = false;
     }
 
     /// The open write-ahead log's file: whoever writes the database then makes a checkpoint.
-    pub(crate) fn log(&self) -> Option<Lower> {
-        *held(&self.log)
+    pub(crate) fn log_file(&self) -> Option<LowerFile> {
+        *locked(&self.log_file)
     }
 
     /// A write-ahead log was opened, or (`None`) is about to be closed.
-    pub(crate) fn log_is(&self, log: Option<Lower>) {
-        *held(&self.log) = log;
+    pub(crate) fn set_log_file(&self, log: Option<LowerFile>) {
+        *locked(&self.log_file) = log;
     }
 }

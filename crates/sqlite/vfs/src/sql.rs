@@ -22,7 +22,7 @@ use crate::ffi::{
 };
 use crate::registration;
 use crate::report;
-use crate::seal::crypto;
+use crate::seal::crypto_error;
 use crate::sql_result::result;
 use crate::sqlite_text;
 
@@ -60,7 +60,7 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
             )
         };
         if rc != SQLITE_OK {
-            return Err(report::refused("sqlite3_create_function", rc));
+            return Err(report::registration_error("sqlite3_create_function", rc));
         }
     }
     mark(api, connection)?;
@@ -84,7 +84,7 @@ fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
         )
     };
     if rc != SQLITE_OK {
-        return Err(report::refused("sqlite3_create_function", rc));
+        return Err(report::registration_error("sqlite3_create_function", rc));
     }
     // Last: where the function replaced an earlier one, that one's destructor has just said that the connection went.
     connection_list::remember_connection(connection);
@@ -161,7 +161,7 @@ unsafe fn secret_argument(
         // SAFETY: SQLite's value has `len` bytes.
         unsafe { std::slice::from_raw_parts(bytes, len) }.to_vec()
     };
-    SecretBytes::take(&mut copy).map_err(|error| crypto(&error))
+    SecretBytes::take(&mut copy).map_err(|error| crypto_error(&error))
 }
 
 /// `strongroom_key(path, key)`: registers the key for every later open of `path` in this process.

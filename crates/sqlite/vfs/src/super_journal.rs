@@ -23,21 +23,21 @@ use strongroom_keyring::{Error, Purpose};
 
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
 use crate::io_methods::IoMethods;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::report::{report, report_error};
-use crate::seal::crypto;
-use crate::sealed::Sealed;
+use crate::seal::crypto_error;
+use crate::sealed::SealedDatabase;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// Most databases that take part: SQLite's own limit on attached databases, with room.
 const PARTICIPANTS_MAX: usize = 256;
 /// The super-journal that is being read and lists the journal at `path`.
-pub(crate) fn owner_of(path: &str) -> Option<String> {
+pub(crate) fn super_journal_listing(path: &str) -> Option<String> {
     let lists = |names: &[u8]| {
         let mut names = names.split(|&byte| byte == 0);
         names.any(|name| name == path.as_bytes())
     };
-    being_read(|list| {
+    names_being_read(|list| {
         let owner = list.iter().find(|(_, names)| lists(names));
         owner.map(|(owner, _)| owner.clone())
     })
@@ -51,14 +51,14 @@ static BEING_READ: Mutex<Vec<(String, Vec<u8>)>> = Mutex::new(Vec::new());
 
 /// A super-journal being written: gathered, then sealed at the first sync.
 pub(crate) struct SuperWriter {
-    lower: Lower,
+    lower: LowerFile,
     names: Vec<u8>,
     dirty: bool,
 }
 
 impl SuperWriter {
     /// A new super-journal.
-    pub(crate) fn new(lower: Lower) -> Self {
+    pub(crate) fn new(lower: LowerFile) -> Self {
         Self {
             lower,
             names: Vec::new(),
@@ -70,7 +70,7 @@ impl SuperWriter {
         if !self.dirty {
             return Ok(());
         }
-        let bytes = match participants(&self.names) {
+        let bytes = match sealed_participants(&self.names) {
             Some(sealed) => {
                 seal_names(&sealed, &self.names).map_err(|error| report_error(&error))?
             }
@@ -84,20 +84,20 @@ impl SuperWriter {
 }
 
 /// The sealed databases whose journals are named; `None` when a plain one is among them (U2).
-fn participants(names: &[u8]) -> Option<Vec<Arc<Sealed>>> {
+fn sealed_participants(names: &[u8]) -> Option<Vec<Arc<SealedDatabase>>> {
     let mut found = Vec::new();
     for name in names
         .split(|&byte| byte == 0)
         .filter(|name| !name.is_empty())
     {
         let database = name.strip_suffix(b"-journal")?;
-        let mut known = Sealed::known(|path, _| path.as_bytes() == database);
+        let mut known = SealedDatabase::find_open(|path, _| path.as_bytes() == database);
         found.push(known.pop()?);
     }
     (!found.is_empty()).then_some(found)
 }
 
-fn body_place() -> Place {
+fn names_place() -> Place {
     Place {
         role: Role::SuperJournal,
         cipher: 1,
@@ -117,33 +117,33 @@ fn slot_place(object_id: [u8; 16], epoch: u32) -> Place {
     }
 }
 
-fn seal_names(participants: &[Arc<Sealed>], names: &[u8]) -> Result<Vec<u8>, Error> {
-    let file_key = SecretKey::generate().map_err(|error| crypto(&error))?;
+fn seal_names(participants: &[Arc<SealedDatabase>], names: &[u8]) -> Result<Vec<u8>, Error> {
+    let file_key = SecretKey::generate().map_err(|error| crypto_error(&error))?;
     let prologue = Prologue {
         kind: AuxKind::SuperJournal,
         unit: u32::try_from(participants.len()).unwrap_or(0),
         epoch: 0,
         object_id: [0; 16],
-        salt: random32().map_err(|error| crypto(&error))?,
+        salt: random32().map_err(|error| crypto_error(&error))?,
         page1_before: [0; 32],
         page1_nonce: [0; 12],
     };
     let mut out = prologue.to_bytes().to_vec();
     for sealed in participants {
-        let keys = sealed.keys();
-        let (id, epoch) = (keys.object.object_id(), keys.object.epoch());
-        let wrap = keys.object.derive(
+        let opened = sealed.opened_header();
+        let (id, epoch) = (opened.object.object_id(), opened.object.epoch());
+        let wrap = opened.object.derive(
             epoch,
             Purpose::SuperJournal,
             &prologue.salt,
             &prologue.to_bytes(),
         )?;
-        let nonce = nonce12().map_err(|error| crypto(&error))?;
+        let nonce = nonce12().map_err(|error| crypto_error(&error))?;
         let mut key = *file_key.expose();
         let aad = slot_place(id, epoch).at(0);
         let tag = GcmKey::new(&wrap)
             .and_then(|wrap| wrap.seal(&nonce, &aad, &mut key))
-            .map_err(|error| crypto(&error))?;
+            .map_err(|error| crypto_error(&error))?;
         let mut bytes = [0; slot::SIZE];
         let done = [
             put(&mut bytes, slot::OBJECT_ID, &id),
@@ -158,12 +158,12 @@ fn seal_names(participants: &[Arc<Sealed>], names: &[u8]) -> Result<Vec<u8>, Err
         );
         out.extend_from_slice(&bytes);
     }
-    let nonce = nonce12().map_err(|error| crypto(&error))?;
+    let nonce = nonce12().map_err(|error| crypto_error(&error))?;
     let mut body = names.to_vec();
-    let aad = body_place().at(0);
+    let aad = names_place().at(0);
     let tag = GcmKey::new(&file_key)
         .and_then(|key| key.seal(&nonce, &aad, &mut body))
-        .map_err(|error| crypto(&error))?;
+        .map_err(|error| crypto_error(&error))?;
     out.extend_from_slice(&nonce);
     out.extend_from_slice(&body);
     out.extend_from_slice(&tag);
@@ -181,9 +181,9 @@ fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
     for record in slots.chunks_exact(slot::SIZE) {
         let id: [u8; 16] = array(record, slot::OBJECT_ID)?;
         let epoch = u32::from_le_bytes(array(record, slot::EPOCH)?);
-        for sealed in Sealed::known(|_, known| *known == id) {
-            let keys = sealed.keys();
-            let Ok(wrap) = keys.object.derive(
+        for sealed in SealedDatabase::find_open(|_, known| *known == id) {
+            let opened = sealed.opened_header();
+            let Ok(wrap) = opened.object.derive(
                 epoch,
                 Purpose::SuperJournal,
                 &prologue.salt,
@@ -208,7 +208,7 @@ fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
             let mut names = sealed_names.to_vec();
             GcmKey::new(&key)
                 .ok()?
-                .open(nonce, &body_place().at(0), &mut names, tag)
+                .open(nonce, &names_place().at(0), &mut names, tag)
                 .ok()?;
             return Some(names);
         }
@@ -217,7 +217,7 @@ fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
 }
 
 impl IoMethods for SuperWriter {
-    fn lower(&self) -> Lower {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
@@ -253,39 +253,39 @@ impl IoMethods for SuperWriter {
 
 /// A super-journal, or a journal looked at as one, being read: an image in memory.
 pub(crate) struct SuperReader {
-    lower: Lower,
+    lower: LowerFile,
     image: Vec<u8>,
     path: String,
 }
 
 impl SuperReader {
     /// Opens the names in `bytes`, the whole file. `path` is the file's own.
-    pub(crate) fn open(lower: Lower, path: String, bytes: &[u8]) -> SqliteResult<Self> {
+    pub(crate) fn open(lower: LowerFile, path: String, bytes: &[u8]) -> SqliteResult<Self> {
         let prologue =
             Prologue::parse(bytes).filter(|prologue| prologue.kind == AuxKind::SuperJournal);
         let names = prologue.and_then(|prologue| open_names(bytes, &prologue));
         let Some(image) = names else {
             return Err(report(&code::SUPER_JOURNAL, path));
         };
-        being_read(|list| list.push((path.clone(), image.clone())));
+        names_being_read(|list| list.push((path.clone(), image.clone())));
         Ok(Self { lower, image, path })
     }
 
     /// Names in clear, because a plain database takes part (U2): known while they are being read, for U3.
-    pub(crate) fn clear(lower: Lower, path: String, image: Vec<u8>) -> Self {
-        being_read(|list| list.push((path.clone(), image.clone())));
+    pub(crate) fn from_clear_names(lower: LowerFile, path: String, image: Vec<u8>) -> Self {
+        names_being_read(|list| list.push((path.clone(), image.clone())));
         Self { lower, image, path }
     }
 
     /// U3: a sealed journal of a database that is not open here. SQLite wants to know whether it names the
     /// super-journal that is being read; the answer is yes if that one lists it.
-    pub(crate) fn presume(lower: Lower, path: String) -> SqliteResult<Self> {
-        let Some(owner) = owner_of(&path) else {
+    pub(crate) fn presume(lower: LowerFile, path: String) -> SqliteResult<Self> {
+        let Some(owner) = super_journal_listing(&path) else {
             return Err(report(&code::SUPER_JOURNAL, path));
         };
         Ok(Self {
             lower,
-            image: pointer_to(&owner),
+            image: super_journal_record(&owner),
             path: String::new(),
         })
     }
@@ -294,7 +294,7 @@ impl SuperReader {
 /// The end of a journal that belongs to super-journal `name`: name, length, checksum, magic (SQLite's
 /// `writeSuperJournal`).
 #[expect(clippy::big_endian_bytes, reason = "SQLite's own journal format")]
-fn pointer_to(name: &str) -> Vec<u8> {
+fn super_journal_record(name: &str) -> Vec<u8> {
     let mut image = name.as_bytes().to_vec();
     // SQLite sums the bytes as signed characters.
     let sum = name.bytes().fold(0_u32, |sum, byte| {
@@ -306,7 +306,7 @@ fn pointer_to(name: &str) -> Vec<u8> {
     image
 }
 
-fn being_read<T>(with: impl FnOnce(&mut Vec<(String, Vec<u8>)>) -> T) -> T {
+fn names_being_read<T>(with: impl FnOnce(&mut Vec<(String, Vec<u8>)>) -> T) -> T {
     with(&mut BEING_READ.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -325,7 +325,7 @@ fn read_image(image: &[u8], out: &mut [u8], at: u64) -> SqliteResult<()> {
 }
 
 impl IoMethods for SuperReader {
-    fn lower(&self) -> Lower {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
@@ -344,7 +344,7 @@ impl IoMethods for SuperReader {
 
 impl Drop for SuperReader {
     fn drop(&mut self) {
-        being_read(|list| {
+        names_being_read(|list| {
             if let Some(at) = list.iter().position(|(path, _)| *path == self.path) {
                 list.swap_remove(at);
             }

@@ -16,19 +16,19 @@ use strongroom_format::code;
 use crate::capabilities::{sealed_characteristics, sealed_control};
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
 use crate::io_methods::IoMethods;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::report::{report, report_error};
-use crate::seal::{UnitKey, crypto};
+use crate::seal::{UnitKey, crypto_error};
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// Logical bytes per chunk: SQLite's default page, and the unit in which sorters read and write.
 const CHUNK: usize = 4096;
 /// Nonce and tag.
-const SEALED: usize = CHUNK + 28;
+const SEALED_CHUNK: usize = CHUNK + 28;
 
 /// A temporary file. See the module comment.
 pub(crate) struct TempFile {
-    lower: Lower,
+    lower: LowerFile,
     key: UnitKey,
     size: u64,
     /// Which chunks were ever written (T3).
@@ -42,8 +42,8 @@ pub(crate) struct TempFile {
 
 impl TempFile {
     /// A new temporary file.
-    pub(crate) fn new(lower: Lower) -> SqliteResult<Self> {
-        let key = SecretKey::generate().map_err(|error| report_error(&crypto(&error)))?;
+    pub(crate) fn new(lower: LowerFile) -> SqliteResult<Self> {
+        let key = SecretKey::generate().map_err(|error| report_error(&crypto_error(&error)))?;
         let place = Place {
             role: Role::Temp,
             cipher: 1,
@@ -86,14 +86,14 @@ impl TempFile {
         let Some(index) = self.chunk_index.filter(|_| self.dirty) else {
             return Ok(());
         };
-        let nonce = nonce12().map_err(|error| report_error(&crypto(&error)))?;
+        let nonce = nonce12().map_err(|error| report_error(&crypto_error(&error)))?;
         let mut out = std::mem::take(&mut self.sealed);
         out.clear();
         let sealed = self
             .key
             .seal_with(&nonce, Role::Temp, index, &[&self.chunk[..]], &mut out)
             .map_err(|error| report_error(&error));
-        let result = sealed.and_then(|()| self.lower.write(&out, index * SEALED as u64));
+        let result = sealed.and_then(|()| self.lower.write(&out, index * SEALED_CHUNK as u64));
         self.sealed = out;
         result?;
         self.dirty = false;
@@ -101,7 +101,7 @@ impl TempFile {
     }
 
     /// Takes chunk `index` in hand.
-    fn take(&mut self, index: u64) -> SqliteResult<()> {
+    fn load_chunk(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index == Some(index) {
             return Ok(());
         }
@@ -109,8 +109,10 @@ impl TempFile {
         self.chunk_index = None;
         if self.is_written(index) {
             let mut sealed = std::mem::take(&mut self.sealed);
-            sealed.resize(SEALED, 0);
-            let whole = self.lower.read_whole(&mut sealed, index * SEALED as u64)?;
+            sealed.resize(SEALED_CHUNK, 0);
+            let whole = self
+                .lower
+                .read_whole(&mut sealed, index * SEALED_CHUNK as u64)?;
             let opened = whole
                 .then(|| self.key.open(Role::Temp, index, &mut sealed))
                 .flatten();
@@ -134,7 +136,7 @@ impl TempFile {
     }
 
     /// A whole chunk is about to be replaced: its old content need not be read.
-    fn take_for_overwrite(&mut self, index: u64) -> SqliteResult<()> {
+    fn begin_overwrite(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index != Some(index) {
             self.flush()?;
             self.chunk_index = Some(index);
@@ -144,7 +146,7 @@ impl TempFile {
 }
 
 /// Splits `at..at+len` into (chunk index, start within it, length).
-fn parts(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
+fn chunk_ranges(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         if done == len {
@@ -159,7 +161,7 @@ fn parts(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
 }
 
 impl IoMethods for TempFile {
-    fn lower(&self) -> Lower {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
@@ -172,8 +174,8 @@ impl IoMethods for TempFile {
         let (there, beyond) = out.split_at_mut(available);
         beyond.fill(0);
         let mut done = 0;
-        for (index, within, len) in parts(at, there.len()) {
-            if let Err(rc) = self.take(index) {
+        for (index, within, len) in chunk_ranges(at, there.len()) {
+            if let Err(rc) = self.load_chunk(index) {
                 there.fill(0);
                 return Err(rc);
             }
@@ -189,11 +191,11 @@ impl IoMethods for TempFile {
 
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let mut done = 0;
-        for (index, within, len) in parts(at, data.len()) {
+        for (index, within, len) in chunk_ranges(at, data.len()) {
             if len == CHUNK {
-                self.take_for_overwrite(index)?;
+                self.begin_overwrite(index)?;
             } else {
-                self.take(index)?;
+                self.load_chunk(index)?;
             }
             self.chunk[within..within + len].copy_from_slice(&data[done..done + len]);
             self.dirty = true;
@@ -207,7 +209,7 @@ impl IoMethods for TempFile {
         if size < self.size {
             // What is cut off must read as zero if the file grows again.
             if !size.is_multiple_of(CHUNK as u64) {
-                self.take(size / CHUNK as u64)?;
+                self.load_chunk(size / CHUNK as u64)?;
                 let keep = usize::try_from(size % CHUNK as u64).unwrap_or(0);
                 self.chunk[keep..].fill(0);
                 self.dirty = true;
@@ -220,7 +222,7 @@ impl IoMethods for TempFile {
             self.written
                 .truncate(usize::try_from(chunks).unwrap_or(usize::MAX));
             self.flush()?;
-            self.lower.truncate(chunks * SEALED as u64)?;
+            self.lower.truncate(chunks * SEALED_CHUNK as u64)?;
         }
         self.size = size;
         Ok(())

@@ -12,21 +12,21 @@ use strongroom_keyring::Error;
 
 use crate::api::api;
 use crate::bypass;
-use crate::choose::{Request, choose};
+use crate::choose::{OpenRequest, choose_file};
 use crate::connection;
 use crate::ffi::{
     SQLITE_ACCESS_EXISTS, SQLITE_CANTOPEN, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK, any_fn,
     sqlite3_file, sqlite3_vfs,
 };
 use crate::handle;
-use crate::handle::{LOWER_OFFSET, lower_of};
+use crate::handle::{LOWER_OFFSET, lower_file_of};
 use crate::hooks::{Hooks, set_hooks};
 use crate::journal;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::pragma;
-use crate::registration::{NAME, REGISTERED, Registered, below_of, take_place_again};
+use crate::registration::{NAME, REGISTERED, Registered, become_default_again, below_of};
 use crate::remote;
-use crate::report::{refused, report};
+use crate::report::{registration_error, report};
 use crate::sqlite_code::SqliteCode;
 use crate::sqlite_text;
 use crate::super_journal;
@@ -38,12 +38,12 @@ pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
         return Err(Error::new(&code::BUG, "SQLite's functions are not known"));
     };
     if REGISTERED.get().is_some() {
-        take_place_again();
+        become_default_again();
         return Ok(());
     }
     set_hooks(Hooks {
-        pragma: pragma::control,
-        attached: connection::attached,
+        pragma: pragma::answer_pragma,
+        check_attached: connection::check_attached,
     });
     // SAFETY: a name that ends with a zero byte.
     if !unsafe { (api.vfs_find)(NAME.as_ptr()) }.is_null() {
@@ -89,11 +89,11 @@ pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     }
     // SAFETY: `ours` is never freed.
     let rc = unsafe { (api.vfs_register)(ours, 1) };
-    bypass::watch(api, below, put_back);
+    bypass::replace_open(api, below, put_back);
     if rc == SQLITE_OK {
         Ok(())
     } else {
-        Err(refused("sqlite3_vfs_register", rc))
+        Err(registration_error("sqlite3_vfs_register", rc))
     }
 }
 
@@ -108,11 +108,11 @@ unsafe extern "C" fn open(
     unsafe { (*file).methods = std::ptr::null() };
     let below_vfs = below_of(vfs);
     // SAFETY: the allocation has our part first.
-    let below = unsafe { lower_of(file) };
-    let Some(call) = bypass::open_of(below_vfs) else {
+    let below = unsafe { lower_file_of(file) };
+    let Some(call) = bypass::original_open(below_vfs) else {
         return SQLITE_CANTOPEN;
     };
-    let rc = if remote::asked_for(name, flags) {
+    let rc = if remote::is_requested(name, flags) {
         remote::open(name, below, out_flags)
     } else {
         // SAFETY: the arguments are SQLite's own.
@@ -122,25 +122,25 @@ unsafe extern "C" fn open(
         // SAFETY: a VFS that failed may have left a table that wants closing; SQLite would close our file only.
         if unsafe { !(*below).methods.is_null() } {
             // SAFETY: it has a method table, so it is open as far as it got.
-            close_quietly(unsafe { Lower::new(below) });
+            close_quietly(unsafe { LowerFile::new(below) });
         }
         return rc;
     }
     // SAFETY: opened just now.
-    let lower = unsafe { Lower::new(below) };
+    let lower = unsafe { LowerFile::new(below) };
     let path = if name.is_null() {
         String::new()
     } else {
         // SAFETY: SQLite's file name.
         unsafe { sqlite_text::text_of(name.cast()) }
     };
-    let request = Request {
+    let request = OpenRequest {
         name,
         path,
         flags,
         lower,
     };
-    let chosen = catch_unwind(AssertUnwindSafe(|| choose(&request)))
+    let chosen = catch_unwind(AssertUnwindSafe(|| choose_file(&request)))
         .unwrap_or_else(|_| Err(report(&code::BUG, "opening a file panicked")));
     match chosen {
         Ok(opened) => {
@@ -160,7 +160,7 @@ unsafe extern "C" fn open(
     }
 }
 
-fn close_quietly(lower: Lower) {
+fn close_quietly(lower: LowerFile) {
     if lower.close().is_err() {
         report(&code::IO, "closing a file that could not be used");
     }
@@ -237,7 +237,9 @@ unsafe extern "C" fn access(
         }
         // SAFETY: SQLite gives a name that ends with a zero.
         match unsafe { CStr::from_ptr(name) }.to_str() {
-            Ok(path) if super_journal::owner_of(path).is_some() => journal::settle(path),
+            Ok(path) if super_journal::super_journal_listing(path).is_some() => {
+                journal::flush_journal_at(path)
+            }
             _ => Ok(()),
         }
     }));

@@ -27,15 +27,15 @@ use strongroom_format::sqlite::{
 };
 use strongroom_keyring::{Error, Purpose, storage};
 
-use crate::big_endian::word;
+use crate::big_endian::be_u32_at;
 use crate::capabilities::{sealed_characteristics, sealed_control};
 use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE};
 use crate::io_methods::IoMethods;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::page_tail::{TAIL, Tail, tail_on_disk};
 use crate::report::{report, report_error, warn};
-use crate::seal::{UnitKey, crypto, unit_key};
-use crate::sealed::Sealed;
+use crate::seal::{UnitKey, crypto_error, unit_key};
+use crate::sealed::SealedDatabase;
 use crate::shared_state::SharedState;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
@@ -58,7 +58,7 @@ impl Generation {
 
 /// How a frame was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Frame {
+enum FrameStatus {
     /// Authentic; its plaintext is at hand.
     Open,
     /// There, but not authentic.
@@ -69,9 +69,9 @@ enum Frame {
 
 /// A write-ahead log of a sealed database.
 pub(crate) struct WalFile {
-    lower: Lower,
-    main: Lower,
-    sealed: Arc<Sealed>,
+    lower: LowerFile,
+    main: LowerFile,
+    sealed: Arc<SealedDatabase>,
     shared: Arc<SharedState>,
     keeps_freshness: bool,
     geometry: WalGeometry,
@@ -91,15 +91,15 @@ pub(crate) struct WalFile {
 impl WalFile {
     /// A log as opened, of the database `sealed` whose file below is `main`.
     pub(crate) fn new(
-        lower: Lower,
-        main: Lower,
-        sealed: Arc<Sealed>,
+        lower: LowerFile,
+        main: LowerFile,
+        sealed: Arc<SealedDatabase>,
         shared: Arc<SharedState>,
     ) -> Self {
-        let keys = sealed.keys();
-        let header = keys.object.header();
+        let opened = sealed.opened_header();
+        let header = opened.object.header();
         let (page_size, keeps_freshness) = (header.unit_size, header.freshness);
-        shared.log_is(Some(lower));
+        shared.set_log_file(Some(lower));
         Self {
             shared,
             keeps_freshness,
@@ -122,7 +122,7 @@ impl WalFile {
     }
 
     /// Reads prologue and header from the file. Afterwards `generation` is the valid one, or `None`: the log is empty.
-    fn load(&mut self) -> SqliteResult<()> {
+    fn load_header(&mut self) -> SqliteResult<()> {
         let mut bytes = [0; WAL_HEAD];
         self.generation = None;
         if !self.lower.read_whole(&mut bytes, 0)? {
@@ -131,11 +131,11 @@ impl WalFile {
         let Some(prologue) = Prologue::parse(&bytes[..prologue_layout::SIZE]) else {
             return Ok(());
         };
-        let keys = self.sealed.refresh(self.main)?;
+        let opened = self.sealed.refresh(self.main)?;
         let ours = prologue.kind == AuxKind::Wal
             && prologue.unit == self.geometry.page_size
-            && prologue.object_id == keys.object.object_id()
-            && keys.cipher(prologue.epoch).is_some();
+            && prologue.object_id == opened.object.object_id()
+            && opened.cipher(prologue.epoch).is_some();
         if !ours || self.sealed.anchor(self.main)?.wal_generation != prologue.generation() {
             if !self.warned {
                 // Also what a crash between anchor and header leaves: nothing is lost then (O3, W3).
@@ -160,7 +160,7 @@ impl WalFile {
 
     fn derive(&self, prologue: &Prologue) -> SqliteResult<UnitKey> {
         unit_key(
-            &self.sealed.keys().object,
+            &self.sealed.opened_header().object,
             prologue,
             Role::WalFrame,
             Purpose::Wal,
@@ -171,14 +171,14 @@ impl WalFile {
     /// SQLite starts the log, or writes its header again. The caller holds SQLite's write lock on the log.
     fn write_header(&mut self, header: &[u8; WAL_HEADER]) -> SqliteResult<()> {
         self.pending = None;
-        self.load()?;
+        self.load_header()?;
         let same = self
             .generation
             .as_ref()
             .is_some_and(|generation| generation.salts() == header[16..24]);
         self.header_alone = false;
         if !same {
-            self.begin()?;
+            self.begin_generation()?;
         }
         let Some(generation) = &mut self.generation else {
             return Err(SqliteCode(SQLITE_IOERR_WRITE));
@@ -195,14 +195,14 @@ impl WalFile {
     }
 
     /// W1: a new generation, named by the anchor before anything of it is in the log (O3).
-    fn begin(&mut self) -> SqliteResult<()> {
-        let keys = self.sealed.refresh(self.main)?;
+    fn begin_generation(&mut self) -> SqliteResult<()> {
+        let opened = self.sealed.refresh(self.main)?;
         let prologue = Prologue {
             kind: AuxKind::Wal,
             unit: self.geometry.page_size,
-            epoch: keys.object.epoch(),
-            object_id: keys.object.object_id(),
-            salt: random32().map_err(|error| report_error(&crypto(&error)))?,
+            epoch: opened.object.epoch(),
+            object_id: opened.object.object_id(),
+            salt: random32().map_err(|error| report_error(&crypto_error(&error)))?,
             page1_before: [0; 32],
             page1_nonce: [0; 12],
         };
@@ -219,7 +219,7 @@ impl WalFile {
     }
 
     /// Writes a frame as one sealed unit.
-    fn put_frame(&mut self, index: u64, header: &[u8], page: &[u8]) -> SqliteResult<()> {
+    fn write_whole_frame(&mut self, index: u64, header: &[u8], page: &[u8]) -> SqliteResult<()> {
         let Some(generation) = &self.generation else {
             return Err(SqliteCode(SQLITE_IOERR_WRITE));
         };
@@ -230,7 +230,7 @@ impl WalFile {
             && let Some((rest, _)) = page.split_last_chunk::<TAIL>()
         {
             // Its place is zero in what SQLite writes, and in what it reads.
-            tail = Some(self.tail_before(header)?);
+            tail = Some(self.tail_on_disk_of(header)?);
             image = rest;
         }
         let tail = tail.as_ref().map_or(&[][..], |tail| &tail[..]);
@@ -255,8 +255,8 @@ impl WalFile {
 
     /// The tail that the page of this frame has in the database: until the first checkpoint of the generation, the one of
     /// before (X2).
-    fn tail_before(&self, header: &[u8]) -> SqliteResult<Tail> {
-        let number = word(header, 0).map_or(0, u64::from);
+    fn tail_on_disk_of(&self, header: &[u8]) -> SqliteResult<Tail> {
+        let number = be_u32_at(header, 0).map_or(0, u64::from);
         match number {
             0 => Ok(Tail::default()),
             number => tail_on_disk(self.main, number, self.geometry.page_size),
@@ -264,17 +264,17 @@ impl WalFile {
     }
 
     /// Whether this handle wrote frame `index` of the log that is there.
-    fn wrote(&self, index: u64) -> bool {
+    fn has_written(&self, index: u64) -> bool {
         let name = |generation: &Generation| generation.prologue.generation();
         index < self.written && self.generation.as_ref().map(name) == Some(self.written_in)
     }
 
     /// Reads and opens frame `index` into `self.frame`, whose plaintext then begins at byte 12.
-    fn get_frame(&mut self, index: u64) -> SqliteResult<Frame> {
+    fn open_frame(&mut self, index: u64) -> SqliteResult<FrameStatus> {
         for reloaded in [false, true] {
             if reloaded || self.generation.is_none() {
                 // The log may have been started again by another process since it was last looked at.
-                self.load()?;
+                self.load_header()?;
             }
             let physical = usize::try_from(self.geometry.frame_physical()).unwrap_or(0);
             self.frame.resize(physical, 0);
@@ -282,32 +282,36 @@ impl WalFile {
                 .lower
                 .read_whole(&mut self.frame, self.geometry.frame_offset(index))?;
             let Some(generation) = &self.generation else {
-                return Ok(if whole { Frame::Forged } else { Frame::Absent });
+                return Ok(if whole {
+                    FrameStatus::Forged
+                } else {
+                    FrameStatus::Absent
+                });
             };
             if !whole {
-                return Ok(Frame::Absent);
+                return Ok(FrameStatus::Absent);
             }
             if generation
                 .key
                 .open(Role::WalFrame, index, &mut self.frame)
                 .is_some()
             {
-                return Ok(Frame::Open);
+                return Ok(FrameStatus::Open);
             }
         }
-        Ok(Frame::Forged)
+        Ok(FrameStatus::Forged)
     }
 
     /// Changes part of a frame that is already in the log: SQLite does so within a transaction.
     fn patch_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
-        if self.get_frame(index)? != Frame::Open {
-            return Err(self.damaged(index));
+        if self.open_frame(index)? != FrameStatus::Open {
+            return Err(self.damage_error(index));
         }
-        self.patch_opened(index, within, data)
+        self.patch_open_frame(index, within, data)
     }
 
     /// As [`Self::patch_frame`], for the frame that `get_frame` has just opened.
-    fn patch_opened(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
+    fn patch_open_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         let mut plain = self.frame[12..self.frame.len() - 16].to_vec();
         let Some(target) = plain.get_mut(within..within + data.len()) else {
             return Err(report(&code::BUG, "write across frames"));
@@ -315,12 +319,12 @@ impl WalFile {
         target.copy_from_slice(data);
         // With another header it is another page's, also when nothing more of it is written.
         if self.keeps_freshness && matches!(within, 0 | WAL_FRAME_HEADER) {
-            let tail = self.tail_before(&plain)?;
+            let tail = self.tail_on_disk_of(&plain)?;
             if let Some(last) = plain.last_chunk_mut::<TAIL>() {
                 *last = tail;
             }
         }
-        let result = self.put_frame(index, &plain, &[]);
+        let result = self.write_whole_frame(index, &plain, &[]);
         plain.fill(0);
         result
     }
@@ -329,20 +333,20 @@ impl WalFile {
         let Some((index, header)) = self.pending.take() else {
             return Ok(());
         };
-        let found = self.get_frame(index)?;
-        if found != Frame::Open && !self.wrote(index) {
+        let found = self.open_frame(index)?;
+        if found != FrameStatus::Open && !self.has_written(index) {
             // Its page never came, and the frame is not there yet: SQLite has given the write up,
             // and to whoever reads the log it ends here, as it does in SQLite at a header without
             // its page.
             return Ok(());
         }
-        if found != Frame::Open {
-            return Err(self.damaged(index));
+        if found != FrameStatus::Open {
+            return Err(self.damage_error(index));
         }
-        self.patch_opened(index, 0, &header)
+        self.patch_open_frame(index, 0, &header)
     }
 
-    fn damaged(&self, index: u64) -> SqliteCode {
+    fn damage_error(&self, index: u64) -> SqliteCode {
         report(
             &code::WAL_FRAME,
             format!("{}: frame {}", self.path(), index.saturating_add(1)),
@@ -364,7 +368,7 @@ impl WalFile {
         {
             return Ok(());
         }
-        self.load()?;
+        self.load_header()?;
         if self
             .generation
             .as_ref()
@@ -380,8 +384,8 @@ impl WalFile {
             self.flush_pending()?;
             self.match_generation(data)?;
             // W5: headers alone may be a transaction's last writes (`walRewriteChecksums`), without a sync after them.
-            if self.wrote(index) && self.get_frame(index)? == Frame::Open {
-                return self.patch_opened(index, 0, data);
+            if self.has_written(index) && self.open_frame(index)? == FrameStatus::Open {
+                return self.patch_open_frame(index, 0, data);
             }
             let mut header = [0; WAL_FRAME_HEADER];
             header.copy_from_slice(data);
@@ -393,7 +397,7 @@ impl WalFile {
             && let Some((pending, header)) = self.pending.take()
         {
             if pending == index {
-                return self.put_frame(index, &header, data);
+                return self.write_whole_frame(index, &header, data);
             }
             self.pending = Some((pending, header));
         }
@@ -402,7 +406,7 @@ impl WalFile {
     }
 
     fn read_header(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
-        self.load()?;
+        self.load_header()?;
         let size = self.geometry.logical_size(self.lower.size()?);
         let start = usize::try_from(at).map_err(|_| SqliteCode(SQLITE_IOERR_SHORT_READ))?;
         match &self.generation {
@@ -419,15 +423,15 @@ impl WalFile {
     }
 
     fn read_frame(&mut self, out: &mut [u8], index: u64, within: usize) -> SqliteResult<()> {
-        let frame = self.get_frame(index);
-        if frame != Ok(Frame::Open) {
+        let frame = self.open_frame(index);
+        if frame != Ok(FrameStatus::Open) {
             out.fill(0);
         }
         let frame = frame?;
-        if frame == Frame::Absent {
+        if frame == FrameStatus::Absent {
             return Err(SqliteCode(SQLITE_IOERR_SHORT_READ));
         }
-        if frame == Frame::Open {
+        if frame == FrameStatus::Open {
             let plain = &mut self.frame[12..];
             if self.keeps_freshness
                 && let Some((body, _)) = plain.split_last_chunk_mut::<16>()
@@ -447,8 +451,8 @@ impl WalFile {
             return Ok(());
         }
         // W4: recovery reads from the frame's header on, a reader of a snapshot reads the page alone.
-        if within == WAL_FRAME_HEADER || self.wrote(index) {
-            Err(self.damaged(index))
+        if within == WAL_FRAME_HEADER || self.has_written(index) {
+            Err(self.damage_error(index))
         } else {
             Ok(())
         }
@@ -473,7 +477,7 @@ pub(crate) fn log_length(database: &str) -> Result<u64, Error> {
 }
 
 impl IoMethods for WalFile {
-    fn lower(&self) -> Lower {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
@@ -537,7 +541,7 @@ impl IoMethods for WalFile {
     }
 
     fn before_close(&mut self) -> SqliteResult<()> {
-        self.shared.log_is(None);
+        self.shared.set_log_file(None);
         self.flush_pending()
     }
 }

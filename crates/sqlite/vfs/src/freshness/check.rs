@@ -11,10 +11,10 @@ use strongroom_format::header::{Anchor, HEADER_LEN};
 use strongroom_format::sqlite::page_offset;
 use strongroom_keyring::Error;
 
-use super::{Log, Sum};
+use super::{DigestSum, LogTails};
 use crate::page_tail::Tail;
 use crate::read_only_file::ReadOnlyFile;
-use crate::sealed::Keys;
+use crate::sealed::OpenedHeader;
 
 /// What the digest says of the pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Freshness {
     /// They are not: a page, or some, are older copies, or the anchor is, or the log is missing.
     Stale,
     /// A transaction is to be rolled back first, by whoever opens the database.
-    ToRollBack,
+    RollbackPending,
     /// The database was written meanwhile, each time.
     Busy,
     /// No anchor is valid.
@@ -47,35 +47,35 @@ const TRIES: u32 = 5;
 /// Judges the database in `file`, whose log would be at `wal`. `to_roll_back`: a journal is to be played back.
 pub(crate) fn judge(
     file: &ReadOnlyFile,
-    keys: &Keys,
+    opened: &OpenedHeader,
     wal: &Path,
     to_roll_back: bool,
 ) -> Result<Freshness, Error> {
-    if !keys.object.header().freshness {
+    if !opened.object.header().freshness {
         return Ok(Freshness::NotKept);
     }
     if to_roll_back {
-        return Ok(Freshness::ToRollBack);
+        return Ok(Freshness::RollbackPending);
     }
     for _ in 0..TRIES {
-        let Some(anchor) = anchor(file, keys)? else {
+        let Some(anchor) = anchor(file, opened)? else {
             return Ok(Freshness::NoAnchor);
         };
-        let mut log = Log::default();
-        read_log(&mut log, keys, &anchor, wal)?;
-        let judged = compare(file, keys, &anchor, &log)?;
+        let mut log = LogTails::default();
+        read_log(&mut log, opened, &anchor, wal)?;
+        let judged = compare(file, opened, &anchor, &log)?;
         let frames = log.frames();
-        read_log(&mut log, keys, &anchor, wal)?;
+        read_log(&mut log, opened, &anchor, wal)?;
         // What a checkpoint wrote meanwhile is in the log; more frames than before may have been copied too.
-        if log.frames() == frames && self::anchor(file, keys)? == Some(anchor) {
+        if log.frames() == frames && self::anchor(file, opened)? == Some(anchor) {
             return Ok(judged);
         }
     }
     Ok(Freshness::Busy)
 }
 
-fn anchor(file: &ReadOnlyFile, keys: &Keys) -> Result<Option<Anchor>, Error> {
-    match keys.object.anchor(&file.head(HEADER_LEN)?) {
+fn anchor(file: &ReadOnlyFile, opened: &OpenedHeader) -> Result<Option<Anchor>, Error> {
+    match opened.object.anchor(&file.head(HEADER_LEN)?) {
         Ok(anchor) => Ok(Some(anchor)),
         Err(error) if error.code().number == code::ANCHOR.number => Ok(None),
         Err(error) => Err(error),
@@ -84,11 +84,11 @@ fn anchor(file: &ReadOnlyFile, keys: &Keys) -> Result<Option<Anchor>, Error> {
 
 fn compare(
     file: &ReadOnlyFile,
-    keys: &Keys,
+    opened: &OpenedHeader,
     anchor: &Anchor,
-    log: &Log,
+    log: &LogTails,
 ) -> Result<Freshness, Error> {
-    let state = keys.object.fresh_state(anchor)?;
+    let state = opened.object.fresh_state(anchor)?;
     let in_use = log.frames() > 0;
     // The first transaction of all may be lost as a whole, with its journal: SQLite plays nothing back into a file without pages.
     let is_empty = file.size()? <= HEADER_LEN as u64 && state.before.pages == 0;
@@ -97,16 +97,16 @@ fn compare(
         (_, true) => state.before,
         _ => state.now,
     };
-    let mut sum = Sum::default();
+    let mut sum = DigestSum::default();
     for number in 1..=expected.pages {
-        let added = match log.before(number) {
-            Some(tail) => keys.adds(number, tail),
-            None => keys.adds(number, &tail_in(file, keys, number)?),
+        let added = match log.tail_before(number) {
+            Some(tail) => opened.contribution(number, tail),
+            None => opened.contribution(number, &tail_in(file, opened, number)?),
         };
         sum = sum.plus(added);
     }
-    if sum == Sum::of(&expected.digest) {
-        let root = keys
+    if sum == DigestSum::of(&expected.digest) {
+        let root = opened
             .object
             .fresh_root(if is_empty { &expected } else { &state.now })?;
         return Ok(Freshness::Holds { root, log: in_use });
@@ -117,9 +117,9 @@ fn compare(
     })
 }
 
-fn tail_in(file: &ReadOnlyFile, keys: &Keys, number: u64) -> Result<Tail, Error> {
+fn tail_in(file: &ReadOnlyFile, opened: &OpenedHeader, number: u64) -> Result<Tail, Error> {
     let mut tail = Tail::default();
-    let end = page_offset(number.saturating_add(1), keys.object.header().unit_size);
+    let end = page_offset(number.saturating_add(1), opened.object.header().unit_size);
     let at = end.saturating_sub(tail.len() as u64);
     if file.size()? < end {
         return Ok(tail);
@@ -128,12 +128,17 @@ fn tail_in(file: &ReadOnlyFile, keys: &Keys, number: u64) -> Result<Tail, Error>
     Ok(tail)
 }
 
-fn read_log(log: &mut Log, keys: &Keys, anchor: &Anchor, wal: &Path) -> Result<(), Error> {
+fn read_log(
+    log: &mut LogTails,
+    opened: &OpenedHeader,
+    anchor: &Anchor,
+    wal: &Path,
+) -> Result<(), Error> {
     let file = match ReadOnlyFile::open(wal) {
         Ok(file) => file,
         Err(error) if error.code().number == code::NOT_FOUND.number => return Ok(()),
         Err(error) => return Err(error),
     };
     let mut read = |out: &mut [u8], at: u64| file.read_whole(out, at);
-    log.more(keys, anchor.wal_generation, &mut read)
+    log.read_new_frames(opened, anchor.wal_generation, &mut read)
 }

@@ -11,10 +11,10 @@ use strongroom_format::sqlite::{
 };
 use strongroom_keyring::{Error, Purpose};
 
-use crate::big_endian::word;
+use crate::big_endian::be_u32_at;
 use crate::page_tail::{TAIL, Tail};
 use crate::seal::{UnitKey, unit_key};
-use crate::sealed::Keys;
+use crate::sealed::OpenedHeader;
 
 /// Reads at an offset of the log; false when the file ends before.
 pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<bool, Error>;
@@ -22,7 +22,7 @@ pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<bool, E
 /// What a log's transactions have of pages. Frames of finished transactions do not change within a generation, so what was
 /// read once holds.
 #[derive(Default)]
-pub(crate) struct Log {
+pub(crate) struct LogTails {
     generation: [u8; 16],
     key: Option<UnitKey>,
     /// Frames of transactions that are whole.
@@ -30,11 +30,11 @@ pub(crate) struct Log {
     first: BTreeMap<u64, Tail>,
 }
 
-impl Log {
+impl LogTails {
     /// Reads what of the log of this generation was not read yet. A log of another generation is empty.
-    pub(crate) fn more(
+    pub(crate) fn read_new_frames(
         &mut self,
-        keys: &Keys,
+        opened: &OpenedHeader,
         generation: [u8; 16],
         read: ReadAt<'_>,
     ) -> Result<(), Error> {
@@ -45,13 +45,13 @@ impl Log {
             };
         }
         if self.key.is_none() {
-            self.key = key_of(keys, generation, read)?;
+            self.key = key_of(opened, generation, read)?;
         }
         let Some(key) = &self.key else {
             return Ok(());
         };
         let geometry = WalGeometry {
-            page_size: keys.object.header().unit_size,
+            page_size: opened.object.header().unit_size,
         };
         let physical = usize::try_from(geometry.frame_physical()).unwrap_or(0);
         let mut frame = vec![0; physical];
@@ -61,7 +61,7 @@ impl Log {
             let Some(plain) = key.open(Role::WalFrame, index, &mut frame) else {
                 break;
             };
-            let (page, ends) = about(plain);
+            let (page, ends) = page_and_commit(plain);
             if let Some(tail) = plain.last_chunk::<TAIL>() {
                 unfinished.push((page, *tail));
             }
@@ -88,12 +88,16 @@ impl Log {
     }
 
     /// The tail of a page that is in the log.
-    pub(crate) fn before(&self, page: u64) -> Option<&Tail> {
+    pub(crate) fn tail_before(&self, page: u64) -> Option<&Tail> {
         self.first.get(&page)
     }
 }
 
-fn key_of(keys: &Keys, generation: [u8; 16], read: ReadAt<'_>) -> Result<Option<UnitKey>, Error> {
+fn key_of(
+    opened: &OpenedHeader,
+    generation: [u8; 16],
+    read: ReadAt<'_>,
+) -> Result<Option<UnitKey>, Error> {
     let mut head = [0; WAL_HEAD];
     if generation == [0; 16] || !read(&mut head, 0)? {
         return Ok(None);
@@ -101,22 +105,22 @@ fn key_of(keys: &Keys, generation: [u8; 16], read: ReadAt<'_>) -> Result<Option<
     let (first, header) = head.split_at_mut(prologue_layout::SIZE);
     let prologue = Prologue::parse(first).filter(|prologue| {
         prologue.kind == AuxKind::Wal
-            && prologue.unit == keys.object.header().unit_size
-            && prologue.object_id == keys.object.object_id()
+            && prologue.unit == opened.object.header().unit_size
+            && prologue.object_id == opened.object.object_id()
             && prologue.generation() == generation
-            && keys.cipher(prologue.epoch).is_some()
+            && opened.cipher(prologue.epoch).is_some()
     });
     let Some(prologue) = prologue else {
         return Ok(None);
     };
-    let key = unit_key(&keys.object, &prologue, Role::WalFrame, Purpose::Wal)?;
+    let key = unit_key(&opened.object, &prologue, Role::WalFrame, Purpose::Wal)?;
     let opens = key.open(Role::WalHeader, 0, header).is_some();
     Ok(opens.then_some(key))
 }
 
 /// The page of a frame, and whether it ends a transaction (SQLite file format, section 4.1).
-fn about(frame: &[u8]) -> (u64, bool) {
+fn page_and_commit(frame: &[u8]) -> (u64, bool) {
     assert!(frame.len() > WAL_FRAME_HEADER, "a frame holds a page");
-    let word = |at| word(frame, at).unwrap_or(0);
-    (u64::from(word(0)), word(4) != 0)
+    let number = |at| be_u32_at(frame, at).unwrap_or(0);
+    (u64::from(number(0)), number(4) != 0)
 }

@@ -19,7 +19,7 @@ mod tally;
 
 pub use check::Freshness;
 pub(crate) use check::judge;
-pub(crate) use log::Log;
+pub(crate) use log::LogTails;
 pub use settle::settle;
-pub(crate) use sum::Sum;
-pub(crate) use tally::{Counted, Tally};
+pub(crate) use sum::DigestSum;
+pub(crate) use tally::{Contribution, RunningDigest};

@@ -6,15 +6,15 @@ use strongroom_format::code;
 use strongroom_format::freshness::{Covered, FreshState};
 use strongroom_keyring::Error;
 
-use super::Sum;
+use super::DigestSum;
 use crate::connection::execute;
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::main_file::MainFile;
 use crate::page_tail::tail_on_disk;
 use crate::query::quote_identifier;
-use crate::rekey::{fresh, in_write_transaction, rc_error, sql_error};
-use crate::sealed::Sealed;
+use crate::rekey::{in_write_transaction, rc_error, reload_opened_header, sql_error};
+use crate::sealed::SealedDatabase;
 use crate::wal::log_length;
 
 /// Makes the digest of the schema's database anew, over the pages that it has, and gives its root.
@@ -39,15 +39,15 @@ pub fn settle(connection: *mut sqlite3, schema: &str) -> Result<[u8; 32], Error>
 }
 
 fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
-    let keys = fresh(main)?;
-    if !keys.object.header().freshness {
+    let opened = reload_opened_header(main)?;
+    if !opened.object.header().freshness {
         return Err(Error::new(&code::FRESHNESS_OFF, main.path()));
     }
     let lower = main.lower();
-    let mut sum = Sum::default();
+    let mut sum = DigestSum::default();
     for number in 1..=pages {
         let tail = tail_on_disk(lower, number, main.page_size()).map_err(rc_error)?;
-        sum = sum.plus(keys.adds(number, &tail));
+        sum = sum.plus(opened.contribution(number, &tail));
     }
     let covered = Covered {
         digest: sum.to_bytes(),
@@ -65,15 +65,19 @@ fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
     sealed.set_generation(lower, [0; 16]).map_err(rc_error)?;
     // Both sectors: neither may bring back what was before.
     for _ in 0..2 {
-        keep(sealed, lower, &state)?;
+        write_anchor(sealed, lower, &state)?;
     }
-    keys.object.fresh_root(&covered)
+    opened.object.fresh_root(&covered)
 }
 
-fn keep(sealed: &Sealed, lower: Lower, state: &FreshState) -> Result<(), Error> {
+fn write_anchor(
+    sealed: &SealedDatabase,
+    lower: LowerFile,
+    state: &FreshState,
+) -> Result<(), Error> {
     let done = sealed
         .anchor(lower)
-        .and_then(|anchor| sealed.keep(lower, &anchor, state))
+        .and_then(|anchor| sealed.write_anchor(lower, &anchor, state))
         .and_then(|_| lower.sync(SQLITE_SYNC_FULL));
     done.map_err(rc_error)
 }

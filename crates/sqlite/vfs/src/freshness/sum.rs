@@ -4,9 +4,9 @@
 
 /// A sum of contributions: four numbers modulo 2^64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sum([u64; 4]);
+pub(crate) struct DigestSum([u64; 4]);
 
-impl Sum {
+impl DigestSum {
     /// The digest in a state, or the MAC of a page.
     pub(crate) fn of(bytes: &[u8; 32]) -> Self {
         let mut out = [0; 4];
@@ -50,12 +50,12 @@ mod tests {
 
     #[test]
     fn a_sum_does_not_depend_on_order_and_what_was_added_can_be_taken_away() {
-        let [a, b, c] = [[0xff; 32], [0x80; 32], [3; 32]].map(|bytes| Sum::of(&bytes));
+        let [a, b, c] = [[0xff; 32], [0x80; 32], [3; 32]].map(|bytes| DigestSum::of(&bytes));
         let all = a.plus(b).plus(c);
         assert_eq!(c.plus(a).plus(b), all);
         assert_eq!(all.minus(b), a.plus(c));
-        assert_eq!(all.minus(a).minus(b).minus(c), Sum::default());
-        assert_eq!(Sum::of(&all.to_bytes()), all);
+        assert_eq!(all.minus(a).minus(b).minus(c), DigestSum::default());
+        assert_eq!(DigestSum::of(&all.to_bytes()), all);
         // No carry from one number to the next: the spec's addition.
         assert_eq!(
             a.plus(a).to_bytes()[..9],

@@ -16,42 +16,42 @@ use strongroom_format::layout::is_zero;
 use strongroom_format::sqlite::{AuxKind, Prologue, page_offset};
 
 use crate::ffi::SQLITE_SYNC_NORMAL;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::page_tail::TAIL;
 use crate::report::{report, report_error};
-use crate::seal::{UnitKey, crypto};
-use crate::sealed::Sealed;
+use crate::seal::{UnitKey, crypto_error};
+use crate::sealed::SealedDatabase;
 use crate::shared_state::{Page1Nonces, SharedState};
 use crate::sqlite_code::SqliteResult;
 
-use super::head::{UNCOUNTED, count_in, new_head, seal_mark};
+use super::head::{UNCOUNTED, new_head, record_count, seal_mark};
 use super::record::Record;
-use super::slot::{open_slot, seal_slot, shadow};
+use super::slot::{open_slot, seal_slot, shadow_of};
 
 pub(super) const CHUNK: u64 = JOURNAL_CHUNK as u64;
 /// Records are gathered up to this many bytes before they go down in one write.
 const BUFFER_MAX: usize = 64 * 1024;
 /// SQLite ends a transaction in PERSIST mode with so many zeros over the journal's header (pager.c, `zeroJournalHdr`).
-pub(super) const ENDS: usize = 28;
+pub(super) const JOURNAL_END_LEN: usize = 28;
 
 /// What a journal needs to know of its database.
-pub(crate) struct JournalOf {
+pub(crate) struct JournalOwner {
     /// The database's shared object.
-    pub sealed: Arc<Sealed>,
+    pub sealed: Arc<SealedDatabase>,
     /// The database file below.
-    pub main: Lower,
+    pub main: LowerFile,
     /// What database and journal share.
     pub shared: Arc<SharedState>,
 }
 
-pub(super) struct InForce {
+pub(super) struct ReadHead {
     pub(super) key: UnitKey,
     pub(super) prologue: Prologue,
     /// The newest mark, if there is one.
     pub(super) mark: Option<JournalMark>,
 }
 
-impl InForce {
+impl ReadHead {
     pub(super) fn is(&self, state: JournalState) -> bool {
         self.mark.is_some_and(|mark| mark.state == state)
     }
@@ -59,11 +59,11 @@ impl InForce {
 
 /// The journal's state; the database file flushes it before it writes a page.
 pub(crate) struct JournalCore {
-    pub(super) lower: Lower,
-    pub(super) of: JournalOf,
-    pub(super) in_force: Option<InForce>,
+    pub(super) lower: LowerFile,
+    pub(super) database: JournalOwner,
+    pub(super) head: Option<ReadHead>,
     /// This handle began the journal; otherwise it was found, and may be stale (J4) or damaged (J6).
-    pub(super) mine: bool,
+    pub(super) begun_here: bool,
     pub(super) checked: bool,
     /// The segments that count, by logical offset, with their record counts (J5).
     pub(super) segments: BTreeMap<u64, u32>,
@@ -77,9 +77,9 @@ pub(crate) struct JournalCore {
     pub(super) dirty: bool,
     pub(super) head_dirty: bool,
     /// The file held another journal when this one began (J8).
-    pub(super) over_older: bool,
+    pub(super) replaces_older: bool,
     /// The file was cut, and that may not be durable (J8).
-    pub(super) cut_unsynced: bool,
+    pub(super) truncation_unsynced: bool,
     pub(super) unsynced: bool,
     /// Logical end of what this handle wrote of the journal.
     pub(super) written: u64,
@@ -92,16 +92,16 @@ pub(crate) struct JournalCore {
 }
 
 impl JournalCore {
-    pub(super) fn new(lower: Lower, of: JournalOf) -> Self {
-        let keeps_freshness = of.sealed.keys().object.header().freshness;
+    pub(super) fn new(lower: LowerFile, database: JournalOwner) -> Self {
+        let keeps_freshness = database.sealed.opened_header().object.header().freshness;
         Self {
             keeps_freshness,
             written_record: Record::default(),
             read_record: Record::default(),
             lower,
-            of,
-            in_force: None,
-            mine: false,
+            database,
+            head: None,
+            begun_here: false,
             checked: false,
             segments: BTreeMap::new(),
             open_segment: None,
@@ -110,8 +110,8 @@ impl JournalCore {
             buffer_at: 0,
             dirty: false,
             head_dirty: false,
-            over_older: false,
-            cut_unsynced: false,
+            replaces_older: false,
+            truncation_unsynced: false,
             unsynced: false,
             written: 0,
             flushed: 0,
@@ -120,37 +120,50 @@ impl JournalCore {
     }
 
     pub(super) fn path(&self) -> String {
-        format!("{}-journal", self.of.sealed.path())
+        format!("{}-journal", self.database.sealed.path())
     }
 
     pub(super) fn page_size(&self) -> u32 {
-        self.of.sealed.keys().object.header().unit_size
+        self.database
+            .sealed
+            .opened_header()
+            .object
+            .header()
+            .unit_size
     }
 
     /// A new transaction's journal: new salt, so new key, and what ties it to the database's state (J4). `header` is
     /// its first segment's header; under `synchronous=OFF` it says at once that the journal is valid, without a count.
     fn begin(&mut self, header: &[u8]) -> SqliteResult<()> {
-        self.settle_cut()?;
-        self.over_older = self.lower.size()? > 0;
-        let keys = self.of.sealed.refresh(self.of.main)?;
-        if self.of.sealed.anchor(self.of.main)?.wal_generation != [0; 16] {
+        self.sync_truncation()?;
+        self.replaces_older = self.lower.size()? > 0;
+        let opened = self.database.sealed.refresh(self.database.main)?;
+        if self
+            .database
+            .sealed
+            .anchor(self.database.main)?
+            .wal_generation
+            != [0; 16]
+        {
             // The database left write-ahead mode: a log put back later must not be taken for a valid one.
-            self.of.sealed.set_generation(self.of.main, [0; 16])?;
+            self.database
+                .sealed
+                .set_generation(self.database.main, [0; 16])?;
         }
-        let page_size = keys.object.header().unit_size;
-        let fresh = Fresh::draw()?;
+        let page_size = opened.object.header().unit_size;
+        let fresh = Randomness::generate()?;
         let mut page1_nonce = [0; 12];
         page1_nonce[..8].copy_from_slice(&fresh.prefix);
         let prologue = Prologue {
             kind: AuxKind::Journal,
             unit: u32::try_from(JOURNAL_CHUNK).unwrap_or(0),
-            epoch: keys.object.epoch(),
-            object_id: keys.object.object_id(),
+            epoch: opened.object.epoch(),
+            object_id: opened.object.object_id(),
             salt: fresh.salt,
             page1_before: self.page1_tail(page_size)?,
             page1_nonce,
         };
-        let key = keys
+        let key = opened
             .journal_key(&prologue)
             .map_err(|error| report_error(&error))?;
         let uncounted = JournalMark {
@@ -159,19 +172,21 @@ impl JournalCore {
             newest: Segment::default(),
             length: 0,
         };
-        let is_uncounted = count_in(header) == Some(UNCOUNTED);
-        self.of.shared.undo_by(prologue.generation(), is_uncounted);
+        let is_uncounted = record_count(header) == Some(UNCOUNTED);
+        self.database
+            .shared
+            .set_undo_journal(prologue.generation(), is_uncounted);
         let mark = is_uncounted.then_some(uncounted);
-        self.in_force = Some(InForce {
+        self.head = Some(ReadHead {
             key,
             prologue,
             mark,
         });
-        *lock(&self.of.shared.page1) = Some(Page1Nonces {
+        *lock(&self.database.shared.page1) = Some(Page1Nonces {
             prefix: fresh.prefix,
             count: fresh.count,
         });
-        self.mine = true;
+        self.begun_here = true;
         self.checked = true;
         self.head_dirty = true;
         self.segments.clear();
@@ -188,7 +203,7 @@ impl JournalCore {
         let mut tail = [0; TAIL];
         let end = page_offset(2, page_size);
         if !self
-            .of
+            .database
             .main
             .read_whole(&mut tail, end.saturating_sub(TAIL as u64))?
         {
@@ -207,18 +222,18 @@ impl JournalCore {
         let begins = at == 0 && sector;
         if begins {
             self.begin(data)?;
-        } else if !self.load()? {
+        } else if !self.load_head()? {
             return Err(report(&code::JOURNAL, self.path()));
         }
-        if at == 0 && data.len() == ENDS && is_zero(data) {
-            return self.end();
+        if at == 0 && data.len() == JOURNAL_END_LEN && is_zero(data) {
+            return self.end_transaction();
         }
         let after_count = std::mem::take(&mut self.just_counted);
         if data.len() == 12
             && (self.open_segment == Some(at) || self.segments.contains_key(&at))
-            && let Some(records) = count_in(data)
+            && let Some(records) = record_count(data)
         {
-            return self.count(Segment { at, records });
+            return self.write_count(Segment { at, records });
         }
         if after_count && sector && !begins {
             // The next segment's header. A page image of 512 bytes never follows a count: its number is between.
@@ -226,9 +241,9 @@ impl JournalCore {
             header[JOURNAL_LINK..JOURNAL_LINK + link_layout::SIZE]
                 .copy_from_slice(&self.last_segment().to_link());
             self.open_segment = Some(at);
-            return self.put(&header, at);
+            return self.append(&header, at);
         }
-        self.put_piece(data, at)
+        self.write_piece(data, at)
     }
 
     /// The newest segment that counts.
@@ -239,16 +254,16 @@ impl JournalCore {
     }
 
     /// Takes journal bytes into the buffer.
-    pub(super) fn put(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
+    pub(super) fn append(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let end = self.end_of_buffer();
         let data_end = at.saturating_add(data.len() as u64);
         if at >= self.buffer_at && data_end <= end {
-            let start = usize_of(at - self.buffer_at)?;
+            let start = to_usize(at - self.buffer_at)?;
             self.buffer[start..start + data.len()].copy_from_slice(data);
         } else if at == end {
             self.buffer.extend_from_slice(data);
         } else {
-            self.splice(data, at)?;
+            self.overwrite(data, at)?;
         }
         self.dirty = true;
         self.written = self.written.max(data_end);
@@ -261,13 +276,13 @@ impl JournalCore {
 
     /// SQLite's magic and record count over the header of the newest segment: the records are durable first (J3), then
     /// a mark says so (J5). With `synchronous=FULL` SQLite has just synced, and nothing is left to do.
-    fn count(&mut self, newest: Segment) -> SqliteResult<()> {
+    fn write_count(&mut self, newest: Segment) -> SqliteResult<()> {
         if self.unsynced || self.dirty {
             self.flush()?;
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
             self.unsynced = false;
         }
-        self.mark(JournalState::Counted, newest, self.written)?;
+        self.write_mark(JournalState::Counted, newest, self.written)?;
         self.segments.insert(newest.at, newest.records);
         self.open_segment = None;
         self.just_counted = true;
@@ -276,25 +291,30 @@ impl JournalCore {
 
     /// The transaction has ended in PERSIST mode: page 1 is no longer this journal's, and nothing counts any more. This
     /// may not wait: another process would roll the transaction back, and no sync need follow.
-    fn end(&mut self) -> SqliteResult<()> {
-        *lock(&self.of.shared.page1) = None;
-        self.of.shared.undo_by([0; 16], false);
+    fn end_transaction(&mut self) -> SqliteResult<()> {
+        *lock(&self.database.shared.page1) = None;
+        self.database.shared.set_undo_journal([0; 16], false);
         self.flush()?;
-        let unmarked = self.in_force.as_ref().is_some_and(|now| now.mark.is_none());
-        if unmarked && self.over_older && self.unsynced {
+        let unmarked = self.head.as_ref().is_some_and(|now| now.mark.is_none());
+        if unmarked && self.replaces_older && self.unsynced {
             // Rolled back before it was ever synced: its own prologue first (J8).
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
             self.unsynced = false;
         }
-        self.mark(JournalState::Ended, Segment::default(), 0)?;
+        self.write_mark(JournalState::Ended, Segment::default(), 0)?;
         self.segments.clear();
         self.open_segment = None;
         Ok(())
     }
 
     /// Writes the next mark. The one before is in the other pair, and durable: SQLite syncs after each count.
-    fn mark(&mut self, state: JournalState, newest: Segment, length: u64) -> SqliteResult<()> {
-        let Some(in_force) = &mut self.in_force else {
+    fn write_mark(
+        &mut self,
+        state: JournalState,
+        newest: Segment,
+        length: u64,
+    ) -> SqliteResult<()> {
+        let Some(in_force) = &mut self.head else {
             return Err(report(&code::BUG, "journal without key"));
         };
         let mark = JournalMark {
@@ -311,19 +331,19 @@ impl JournalCore {
     }
 
     /// A write elsewhere than at the end: the buffer moves to the chunks that it touches.
-    fn splice(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
+    fn overwrite(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.flush()?;
         let first = at / CHUNK;
         let data_end = at.saturating_add(data.len() as u64);
         let mut chunks = Vec::new();
         for index in first..data_end.div_ceil(CHUNK) {
-            let start = usize_of((index - first) * CHUNK)?;
+            let start = to_usize((index - first) * CHUNK)?;
             chunks.resize(start, 0);
             if let Some(chunk) = self.read_chunk(index)? {
                 chunks.extend_from_slice(&chunk);
             }
         }
-        let start = usize_of(at - first * CHUNK)?;
+        let start = to_usize(at - first * CHUNK)?;
         if chunks.len() < start + data.len() {
             chunks.resize(start + data.len(), 0);
         }
@@ -338,8 +358,8 @@ impl JournalCore {
         if !self.dirty {
             return Ok(());
         }
-        self.keep_former(self.buffer_at / CHUNK)?;
-        let Some(in_force) = &self.in_force else {
+        self.write_shadow(self.buffer_at / CHUNK)?;
+        let Some(in_force) = &self.head else {
             return Err(report(&code::BUG, "journal without key"));
         };
         let mut out = std::mem::take(&mut self.slots);
@@ -348,7 +368,7 @@ impl JournalCore {
         if self.head_dirty {
             let head = new_head(&in_force.key, &in_force.prologue, in_force.mark.as_ref());
             let head = head.map_err(|error| report_error(&error))?;
-            if self.over_older && in_force.mark.is_none() {
+            if self.replaces_older && in_force.mark.is_none() {
                 // J8: what a power cut leaves of both is the older journal as it ended, or none.
                 self.lower.write(&head[..JOURNAL_MARKS[0]], 0)?;
             } else {
@@ -374,19 +394,19 @@ impl JournalCore {
     }
 
     /// J8: a journal that was cut stays so before the database is cut too.
-    pub(crate) fn settle_cut(&mut self) -> SqliteResult<()> {
-        if self.cut_unsynced {
+    pub(crate) fn sync_truncation(&mut self) -> SqliteResult<()> {
+        if self.truncation_unsynced {
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
-            self.cut_unsynced = false;
+            self.truncation_unsynced = false;
         }
         Ok(())
     }
 
     /// J7, for the first slot of the next write. The shadow lies within one page of the page cache, and takes the place
     /// of a mark that does not exist yet.
-    fn keep_former(&self, index: u64) -> SqliteResult<()> {
+    fn write_shadow(&self, index: u64) -> SqliteResult<()> {
         let uncounted = self
-            .in_force
+            .head
             .as_ref()
             .is_some_and(|in_force| in_force.is(JournalState::Uncounted));
         if !uncounted || index * CHUNK >= self.flushed || !journal_slot_crosses(index) {
@@ -400,12 +420,12 @@ impl JournalCore {
             return Ok(());
         }
         self.lower
-            .write(&shadow(index, &former), JOURNAL_SHADOW as u64)
+            .write(&shadow_of(index, &former), JOURNAL_SHADOW as u64)
     }
 
     /// A chunk from the file. `None` when its slot is not there or not authentic.
     pub(super) fn read_chunk(&mut self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
-        let Some(in_force) = &self.in_force else {
+        let Some(in_force) = &self.head else {
             return Ok(None);
         };
         let mut bytes = vec![0; journal_slot_layout::SIZE];
@@ -419,9 +439,9 @@ impl JournalCore {
     }
 
     /// Whatever was known of the journal; it is read again.
-    pub(super) fn forget(&mut self) {
-        self.in_force = None;
-        self.mine = false;
+    pub(super) fn reset(&mut self) {
+        self.head = None;
+        self.begun_here = false;
         self.checked = false;
         self.segments.clear();
         self.open_segment = None;
@@ -435,13 +455,13 @@ impl JournalCore {
         if size == 0 {
             // What is still buffered is of a journal that nobody wants: on a full disk it could not be written, and the
             // transaction could not be rolled back.
-            self.forget();
+            self.reset();
             self.dirty = false;
             self.head_dirty = false;
             self.unsynced = false;
-            *lock(&self.of.shared.page1) = None;
-            self.of.shared.undo_by([0; 16], false);
-            self.cut_unsynced = true;
+            *lock(&self.database.shared.page1) = None;
+            self.database.shared.set_undo_journal([0; 16], false);
+            self.truncation_unsynced = true;
             return self.lower.truncate(0);
         }
         self.flush()?;
@@ -450,7 +470,7 @@ impl JournalCore {
         let last = (size - 1) / CHUNK;
         self.buffer_at = last * CHUNK;
         if let Some(mut chunk) = self.read_chunk(last)? {
-            chunk.truncate(usize_of(size - last * CHUNK)?);
+            chunk.truncate(to_usize(size - last * CHUNK)?);
             self.buffer = chunk;
             self.dirty = true;
         }
@@ -460,7 +480,7 @@ impl JournalCore {
 }
 
 /// What is random in a journal, from one call of the kernel's.
-struct Fresh {
+struct Randomness {
     salt: [u8; 32],
     /// Of the nonces that the transaction gives page 1, and where their count begins: the prefix alone would repeat too
     /// soon (2^32 journals) for a GCM nonce. The count's top bit is recovery's.
@@ -468,10 +488,10 @@ struct Fresh {
     count: u32,
 }
 
-impl Fresh {
-    fn draw() -> SqliteResult<Self> {
+impl Randomness {
+    fn generate() -> SqliteResult<Self> {
         let mut bytes = [0; 44];
-        fill_random(&mut bytes).map_err(|error| report_error(&crypto(&error)))?;
+        fill_random(&mut bytes).map_err(|error| report_error(&crypto_error(&error)))?;
         let (mut salt, mut prefix, mut start) = ([0; 32], [0; 8], [0; 4]);
         salt.copy_from_slice(&bytes[..32]);
         prefix.copy_from_slice(&bytes[32..40]);
@@ -485,7 +505,7 @@ impl Fresh {
     }
 }
 
-pub(super) fn usize_of(value: u64) -> SqliteResult<usize> {
+pub(super) fn to_usize(value: u64) -> SqliteResult<usize> {
     usize::try_from(value).map_err(|_| report(&code::BUG, "journal offset"))
 }
 

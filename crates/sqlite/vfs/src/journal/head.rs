@@ -18,9 +18,9 @@ use strongroom_format::journal::{
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
 use strongroom_keyring::Error;
 
-use crate::big_endian::word;
+use crate::big_endian::be_u32_at;
 use crate::seal::UnitKey;
-use crate::sealed::Keys;
+use crate::sealed::OpenedHeader;
 
 /// First bytes of every journal segment (SQLite's `aJournalMagic`).
 const SEGMENT_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -28,7 +28,7 @@ const SEGMENT_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 pub(crate) const UNCOUNTED: u32 = u32::MAX;
 
 /// A journal's head, read.
-pub(crate) struct Head {
+pub(crate) struct JournalHead {
     /// What the journal's key comes from.
     pub prologue: Prologue,
     /// The key of slots and marks.
@@ -39,13 +39,13 @@ pub(crate) struct Head {
     pub mark_lost: bool,
 }
 
-impl Head {
+impl JournalHead {
     /// The head in `bytes`, the journal's first [`JOURNAL_HEAD`] bytes or what there is of them. `None` when no
     /// prologue of this database is there.
     ///
     /// The prologue stands twice. A changed one leads to another key, so the right one is the one under which a mark
     /// opens; without a mark it does not matter.
-    pub(crate) fn find(bytes: &[u8], keys: &Keys) -> Result<Option<Self>, Error> {
+    pub(crate) fn parse(bytes: &[u8], opened: &OpenedHeader) -> Result<Option<Self>, Error> {
         let mut unmarked = None;
         for at in [0, SECTOR] {
             let prologue = bytes
@@ -53,13 +53,13 @@ impl Head {
                 .and_then(Prologue::parse)
                 .filter(|prologue| {
                     prologue.kind == AuxKind::Journal
-                        && prologue.object_id == keys.object.object_id()
-                        && keys.cipher(prologue.epoch).is_some()
+                        && prologue.object_id == opened.object.object_id()
+                        && opened.cipher(prologue.epoch).is_some()
                 });
             let Some(prologue) = prologue else {
                 continue;
             };
-            let key = keys.journal_key(&prologue)?;
+            let key = opened.journal_key(&prologue)?;
             let (mark, mark_lost) = newest_mark(bytes, &key);
             let head = Self {
                 prologue,
@@ -76,7 +76,7 @@ impl Head {
     }
 
     /// Whether both copies of the prologue in `bytes` are this one.
-    pub(crate) fn whole(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn has_both_copies(&self, bytes: &[u8]) -> bool {
         let prologue = self.prologue.to_bytes();
         [0, SECTOR]
             .into_iter()
@@ -139,7 +139,7 @@ pub(crate) fn new_head(
 /// The segments that count, by logical offset, with their record counts: from the newest, which the mark names, back
 /// to the first. `read` gives the chunk of that index, `None` when it is missing or not authentic. The inner error is
 /// the logical offset of what is damaged.
-pub(crate) fn segments<E>(
+pub(crate) fn follow_segments<E>(
     newest: Segment,
     mut read: impl FnMut(u64) -> Result<Option<Vec<u8>>, E>,
 ) -> Result<Result<BTreeMap<u64, u32>, u64>, E> {
@@ -183,6 +183,6 @@ pub(crate) fn segment_start(records: u32) -> [u8; 12] {
 }
 
 /// The record count in such 12 bytes. `None` when they are none.
-pub(crate) fn count_in(start: &[u8]) -> Option<u32> {
-    word(start.strip_prefix(&SEGMENT_MAGIC)?, 0)
+pub(crate) fn record_count(start: &[u8]) -> Option<u32> {
+    be_u32_at(start.strip_prefix(&SEGMENT_MAGIC)?, 0)
 }

@@ -33,28 +33,28 @@ use std::sync::{Arc, Mutex};
 use crate::capabilities::{sealed_characteristics, sealed_control};
 use crate::ffi::SQLITE_SYNC_NORMAL;
 use crate::io_methods::IoMethods;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::sqlite_code::SqliteResult;
 
 use self::core::lock;
-pub(crate) use self::core::{JournalCore, JournalOf};
-pub(crate) use head::{Head, segment_length, segments};
-pub(crate) use open_journals::settle;
+pub(crate) use self::core::{JournalCore, JournalOwner};
+pub(crate) use head::{JournalHead, follow_segments, segment_length};
+pub(crate) use open_journals::flush_journal_at;
 pub(crate) use slot::{open_shadow, open_slot};
 
 /// A rollback journal of a sealed database.
 pub(crate) struct JournalFile {
     core: Arc<Mutex<JournalCore>>,
-    lower: Lower,
+    lower: LowerFile,
 }
 
 impl JournalFile {
     /// A journal as opened. The caller gives its [`Self::core`] to the database (J2).
-    pub(crate) fn new(lower: Lower, of: JournalOf) -> Self {
+    pub(crate) fn new(lower: LowerFile, of: JournalOwner) -> Self {
         let core = JournalCore::new(lower, of);
         let path = core.path();
         let core = Arc::new(Mutex::new(core));
-        open_journals::register(path, &core);
+        open_journals::remember(path, &core);
         Self { core, lower }
     }
 
@@ -65,14 +65,14 @@ impl JournalFile {
 }
 
 impl IoMethods for JournalFile {
-    fn lower(&self) -> Lower {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
     fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         core.read(out, at)?;
-        core.read_piece(out, at);
+        core.note_read(out, at);
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl IoMethods for JournalFile {
         core.flush()?;
         self.lower.sync(flags)?;
         core.unsynced = false;
-        core.cut_unsynced = false;
+        core.truncation_unsynced = false;
         Ok(())
     }
 
@@ -111,10 +111,10 @@ impl IoMethods for JournalFile {
 
     fn before_close(&mut self) -> SqliteResult<()> {
         let mut core = lock(&self.core);
-        *lock(&core.of.shared.page1) = None;
-        core.of.shared.undo_by([0; 16], false);
+        *lock(&core.database.shared.page1) = None;
+        core.database.shared.set_undo_journal([0; 16], false);
         core.flush()?;
-        if std::mem::take(&mut core.cut_unsynced) {
+        if std::mem::take(&mut core.truncation_unsynced) {
             // Whoever begins the next journal here cannot know of it (J8).
             return self.lower.sync(SQLITE_SYNC_NORMAL);
         }

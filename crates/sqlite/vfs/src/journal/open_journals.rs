@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::core::{JournalCore, lock};
 use crate::sqlite_code::SqliteResult;
 
-type Live = Vec<(String, Weak<Mutex<JournalCore>>)>;
-static LIVE: Mutex<Live> = Mutex::new(Vec::new());
+type OpenJournals = Vec<(String, Weak<Mutex<JournalCore>>)>;
+static OPEN: Mutex<OpenJournals> = Mutex::new(Vec::new());
 
-fn live<T>(with: impl FnOnce(&mut Live) -> T) -> T {
+fn live<T>(with: impl FnOnce(&mut OpenJournals) -> T) -> T {
     // A panic while the list was locked leaves it whole: it is changed by single calls.
-    with(&mut LIVE.lock().unwrap_or_else(PoisonError::into_inner))
+    with(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Known from now on, for as long as it lives.
-pub(super) fn register(path: String, core: &Arc<Mutex<JournalCore>>) {
+pub(super) fn remember(path: String, core: &Arc<Mutex<JournalCore>>) {
     live(|list| {
         list.retain(|(_, core)| core.strong_count() > 0);
         list.push((path, Arc::downgrade(core)));
@@ -32,7 +32,7 @@ pub(super) fn register(path: String, core: &Arc<Mutex<JournalCore>>) {
 ///
 /// # Errors
 /// What the write below returned: nobody may take the journal for absent then.
-pub(crate) fn settle(path: &str) -> SqliteResult<()> {
+pub(crate) fn flush_journal_at(path: &str) -> SqliteResult<()> {
     let cores: Vec<Arc<Mutex<JournalCore>>> = live(|list| {
         let here = list.iter().filter(|(known, _)| known == path);
         here.filter_map(|(_, core)| core.upgrade()).collect()

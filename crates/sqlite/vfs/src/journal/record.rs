@@ -4,7 +4,7 @@
 
 use strongroom_format::sqlite::lock_byte_page;
 
-use crate::big_endian::word;
+use crate::big_endian::be_u32_at;
 
 /// What was last written or read of a record: SQLite handles a page's number, its image and its sum one after the other.
 #[derive(Clone, Copy, Default)]
@@ -17,11 +17,11 @@ pub(super) struct Record {
 
 impl Record {
     /// Takes the next piece; the page's number when it is a page image.
-    pub(super) fn next(&mut self, data: &[u8], at: u64, page_size: u32) -> Option<u64> {
+    pub(super) fn page_of_piece(&mut self, data: &[u8], at: u64, page_size: u32) -> Option<u64> {
         let end = at.saturating_add(data.len() as u64);
         let before = std::mem::take(self);
         if data.len() == 4 && before.image_end != Some(at) {
-            self.word = word(data, 0).map(|number| (end, number));
+            self.word = be_u32_at(data, 0).map(|number| (end, number));
         }
         let (_, page) = before.word.filter(|(word_end, _)| *word_end == at)?;
         // Such a number begins a super-journal's name.

@@ -11,7 +11,7 @@ use strongroom_format::journal::{
 use strongroom_format::layout::{array, put, u16_at, u64_at, zero_at};
 
 use crate::report::{report, report_error};
-use crate::seal::{UnitKey, crypto};
+use crate::seal::{UnitKey, crypto_error};
 use crate::sqlite_code::SqliteResult;
 
 /// Appends the slot of one chunk: its length in clear but authenticated, its data padded with zeros.
@@ -22,7 +22,7 @@ pub(crate) fn seal_slot(
     out: &mut Vec<u8>,
 ) -> SqliteResult<()> {
     let mut bytes = [0; slot::SIZE];
-    let nonce = nonce12().map_err(|error| report_error(&crypto(&error)))?;
+    let nonce = nonce12().map_err(|error| report_error(&crypto_error(&error)))?;
     let length = u16::try_from(chunk.len()).map_err(|_| report(&code::BUG, "journal chunk"))?;
     let start = slot::DATA.offset;
     bytes[start..start + chunk.len()].copy_from_slice(chunk);
@@ -54,7 +54,7 @@ pub(crate) fn open_slot(key: &UnitKey, index: u64, bytes: &mut [u8]) -> Option<V
 }
 
 /// The shadow of a slot: what the free pair of marks holds while the slot of chunk `index` is written again.
-pub(crate) fn shadow(index: u64, slot: &[u8]) -> [u8; shadow_at::SIZE] {
+pub(crate) fn shadow_of(index: u64, slot: &[u8]) -> [u8; shadow_at::SIZE] {
     let mut out = [0; shadow_at::SIZE];
     let done = [
         put(&mut out, shadow_at::INDEX, &index.to_le_bytes()),

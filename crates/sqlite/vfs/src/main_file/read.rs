@@ -15,14 +15,14 @@ use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 impl MainFile {
     pub(super) fn read_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
-        self.usable()?;
+        self.require_header()?;
         let at = page_offset(number, self.page_size);
         if !self.writing && !self.keeps_freshness() && self.lower.copy_mapped(page, at)? {
             return self.open_page(number, page);
         }
-        let (ahead, keys) = (&mut self.ahead, &self.keys);
-        if let (Some(sealed), Some(keys)) = (ahead.take(self.lower, number, page.len()), keys) {
-            if keys.current.open_to(number, sealed, page) {
+        let (ahead, opened) = (&mut self.ahead, &self.opened);
+        if let (Some(sealed), Some(opened)) = (ahead.take(self.lower, number, page.len()), opened) {
+            if opened.current.open_to(number, sealed, page) {
                 return Ok(());
             }
             page.copy_from_slice(sealed);
@@ -47,13 +47,13 @@ impl MainFile {
     }
 
     fn open_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
-        let keys = self.usable()?;
-        match keys.current.open(number, page) {
+        let opened = self.require_header()?;
+        match opened.current.open(number, page) {
             Ok(()) => return Ok(()),
             Err(why) if self.fetch_again(number, page, &why)? => {
                 return self.open_other_epoch(number, page);
             }
-            Err(PageError::Forged) => return Err(self.forged(number)),
+            Err(PageError::Forged) => return Err(self.page_error(number)),
             Err(PageError::Epoch(_)) => {}
         }
         self.open_other_epoch(number, page)
@@ -70,10 +70,10 @@ impl MainFile {
             let tail = page
                 .get(page.len().saturating_sub(TAIL)..)
                 .and_then(parse_tail);
-            let keys = self.keys();
+            let opened = self.opened_header();
             let mut copy = page.to_vec();
             let opens = tail
-                .and_then(|(_, _, epoch)| keys?.cipher(epoch))
+                .and_then(|(_, _, epoch)| opened?.cipher(epoch))
                 .is_some_and(|cipher| cipher.open(number, &mut copy).is_ok());
             copy.fill(0);
             if opens {
@@ -90,22 +90,22 @@ impl MainFile {
             .get(page.len().saturating_sub(TAIL)..)
             .and_then(parse_tail);
         let Some((_, _, epoch)) = tail else {
-            return Err(self.forged(number));
+            return Err(self.page_error(number));
         };
         let known = self
-            .keys
+            .opened
             .as_ref()
-            .is_some_and(|keys| keys.cipher(epoch).is_some());
+            .is_some_and(|opened| opened.cipher(epoch).is_some());
         if !known && let Some(sealed) = &self.sealed {
-            self.keys = Some(sealed.refresh(self.lower)?);
+            self.opened = Some(sealed.refresh(self.lower)?);
         }
-        let keys = self.usable()?;
-        let Some(cipher) = keys.cipher(epoch) else {
+        let opened = self.require_header()?;
+        let Some(cipher) = opened.cipher(epoch) else {
             page.fill(0);
             // An all-zero page, or noise, names an epoch that never was: call that what it is.
             return Err(
-                if epoch == 0 || epoch > keys.current.epoch().saturating_add(1) {
-                    self.forged(number)
+                if epoch == 0 || epoch > opened.current.epoch().saturating_add(1) {
+                    self.page_error(number)
                 } else {
                     report(
                         &code::UNKNOWN_EPOCH,
@@ -114,10 +114,12 @@ impl MainFile {
                 },
             );
         };
-        cipher.open(number, page).map_err(|_| self.forged(number))
+        cipher
+            .open(number, page)
+            .map_err(|_| self.page_error(number))
     }
 
-    fn forged(&self, number: u64) -> SqliteCode {
+    fn page_error(&self, number: u64) -> SqliteCode {
         let at = page_offset(number, self.page_size);
         report(
             &code::PAGE,

@@ -11,38 +11,42 @@ use strongroom_format::header::Cipher;
 use strongroom_format::sqlite::page_offset;
 
 use super::MainFile;
-use crate::free_list::leaves;
+use crate::free_list::free_leaves;
 use crate::page_tail::{TAIL, parse_tail};
 use crate::sqlite_code::SqliteResult;
 use crate::wal::has_log;
 
 impl MainFile {
     /// When SQLite is about to sync the database: the file is then in the state that holds if the sync succeeds, and nobody else writes.
-    pub(super) fn heal(&mut self) -> SqliteResult<()> {
+    pub(super) fn repair_after_rollback(&mut self) -> SqliteResult<()> {
         let played_back = self.shared.take_played_back();
-        if !self.on_disk || (!played_back && self.torn.is_empty()) {
+        if !self.has_header || (!played_back && self.torn.is_empty()) {
             return Ok(());
         }
         let torn = std::mem::take(&mut self.torn);
-        let healed = self.heal_leaves(|leaf| played_back || torn.contains(&leaf));
+        let healed = self.reseal_torn_leaves(|leaf| played_back || torn.contains(&leaf));
         if healed.is_err() {
             // The rollback has failed; SQLite tries it again.
             self.torn.extend(torn);
-            self.shared.played_back();
+            self.shared.mark_played_back();
         }
         healed.map(|_| ())
     }
 
     /// Seals the leaves that are `wanted` and cannot be opened. Returns how many they were. The caller holds the write lock.
-    pub(crate) fn heal_leaves(&mut self, wanted: impl Fn(u64) -> bool) -> SqliteResult<u64> {
+    pub(crate) fn reseal_torn_leaves(&mut self, wanted: impl Fn(u64) -> bool) -> SqliteResult<u64> {
         // A list that does not authenticate is not believed; and with a log the file alone is not the database.
-        if self.usable()?.object.header().cipher == Cipher::Aes256Ctr || has_log(&self.path)? {
+        if self.require_header()?.object.header().cipher == Cipher::Aes256Ctr
+            || has_log(&self.path)?
+        {
             return Ok(0);
         }
         self.flush_journal()?;
-        self.look_again();
-        self.ensure_fresh()?;
-        let Some(leaves) = leaves(self.page_size, |number, page| self.try_page(number, page))?
+        self.forget_cached_pages();
+        self.refresh_header()?;
+        let Some(leaves) = free_leaves(self.page_size, |number, page| {
+            self.read_page_quietly(number, page)
+        })?
         else {
             return Ok(0);
         };
@@ -51,7 +55,7 @@ impl MainFile {
         let mut healed = 0;
         for leaf in leaves.into_iter().filter(|leaf| wanted(*leaf)) {
             // What the file does not reach is sealed when it grows (M6).
-            if leaf <= self.pages && !self.try_page(leaf, &mut page)? {
+            if leaf <= self.pages && !self.read_page_quietly(leaf, &mut page)? {
                 self.write_page(leaf, &zeros)?;
                 healed += 1;
             }
@@ -61,7 +65,7 @@ impl MainFile {
     }
 
     /// Reads a page without a word if it does not authenticate.
-    fn try_page(&self, number: u64, page: &mut [u8]) -> SqliteResult<bool> {
+    fn read_page_quietly(&self, number: u64, page: &mut [u8]) -> SqliteResult<bool> {
         if !self
             .lower
             .read_whole(page, page_offset(number, self.page_size))?
@@ -71,7 +75,7 @@ impl MainFile {
         let tail = page
             .get(page.len().saturating_sub(TAIL)..)
             .and_then(parse_tail);
-        let cipher = tail.and_then(|(_, _, epoch)| self.usable().ok()?.cipher(epoch));
+        let cipher = tail.and_then(|(_, _, epoch)| self.require_header().ok()?.cipher(epoch));
         let opened = cipher.is_some_and(|cipher| cipher.open(number, page).is_ok());
         if !opened {
             page.fill(0);

@@ -15,23 +15,23 @@ use crate::sqlite_code::SqliteResult;
 impl MainFile {
     /// Counts the page that is about to be sealed under `nonce`, and those that it stands for (B1).
     pub(super) fn count_seal(&mut self, nonce: &[u8; 12]) -> SqliteResult<()> {
-        if !seals::is_counted(nonce) {
+        if !seals::stands_for_many(nonce) {
             return Ok(());
         }
-        self.add_step()
+        self.count_many_seals()
     }
 
     #[cold]
-    fn add_step(&mut self) -> SqliteResult<()> {
-        let limited = self.usable()?.object.header().cipher == Cipher::Aes256Gcm;
+    fn count_many_seals(&mut self) -> SqliteResult<()> {
+        let limited = self.require_header()?.object.header().cipher == Cipher::Aes256Gcm;
         let Some(sealed) = self.sealed.as_ref().filter(|_| limited) else {
             return Ok(());
         };
         // Whoever asked for no syncs gets none.
-        let durable = !self.shared.undo().unsynced;
+        let durable = !self.shared.undo_journal().unsynced;
         let written = sealed.add_seals(self.lower, SEALS_STEP, durable)?;
         if let (Some(anchor), Some(tally)) = (written, &mut self.tally) {
-            tally.goes_on_from(anchor);
+            tally.set_anchor(anchor);
         }
         Ok(())
     }

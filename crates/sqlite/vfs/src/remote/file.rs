@@ -15,7 +15,7 @@ use crate::ffi::{
     SQLITE_IOCAP_IMMUTABLE, SQLITE_IOERR, SQLITE_IOERR_SHORT_READ, SQLITE_NOTFOUND, SQLITE_OK,
     SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, SQLITE_READONLY, sqlite3_file, sqlite3_io_methods,
 };
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::report::{report, report_error};
 use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
 use crate::sqlite_text::{self, uri_parameter};
@@ -84,7 +84,7 @@ pub(super) fn install(
 }
 
 /// Whether the file below is one of these.
-pub(crate) fn is_remote(lower: Lower) -> bool {
+pub(crate) fn is_remote(lower: LowerFile) -> bool {
     is_ours(lower.as_ptr())
 }
 
@@ -95,7 +95,7 @@ fn is_ours(file: *mut sqlite3_file) -> bool {
 
 /// Calls the remote file below.
 pub(super) fn with<T>(
-    lower: Lower,
+    lower: LowerFile,
     call: impl FnOnce(&mut dyn RemoteFile) -> Result<T, Error>,
 ) -> SqliteResult<T> {
     inside(lower.as_ptr(), |remote| {
@@ -144,7 +144,7 @@ unsafe extern "C" fn read(
     let (Ok(len), Ok(at)) = (usize::try_from(amount), u64::try_from(offset)) else {
         return SQLITE_IOERR;
     };
-    // SAFETY: the caller (`Lower::read`) gives a buffer of `amount` initialised bytes.
+    // SAFETY: the caller (`LowerFile::read`) gives a buffer of `amount` initialised bytes.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len) };
     result_code(inside(file, |remote| {
         let there = remote.size().saturating_sub(at).min(len as u64);

@@ -29,7 +29,7 @@ use strongroom_keyring::{Error, passphrase_cost};
 use crate::connection_list;
 use crate::ffi::{SQLITE_OK, SQLITE_OPEN_MAIN_DB, sqlite3_file};
 use crate::key_options::KeyOptions;
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::report::{report, report_error};
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
@@ -40,7 +40,7 @@ pub(crate) use pointer::Pointer;
 use client::connect;
 
 thread_local! {
-    static BY_LIBRARY: Cell<bool> = const { Cell::new(false) };
+    static BY_APPLICATION: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `open`, on this thread, as an open that the application itself asked for (D2).
@@ -48,21 +48,21 @@ pub fn asked_by_application<T>(open: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
         fn drop(&mut self) {
-            BY_LIBRARY.set(self.0);
+            BY_APPLICATION.set(self.0);
         }
     }
-    let _back = Back(BY_LIBRARY.replace(true));
+    let _back = Back(BY_APPLICATION.replace(true));
     open()
 }
 
 /// Whether this open asks for a remote database by its URI.
-pub(crate) fn asked_for(name: *const c_char, flags: c_int) -> bool {
+pub(crate) fn is_requested(name: *const c_char, flags: c_int) -> bool {
     flags & SQLITE_OPEN_MAIN_DB != 0 && !name.is_null() && file::parameter(name, "url").is_some()
 }
 
 /// Opens the remote database that the URI names, in the place of a file of the VFS below.
 pub(crate) fn open(name: *const c_char, place: *mut sqlite3_file, out_flags: *mut c_int) -> c_int {
-    let opened = allowed(name).and_then(|()| connect(&|key| file::parameter(name, key)));
+    let opened = check_permission(name).and_then(|()| connect(&|key| file::parameter(name, key)));
     match opened {
         Ok(remote) => {
             file::install(place, remote, out_flags);
@@ -73,13 +73,14 @@ pub(crate) fn open(name: *const c_char, place: *mut sqlite3_file, out_flags: *mu
 }
 
 /// D2.
-fn allowed(name: *const c_char) -> SqliteResult<()> {
-    if BY_LIBRARY.get() {
+fn check_permission(name: *const c_char) -> SqliteResult<()> {
+    if BY_APPLICATION.get() {
         return Ok(());
     }
     let permitted = std::env::var_os("STRONGROOM_ATTACH_URL").is_some_and(|value| value == "1");
     // A connection older than the guard reaches it only through the parameter `vfs`, and is not known to it.
-    let by_sql = || file::parameter(name, "vfs").is_some() || connection_list::opened_by_sql();
+    let by_sql =
+        || file::parameter(name, "vfs").is_some() || connection_list::may_be_opened_by_sql();
     if permitted || !by_sql() {
         return Ok(());
     }
@@ -87,7 +88,11 @@ fn allowed(name: *const c_char) -> SqliteResult<()> {
 }
 
 /// If the local file that was opened is a pointer: closes it, opens what it leads to in its place, and says what it names.
-pub(crate) fn follow(lower: Lower, path: &str, head: &[u8]) -> SqliteResult<Option<Pointer>> {
+pub(crate) fn open_pointer_target(
+    lower: LowerFile,
+    path: &str,
+    head: &[u8],
+) -> SqliteResult<Option<Pointer>> {
     let Some(pointer) = Pointer::parse(Path::new(path), head) else {
         return Ok(None);
     };
@@ -99,7 +104,7 @@ pub(crate) fn follow(lower: Lower, path: &str, head: &[u8]) -> SqliteResult<Opti
 }
 
 /// The URI's parameters, and the key that the pointer names where the URI names none.
-pub(crate) fn parameters(
+pub(crate) fn key_options(
     of_uri: impl Fn(&str) -> Option<String>,
     pointer: Option<&Pointer>,
 ) -> Result<KeyOptions, Error> {
@@ -115,7 +120,7 @@ pub(crate) fn parameters(
 }
 
 /// The header of a remote database, which must be a sealed one. Its structure is checked by whoever opens it.
-pub(crate) fn header(lower: Lower) -> SqliteResult<Vec<u8>> {
+pub(crate) fn read_header(lower: LowerFile) -> SqliteResult<Vec<u8>> {
     let mut header = vec![0; HEADER_LEN];
     let whole = lower.read_whole(&mut header, 0)?;
     match (is_sealed(&header), whole) {
@@ -126,7 +131,7 @@ pub(crate) fn header(lower: Lower) -> SqliteResult<Vec<u8>> {
 }
 
 /// D3.
-pub(crate) fn check_cipher(lower: Lower, cipher: Cipher) -> SqliteResult<()> {
+pub(crate) fn check_cipher(lower: LowerFile, cipher: Cipher) -> SqliteResult<()> {
     if is_remote(lower) && cipher != Cipher::Aes256Gcm {
         return Err(report(&code::REMOTE_CIPHER, name(lower)));
     }
@@ -142,7 +147,7 @@ const WORK_MAX_KIB: u64 = 4 << 20;
 
 /// D5: whoever answers in a web server's place chooses the costs, because they are read before
 /// anything is authentic.
-pub(crate) fn check_cost(lower: Lower, slots: &[Slot]) -> SqliteResult<()> {
+pub(crate) fn check_cost(lower: LowerFile, slots: &[Slot]) -> SqliteResult<()> {
     let (memory, work) = passphrase_cost(slots);
     if is_remote(lower) && (memory > MEMORY_MAX_KIB || work > WORK_MAX_KIB) {
         let detail = format!("{}: {memory} KiB, {work} KiB in all", name(lower));
@@ -152,12 +157,12 @@ pub(crate) fn check_cost(lower: Lower, slots: &[Slot]) -> SqliteResult<()> {
 }
 
 /// Address and version of a remote file.
-pub(crate) fn name(lower: Lower) -> String {
+pub(crate) fn name(lower: LowerFile) -> String {
     file::with(lower, |remote| Ok(remote.name().to_owned())).unwrap_or_default()
 }
 
 /// D4: fetches the page at `at` again, past every cache, and reads it into `page`.
-pub(crate) fn fetch_again(lower: Lower, at: u64, page: &mut [u8]) -> SqliteResult<()> {
+pub(crate) fn fetch_again(lower: LowerFile, at: u64, page: &mut [u8]) -> SqliteResult<()> {
     file::with(lower, |remote| remote.distrust(at, page.len()))?;
     lower.read(page, at)
 }

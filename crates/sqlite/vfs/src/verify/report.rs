@@ -35,7 +35,7 @@ impl UnitKind {
 
 /// A unit that did not verify.
 #[derive(Clone, Copy, Debug)]
-pub struct Bad {
+pub struct BadUnit {
     /// What it is.
     pub kind: UnitKind,
     /// Its number, from 1.
@@ -58,7 +58,7 @@ pub struct VerifyReport {
     /// Journal slots whose tag holds.
     pub slots_ok: u64,
     /// Everything that did not verify, in order.
-    pub bad: Vec<Bad>,
+    pub bad: Vec<BadUnit>,
     /// What is neither good nor bad.
     pub notes: Vec<String>,
     /// What was not checked, and why.
@@ -78,7 +78,7 @@ impl VerifyReport {
     /// The page behind the last whole one is missing, or there in part.
     pub(super) fn ends_early(&mut self, page_size: u32) {
         let index = self.pages + 1;
-        self.bad.push(Bad {
+        self.bad.push(BadUnit {
             kind: UnitKind::Page,
             index,
             offset: page_offset(index, page_size),
