@@ -11,8 +11,8 @@ use crate::ffi::{
 use crate::lower::LowerFile;
 use crate::sqlite_code::SqliteResult;
 
-/// A file control of a sealed file. Sizes that SQLite announces are not the file's, and extending the file with zeros
-/// would make units that were never sealed.
+/// Answers a file control of a sealed file. SQLite announces sizes that are not the sizes of the
+/// sealed file, and extending the file with zeros would make units that were never sealed.
 pub(crate) fn sealed_control(
     lower: LowerFile,
     op: c_int,
@@ -24,8 +24,9 @@ pub(crate) fn sealed_control(
     }
 }
 
-/// Device characteristics for sealed files: a sealed unit is not a device's atomic unit, an append is not safe before
-/// its size is, and part of a page cannot be authenticated; a seal unit does survive a power loss in its neighbour.
+/// Device characteristics of sealed files. A sealed unit is not an atomic unit of the device, an
+/// append is not safe before the file's size is durable, and part of a page cannot be
+/// authenticated. A power loss during a write to one unit does not damage its neighbours.
 pub(crate) fn sealed_characteristics(lower: c_int) -> c_int {
     let cleared = IOCAP_ATOMIC_ANY
         | SQLITE_IOCAP_SAFE_APPEND

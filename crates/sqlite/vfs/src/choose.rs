@@ -1,10 +1,11 @@
-//! Decides, when SQLite opens a file, which `Body` it gets: sealed, plain, a journal's, or a
-//! temporary file's.
+//! Decides, when SQLite opens a file, of which kind it is: sealed, plain, a log, a journal, or a
+//! temporary file.
 //!
 //! Invariants:
 //! V1. A file that begins with the sealed magic is never given to SQLite as a plain one.
-//! V2. A temporary file is always sealed: SQLite does not say which database its rows come from.
-//! V3. The log or journal of a sealed database is sealed, or not opened at all.
+//! V2. A temporary file is always sealed, because SQLite does not say which database its rows come
+//!     from.
+//! V3. The log or journal of a sealed database is sealed, or it is not opened at all.
 //!
 //! Must not: open or close the file below.
 #![expect(unsafe_code, reason = "calls SQLite about file names")]
@@ -65,7 +66,7 @@ impl OpenRequest {
     }
 }
 
-/// Decides which `Body` the file gets.
+/// Decides of which kind the file is, and prepares it.
 pub(crate) fn choose_file(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let lower = request.lower;
     if request.flags & TEMPORARY_FILES != 0 {
@@ -128,10 +129,10 @@ fn choose_main(request: &OpenRequest) -> SqliteResult<OpenFile> {
         Some(opener) if empty => {
             let source = connection::vacuum_source_page_size();
             let wanted = new_database_settings(request, &parameters, source.flatten())?;
-            // A connection's own database is laid out by SQLite, as a plain one is, so that PRAGMA
-            // auto_vacuum and page_size work on it; the reserve is asked for as soon as it is open
-            // (`connection::lay_out_new_database`). For an attached one there is no such moment: it is told of
-            // the reserve by a header that fixes its layout.
+            // SQLite lays out a connection's own database as it does a plain one, so that PRAGMA
+            // auto_vacuum and page_size work on it; `connection::lay_out_new_database` reserves the
+            // bytes as soon as it is open. There is no such moment for an attached database: a
+            // synthetic header that fixes its layout tells SQLite of the reserved bytes.
             let free = source.is_some() || !connection_list::may_be_opened_by_sql();
             let path = request.path.clone();
             let main = MainFile::create(request.lower, path, wanted, opener, free)?;
@@ -148,7 +149,7 @@ fn choose_main(request: &OpenRequest) -> SqliteResult<OpenFile> {
     }
 }
 
-/// Whether a plain database that exists is opened although the program has a default key. SR-2284
+/// Whether an existing plain database is opened although the program has a default key. SR-2284
 /// where it is not.
 fn may_stay_plain(request: &OpenRequest, parameters: &KeyOptions) -> SqliteResult<bool> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
@@ -180,7 +181,7 @@ fn plain_file(
     )))
 }
 
-/// What a new database is to be like; `copied` is the page size of the database that VACUUM INTO
+/// The settings of a new database. `copied` is the page size of the database that VACUUM INTO
 /// copies.
 fn new_database_settings(
     request: &OpenRequest,
@@ -202,7 +203,7 @@ fn new_database_settings(
     Ok(wanted)
 }
 
-/// A database on a web server, which stands in the place of the file below.
+/// A database on a web server, which takes the place of the file below.
 fn choose_remote(request: &OpenRequest, pointer: Option<&Pointer>) -> SqliteResult<OpenFile> {
     let parameters = remote::key_options(|key| request.parameter(key), pointer)
         .map_err(|error| report_error(&error))?;
@@ -210,14 +211,14 @@ fn choose_remote(request: &OpenRequest, pointer: Option<&Pointer>) -> SqliteResu
     open_sealed(request, &parameters, &header)
 }
 
-/// V1: structure is checked before a key is asked for, so that damage is told apart from a wrong
-/// key.
+/// Opens a sealed database (V1). Its structure is checked before a key is fetched, so that damage
+/// is told apart from a wrong key.
 fn open_sealed(
     request: &OpenRequest,
     parameters: &KeyOptions,
     in_place: &[u8],
 ) -> SqliteResult<OpenFile> {
-    // Of a remote database, nothing local has a say in it.
+    // No local file influences a remote database.
     let (header, path) = if remote::is_remote(request.lower) {
         (in_place.to_vec(), remote::name(request.lower))
     } else {
@@ -257,9 +258,9 @@ fn opener_for_request(
     parameters: &KeyOptions,
     creating: bool,
 ) -> SqliteResult<Option<Arc<strongroom_keyring::Opener>>> {
-    // Whoever can make an application run ATTACH must not thereby be able to make it run a command:
-    // neither one in the URI, nor one that a keyring named in the URI has for its provider; nor
-    // load a module or send credentials.
+    // A user who can make an application run ATTACH must not be able to make it run a command in
+    // this way: neither a command in the URI, nor one that is the provider of a keyring named in
+    // the URI. A provider may also load a module or send credentials.
     let is_command = matches!(parameters.source, Some(KeySource::Command(_)))
         || parameters
             .keyring
@@ -267,8 +268,8 @@ fn opener_for_request(
             .is_some_and(|path| Keyring::status(path).is_ok_and(|about| about.provider_acts));
     let allowed =
         std::env::var_os("STRONGROOM_ATTACH_KEY_COMMAND").is_some_and(|value| value == "1");
-    // A connection older than the guard reaches it only through this parameter, and is not known to
-    // it.
+    // A connection that is older than the extension reaches this VFS only through the parameter
+    // `vfs`, and is not in the list of connections.
     let by_sql = || request.parameter("vfs").is_some() || connection_list::may_be_opened_by_sql();
     if is_command && !allowed && by_sql() {
         return Err(report(&code::KEY_COMMAND_REFUSED, request.path.as_str()));
@@ -276,7 +277,7 @@ fn opener_for_request(
     opener_for(parameters, &request.path, creating).map_err(|error| report_error(&error))
 }
 
-/// V3: the log or journal of a database: sealed when the database is.
+/// The log or journal of a database, which is sealed when the database is (V3).
 fn choose_log_or_journal(
     request: &OpenRequest,
     sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::SealedDatabase>) -> OpenFile,
@@ -288,7 +289,7 @@ fn choose_log_or_journal(
     // demands.
     let main = unsafe { (api.database_file_object)(request.name) };
     if !handle::is_ours(main) {
-        // Another VFS stands above this one and the database is hidden in its file object.
+        // Another VFS above this one hides the database in its own file object.
         let database = request
             .path
             .strip_suffix("-journal")
@@ -316,15 +317,14 @@ fn choose_log_or_journal(
     Ok(body.unwrap_or_else(|| OpenFile::PassThrough(PassThrough(request.lower))))
 }
 
-/// Whether this is the beginning of a sealed journal, too short for its first mark and even for its
-/// prologue.
+/// Whether this is the beginning of a sealed journal that is shorter than its prologue.
 fn begins_journal(bytes: &[u8]) -> bool {
     let magic = bytes.get(..JOURNAL_MAGIC.len().min(bytes.len()));
     bytes.len() < prologue_layout::SIZE
         && magic.is_some_and(|magic| JOURNAL_MAGIC.starts_with(magic))
 }
 
-/// A super-journal, or a journal that recovery looks at as one.
+/// A super-journal, or a journal that recovery reads as one.
 fn choose_super_journal(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let lower = request.lower;
     if request.flags & SQLITE_OPEN_READONLY == 0 {
@@ -334,19 +334,21 @@ fn choose_super_journal(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let mut bytes = vec![0; size];
     lower.read_whole(&mut bytes, 0)?;
     if !bytes.is_empty() && begins_journal(&bytes) {
-        // A sealed journal's first write that stopped short: it was never synced, so nothing
-        // depends on it and it names nobody. Its own database alone would have removed it.
+        // The first write of a sealed journal was interrupted. It was never synced, so nothing
+        // depends on the journal, and it names no super-journal. Its own database would have
+        // removed it.
         return Ok(OpenFile::PassThrough(PassThrough(lower)));
     }
     if AuxKind::of(&bytes).is_none() {
         return match bytes.first() {
-            // Names in clear: SQLite writes absolute paths.
+            // Names in clear. SQLite writes absolute paths.
             Some(b'/') => Ok(OpenFile::SuperReader(SuperReader::from_clear_names(
                 lower,
                 request.path.clone(),
                 bytes,
             ))),
-            // A plain database's journal: empty, ended (zeros), or beginning as SQLite's do.
+            // A plain database's journal: empty, ended (zeros), or beginning as SQLite's journals
+            // do.
             None | Some(0xd9) => Ok(OpenFile::PassThrough(PassThrough(lower))),
             Some(0) if bytes.get(..28).is_some_and(is_zero) => {
                 Ok(OpenFile::PassThrough(PassThrough(lower)))

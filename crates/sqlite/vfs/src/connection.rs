@@ -1,7 +1,8 @@
-//! What the guard knows of SQLite's connections, and the traps that it closes there: `ATTACH ... KEY`, a sealed
-//! database attached to a connection whose temporary files go elsewhere, and the target of `VACUUM INTO`.
+//! Statements that would bypass encryption without an error: `ATTACH ... KEY`, a sealed database
+//! attached to a connection whose temporary files do not go through this VFS, and a target of
+//! `VACUUM INTO`.
 //!
-//! Must not: execute SQL while the list is locked.
+//! Must not: execute SQL while the list of connections is locked.
 #![expect(unsafe_code, reason = "calls SQLite")]
 
 use std::ffi::{CString, c_int, c_void};
@@ -25,7 +26,8 @@ use crate::report::{registration_error, report, take_last};
 use crate::sqlite_text::text_of;
 use crate::statement::{Attach, attach_key, vacuum_into};
 
-/// If a VACUUM INTO is what opens a file right now: page size of its source. (`None` when it cannot be told.)
+/// If a VACUUM INTO is opening a file now: the page size of its source (the inner `None` when it is
+/// unknown).
 #[must_use]
 pub(crate) fn vacuum_source_page_size() -> Option<Option<u32>> {
     let (connection, schema) = find_sql_on_this_thread(vacuum_into)?;
@@ -44,7 +46,7 @@ fn page_size_of(connection: *mut sqlite3, schema: &str) -> Option<u32> {
         let mut field = [0; 2];
         let whole = open.file.lower().read_whole(&mut field, 16)?;
         let size = (u32::from(field[0]) << 8) | u32::from(field[1]);
-        // SQLite's own format: 1 stands for 65536.
+        // In SQLite's format, 1 means 65536.
         Ok(whole.then_some(if size == 1 { 65536 } else { size }))
     })
     .ok()
@@ -77,7 +79,8 @@ pub(crate) fn file_control(
     (rc == SQLITE_OK).then_some(())
 }
 
-/// Asks SQLite to reserve bytes at the end of each page of a database that is still empty, or of its copies.
+/// Makes SQLite reserve bytes at the end of each page, in a database that is still empty or in
+/// copies of a database.
 #[must_use]
 pub(crate) fn reserve_page_bytes(connection: *mut sqlite3, schema: &str) -> Option<()> {
     let mut bytes = c_int::try_from(PAGE_RESERVE).ok()?;
@@ -89,8 +92,9 @@ pub(crate) fn reserve_page_bytes(connection: *mut sqlite3, schema: &str) -> Opti
     )
 }
 
-/// A connection has just been opened: if its own database is a sealed one that is still to be created, SQLite learns
-/// here of its page size and of the bytes to reserve. Where this is not reached, the first page is refused (M1).
+/// Called when a connection has just been opened. If its own database is a sealed one that is still
+/// to be created, this tells SQLite the page size and the bytes to reserve. If this call does not
+/// happen, the first page is refused (M1).
 ///
 /// # Errors
 /// SR-5002 without memory; SR-6001 when SQLite does not reserve the bytes.
@@ -121,11 +125,11 @@ pub(crate) fn lay_out_new_database(connection: *mut sqlite3) -> Result<(), Error
     reserve_page_bytes(connection, "main").ok_or_else(|| failed(SQLITE_ERROR))
 }
 
-/// In a program whose new databases are sealed by default, a database in memory, or a temporary
-/// one, is laid out as those are: the backup API copies pages as they are, into a sealed file too.
-/// Not where existing plain databases are opened: they do not take a copy with the reserved bytes.
-/// A database in memory that cannot be laid out, because a shared one has pages already, stays as
-/// it is, and such a copy of it is refused.
+/// In a program whose new databases are sealed by default, lays out a database in memory, or a
+/// temporary one, as those are: the backup API copies pages unchanged, also into a sealed file. Not
+/// where existing plain databases are opened, because they do not take a copy with the reserved
+/// bytes. A shared database in memory that has pages already cannot be laid out; a sealed copy of
+/// it is refused.
 fn lay_out_in_memory(connection: *mut sqlite3) {
     let Ok(Some(defaults)) = defaults::get() else {
         return;
@@ -140,13 +144,14 @@ fn lay_out_in_memory(connection: *mut sqlite3) {
     }
 }
 
-/// Whether a transaction was begun on the connection and is not ended.
+/// Whether a transaction is open on the connection.
 pub(crate) fn in_transaction(connection: *mut sqlite3) -> bool {
     // SAFETY: an open connection.
     api().is_some_and(|api| unsafe { (api.get_autocommit)(connection) } == 0)
 }
 
-/// The connection's own VFS, which is where its temporary files go. `None` while the connection is being opened.
+/// The connection's own VFS, to which its temporary files go. `None` while the connection is being
+/// opened.
 fn vfs_of(connection: *mut sqlite3) -> Option<*mut sqlite3_vfs> {
     let mut found: *mut sqlite3_vfs = std::ptr::null_mut();
     file_control(
@@ -158,8 +163,8 @@ fn vfs_of(connection: *mut sqlite3) -> Option<*mut sqlite3_vfs> {
     Some(found)
 }
 
-/// Whether the connection's own files, and so its temporary ones, go through the guard. While a connection is being
-/// opened nothing can be said yet, and nothing needs to be: it is opened through the default VFS, which is the guard.
+/// Whether the connection's own files, and so its temporary ones, go through this VFS. True while a
+/// connection is being opened: it then uses the default VFS, which is ours.
 #[must_use]
 pub(crate) fn uses_our_vfs(connection: *mut sqlite3) -> bool {
     vfs_of(connection).is_none_or(registration::is_ours)
@@ -218,7 +223,7 @@ fn execute_rc(connection: *mut sqlite3, sql: &str) -> Result<(), (c_int, String)
     let (Some(api), Ok(sql)) = (api(), CString::new(sql)) else {
         return Err((SQLITE_ERROR, "not initialised".to_owned()));
     };
-    // What is reported from here on belongs to this statement.
+    // Errors reported from here on belong to this statement.
     drop(take_last());
     let none = std::ptr::null_mut();
     // SAFETY: an open connection; the text ends with a zero byte; no callback.
@@ -238,8 +243,9 @@ fn execute_rc(connection: *mut sqlite3, sql: &str) -> Result<(), (c_int, String)
     Err((rc, unsafe { text_of((api.errmsg)(connection).cast()) }))
 }
 
-/// SQLite tells which connection a database file belongs to (`SQLITE_FCNTL_PDB`): the first moment at which the
-/// traps can be seen, and before anything is read or written through the file.
+/// Called when SQLite says which connection a database file belongs to (`SQLITE_FCNTL_PDB`), before
+/// anything is read or written through the file. Refuses the file where a statement would bypass
+/// encryption.
 ///
 /// # Safety
 /// `argument` is what SQLite gave with the operation: a pointer to the connection.
@@ -288,7 +294,8 @@ pub(crate) unsafe fn check_attached(file: *mut sqlite3_file, argument: *mut c_vo
     if marked == Ok(true)
         && let Some(schema) = find_running_sql(connection, vacuum_into)
     {
-        // A copy gets the source's reserve; a plain source must be told to leave room (it is not changed itself).
+        // A copy has as many reserved bytes as its source. A plain source must be told to reserve
+        // them; it is not changed itself.
         let reserved = reserve_page_bytes(connection, &schema);
         if reserved.is_none() {
             report(&code::RESERVE, schema);

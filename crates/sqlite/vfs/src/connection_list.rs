@@ -1,14 +1,14 @@
-//! The connections of this process that the VFS knows, and what they are executing.
+//! The connections of this process that the VFS knows, and the statements that they execute.
 //!
 //! Invariants:
-//! N1. A connection is in the list only while it is open: its functions' destructor, or its files'
-//!     close, takes it out under the list's lock. A file of a shared cache outlives connections, and
-//!     so brings none into the list.
-//! N2. Another thread's connection is never waited for, nor looked into while it works: a connection
-//!     whose mutex is taken is passed over, and the statement that runs on this thread is by
-//!     definition on a connection whose mutex this thread holds. A connection without a mutex
-//!     (`SQLITE_OPEN_NOMUTEX`) is never looked into from here, unless the process has no other
-//!     thread: the `sqlite3` shell opens all its connections so.
+//! N1. A connection is in the list only while it is open: the destructor of its functions, or the
+//!     closing of its files, removes it under the list's lock. A file of a shared cache outlives
+//!     connections, and so adds none to the list.
+//! N2. The list never waits for another thread's connection, nor examines it while it works: a
+//!     connection whose mutex is taken is skipped, and the statement that runs on this thread is
+//!     always on a connection whose mutex this thread holds. A connection without a mutex
+//!     (`SQLITE_OPEN_NOMUTEX`) is never examined, unless the process has no other thread: the
+//!     `sqlite3` shell opens all its connections so.
 //!
 //! Must not: execute SQL while the list is locked.
 #![expect(unsafe_code, reason = "calls SQLite")]
@@ -22,13 +22,13 @@ use crate::statement::{Attach, attach_key, vacuum_into};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct KnownConnection {
-    /// 0 for a file of a cache that several connections share: which of them is at work only SQLite
-    /// knows, and each of them may be closed while the file stays open.
+    /// 0 for a file of a cache that several connections share: only SQLite knows which of them is
+    /// using it, and each of them may be closed while the file stays open.
     connection: usize,
-    /// The file that brought it here, or 0 when its functions did.
+    /// The file that added the entry, or 0 when its functions did.
     file: usize,
-    /// Where SQLite keeps the connection that is at work on the file, as long as the file is open;
-    /// 0 without a file.
+    /// Where SQLite stores the connection that is using the file, as long as the file is open; 0
+    /// without a file.
     at_work: usize,
 }
 
@@ -38,7 +38,7 @@ fn known() -> MutexGuard<'static, Vec<KnownConnection>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection has the guard's functions.
+/// Adds a connection that has got the SQL functions.
 pub(crate) fn remember_connection(connection: *mut sqlite3) {
     known().push(KnownConnection {
         connection: connection as usize,
@@ -64,26 +64,26 @@ pub(crate) fn remember_file(
     });
 }
 
-/// Whether the connection has the guard's functions.
+/// Whether the connection has the SQL functions.
 pub(crate) fn has_functions(connection: *mut sqlite3) -> bool {
     known()
         .iter()
         .any(|entry| entry.connection == connection as usize && entry.file == 0)
 }
 
-/// The connection is being closed: the destructor of the guard's functions says so.
+/// Removes a connection. The destructor of its SQL functions calls this when it is closed.
 pub(crate) fn forget_connection(connection: usize) {
     known().retain(|entry| entry.connection != connection || entry.file != 0);
 }
 
-/// The file is being closed.
+/// Removes a file that is being closed.
 pub(crate) fn forget_file(file: *mut sqlite3_file) {
     known().retain(|entry| entry.file != file as usize);
 }
 
-/// The connection that `file` belongs to, once SQLite has said so. To be called from a call of
-/// SQLite's on the file: of connections that share it, it is the one that makes this call, since
-/// SQLite has locked the cache for it (`sqlite3BtreeEnter` in src/btmutex.c).
+/// The connection that `file` belongs to, once SQLite has said so. To be called only while SQLite
+/// calls a method of the file: of the connections that share the file, it is the one that makes
+/// this call, since SQLite has locked the cache for it (`sqlite3BtreeEnter` in src/btmutex.c).
 #[must_use]
 pub(crate) fn connection_of(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
     let entry = known()
@@ -98,7 +98,7 @@ pub(crate) fn connection_of(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
     (!connection.is_null()).then_some(connection)
 }
 
-/// The first answer that `wanted` gives of a statement that is running on `connection`. To be
+/// The first value that `wanted` returns for a statement that is running on `connection`. To be
 /// called while the connection's mutex is held, by the caller or by SQLite on this thread.
 fn find_running_statement<T>(
     connection: *mut sqlite3,
@@ -122,7 +122,7 @@ fn find_running_statement<T>(
     }
 }
 
-/// As [`find_running_statement`], of the statements' texts.
+/// As [`find_running_statement`], with the statements' texts.
 pub(crate) fn find_running_sql<T>(
     connection: *mut sqlite3,
     wanted: impl Fn(&str) -> Option<T>,
@@ -139,9 +139,9 @@ pub(crate) fn find_running_sql<T>(
     })
 }
 
-/// Whether a statement is running on the connection that `file` belongs to: any, or one that may
-/// write. `None` when SQLite has not said which connection that is. To be called from a call of
-/// SQLite's on the file.
+/// Whether a statement is running on the connection that `file` belongs to: any statement, or only
+/// one that may write. `None` when SQLite has not said which connection that is. To be called while
+/// SQLite calls a method of the file.
 #[must_use]
 pub(crate) fn runs_statement(file: *mut sqlite3_file, may_write: bool) -> Option<bool> {
     let api = api()?;
@@ -159,13 +159,14 @@ pub(crate) fn runs_vacuum_into(file: *mut sqlite3_file) -> bool {
         .is_some_and(|connection| find_running_sql(connection, vacuum_into).is_some())
 }
 
-/// As [`find_running_sql`], on whichever connection of this process this thread is executing on (N2).
+/// As [`find_running_sql`], on the connection of this process that this thread is executing a
+/// statement on (N2).
 pub(crate) fn find_sql_on_this_thread<T>(
     wanted: impl Fn(&str) -> Option<T>,
 ) -> Option<(*mut sqlite3, T)> {
     let api = api()?;
     let known = known();
-    // Asked of the system once, however many connections there are.
+    // The system is asked once, however many connections there are.
     let alone = std::cell::LazyCell::new(is_single_threaded);
     for entry in known.iter().filter(|entry| entry.connection != 0) {
         let connection = entry.connection as *mut sqlite3;
@@ -188,7 +189,7 @@ pub(crate) fn find_sql_on_this_thread<T>(
     None
 }
 
-/// Whether an ATTACH or VACUUM INTO is, or may be, what opens a file right now (N2).
+/// Whether an ATTACH or VACUUM INTO is opening a file now, or may be (N2).
 #[must_use]
 pub(crate) fn may_be_opened_by_sql() -> bool {
     if has_connection_without_mutex() {
@@ -200,7 +201,7 @@ pub(crate) fn may_be_opened_by_sql() -> bool {
     .is_some()
 }
 
-/// Whether there is a connection of which nobody can say what it is doing.
+/// Whether there is a connection whose statements cannot be examined.
 fn has_connection_without_mutex() -> bool {
     let Some(api) = api() else { return false };
     if is_single_threaded() {
@@ -213,7 +214,8 @@ fn has_connection_without_mutex() -> bool {
         .any(|entry| unsafe { (api.db_mutex)(entry.connection as *mut sqlite3) }.is_null())
 }
 
-/// Whether this process has one thread, so that nobody else can be using a connection. False when it cannot be told.
+/// Whether this process has only one thread, so that no other thread uses a connection. False when
+/// it is unknown.
 fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.take(2).count() == 1)
 }

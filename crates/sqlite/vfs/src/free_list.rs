@@ -1,7 +1,8 @@
-//! The free list: pages that SQLite keeps for later (SQLite file format, section 1.5). What such a page held is of no use to anybody, so SQLite does not
-//! journal it when it takes the page into use. A write of it that was cut in two, and then rolled back, leaves a page that nobody can open.
+//! The free list: pages that SQLite keeps for later use (SQLite file format, section 1.5). Their
+//! content is not needed, so SQLite does not journal it when it takes such a page into use. An
+//! interrupted write of such a page that is then rolled back leaves a page that cannot be opened.
 //!
-//! Must not: write, or believe a list that does not authenticate or contradicts itself.
+//! Must not: write, or trust a list that does not authenticate or contradicts itself.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +10,15 @@ use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page};
 
 use crate::big_endian::be_u32_at;
 
-/// Where page 1 says how many pages there are, which trunk is the first, and how many pages the list has.
+/// Offsets in page 1 of the number of pages, the first trunk of the list, and the number of pages
+/// in the list.
 const SIZE: usize = 28;
 const FIRST_TRUNK: usize = 32;
 const COUNT: usize = 36;
 
-/// The leaves of the free list: pages whose content SQLite neither needs nor journals. (Trunks hold the list, and are journaled.) `read` gives a page as
-/// SQLite would see it, into the buffer; false: it does not authenticate. `None`: there is no list that can be believed.
+/// The leaves of the free list: pages whose content SQLite neither needs nor journals. (Trunks hold
+/// the list, and are journaled.) `read` reads a page as SQLite would see it into the buffer; false:
+/// it does not authenticate. `None`: there is no list that can be trusted.
 ///
 /// # Errors
 /// Those of `read`.

@@ -1,11 +1,14 @@
-//! The object that SQLite holds for an open file: its method table first, as SQLite demands, then ours, then the
-//! file below in the same allocation (SQLite allocates `szOsFile` bytes).
+//! The object that SQLite holds for an open file. It begins with the method table, as SQLite
+//! demands; then comes our state, then the file below, all in one allocation of `szOsFile` bytes
+//! that SQLite makes.
 //!
 //! Invariants:
-//! H1. `body` is non-null from a successful open until close, and only SQLite's serialised calls reach it.
-//! H2. A panic inside a call becomes `SQLITE_IOERR` and the handle answers nothing but `SQLITE_IOERR` afterwards.
+//! H1. `open` is non-null from a successful open until close, and only SQLite's serialised calls
+//!     reach it.
+//! H2. A panic inside a call becomes `SQLITE_IOERR`, and the handle returns nothing but
+//!     `SQLITE_IOERR` afterwards.
 //!
-//! Must not: be created elsewhere than in `vfs::open`.
+//! Must not: be created anywhere but in `vfs::open`.
 #![expect(unsafe_code, reason = "memory that SQLite allocates")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,7 +48,7 @@ pub(crate) unsafe fn lower_file_of(file: *mut sqlite3_file) -> *mut sqlite3_file
     unsafe { file.cast::<u8>().add(LOWER_OFFSET) }.cast::<sqlite3_file>()
 }
 
-/// Makes `file` ours.
+/// Turns `file` into an open file of this VFS.
 ///
 /// # Safety
 /// `file` is the allocation that SQLite gave to `xOpen`, and the file below in it is open.
@@ -73,7 +76,7 @@ pub(crate) unsafe fn install(file: *mut sqlite3_file, opened: OpenFile) -> Sqlit
     Ok(())
 }
 
-/// Whether `file` is open and is one of ours.
+/// Whether `file` is open and was opened by this VFS.
 #[must_use]
 pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
     if file.is_null() {
@@ -84,8 +87,8 @@ pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
     are_ours(methods)
 }
 
-/// Whether `file`, which SQLite has given, was not opened: that of a database in memory, or of a
-/// temporary one that has fitted into memory until now.
+/// Whether `file`, which SQLite has given, is not open. That is so for a database in memory, and
+/// for a temporary one that still fits into memory.
 #[must_use]
 pub(crate) fn is_closed(file: *mut sqlite3_file) -> bool {
     // SAFETY: SQLite only hands out files that it has allocated; `pMethods` is their first field,
@@ -93,7 +96,8 @@ pub(crate) fn is_closed(file: *mut sqlite3_file) -> bool {
     !file.is_null() && unsafe { (*file).methods }.is_null()
 }
 
-/// Runs `call` on the file's state; H2. For files of ours only.
+/// Runs `call` on the file's state, and turns a panic into an error (H2). Returns an error for a
+/// file that this VFS did not open.
 pub(crate) fn with<T>(
     file: *mut sqlite3_file,
     call: impl FnOnce(&mut HandleState) -> SqliteResult<T>,

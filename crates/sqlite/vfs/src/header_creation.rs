@@ -1,10 +1,11 @@
-//! How a sealed database comes to be: its header, put into an empty file so that a crash never leaves half of one.
-//! docs/spec/sqlite.md, "Write ordering", 1.
+//! Writes the header of a new database into an empty file, so that a crash never leaves half of
+//! one. docs/spec/sqlite.md, "Write ordering", 1.
 //!
-//! Invariant M7: the header's magic is written when the rest of it is durable. A file that is no longer than a header, and
-//! whose magic is not there yet, or in part, is still empty: nothing was ever in it.
+//! Invariant M7: the header's magic is written when the rest of the header is durable. A file that
+//! is no longer than a header, and whose magic is missing or incomplete, counts as empty: it never
+//! had a page.
 //!
-//! Must not: touch a file that has a page.
+//! Must not: change a file that has a page.
 
 use strongroom_format::FORMAT_VERSION;
 use strongroom_format::header::{HEADER_LEN, MAGIC, ObjectKind};
@@ -13,11 +14,12 @@ use crate::ffi::SQLITE_SYNC_FULL;
 use crate::lower::LowerFile;
 use crate::sqlite_code::SqliteResult;
 
-/// What is looked at: what a disk writes whole or not at all.
+/// The examined part of the file: one sector, which a disk writes completely or not at all.
 const SECTOR: usize = 512;
 
-/// Whether a file of `size` bytes that begins with `header` is one whose making was cut short, or is going on. `header` has a
-/// sector at least, with zeros behind the file's end. A file that only happens to begin with zeros is somebody's, and is not.
+/// Whether a file of `size` bytes that begins with `header` is one whose creation was interrupted,
+/// or is under way. `header` has at least one sector, with zeros after the file's end. A file that
+/// only happens to begin with zeros is another program's, and is not one.
 pub(crate) fn is_unfinished(size: u64, header: &[u8]) -> bool {
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     let sector = header.get(..SECTOR.min(size)).unwrap_or_default();
@@ -34,7 +36,7 @@ pub(crate) fn is_unfinished(size: u64, header: &[u8]) -> bool {
         && (is_zero(rest) || named.is_some_and(|named| expected.starts_with(named)))
 }
 
-/// Whether there is more than the beginning of a header in the file.
+/// Whether the file has more than the beginning of a header.
 pub(crate) fn has_header(lower: LowerFile) -> SqliteResult<bool> {
     let size = lower.size()?;
     if size == 0 {
@@ -45,7 +47,8 @@ pub(crate) fn has_header(lower: LowerFile) -> SqliteResult<bool> {
     Ok(!is_unfinished(size, &first))
 }
 
-/// Writes the header of a new database, durably (M3, M7). On failure the file is empty again, if it can be.
+/// Writes the header of a new database, durably (M3, M7). If that fails, makes the file empty
+/// again, if possible.
 pub(crate) fn write_header(lower: LowerFile, header: &[u8]) -> SqliteResult<()> {
     let mut unnamed = header.to_vec();
     unnamed[..MAGIC.len()].fill(0);
@@ -54,7 +57,7 @@ pub(crate) fn write_header(lower: LowerFile, header: &[u8]) -> SqliteResult<()> 
         .and_then(|()| lower.sync(SQLITE_SYNC_FULL))
         .and_then(|()| lower.write(&header[..MAGIC.len()], 0))
         .and_then(|()| lower.sync(SQLITE_SYNC_FULL));
-    // A full disk: the file was empty, and is again.
+    // On a full disk, for example. The file was empty, and becomes empty again.
     written.or_else(|rc| lower.truncate(0).and(Err(rc)))
 }
 
@@ -62,7 +65,7 @@ pub(crate) fn write_header(lower: LowerFile, header: &[u8]) -> SqliteResult<()> 
 mod tests {
     use super::*;
 
-    /// A file's first sector, and whether its making was cut short.
+    /// Whether the creation of a file was interrupted.
     fn begins_unfinished(file: &[u8]) -> bool {
         let mut first = [0; SECTOR];
         let len = file.len().min(SECTOR);

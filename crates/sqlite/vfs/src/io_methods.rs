@@ -22,17 +22,17 @@ pub(crate) trait IoMethods: Send {
         self.lower().write(data, at)
     }
 
-    /// Truncates to SQLite's size.
+    /// Truncates to a size as SQLite sees it, in bytes.
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         self.lower().truncate(size)
     }
 
-    /// Makes what was written durable.
+    /// Makes what was written durable; `flags` are SQLite's.
     fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.lower().sync(flags)
     }
 
-    /// Size as SQLite is to see it.
+    /// The size that SQLite sees, in bytes.
     fn size(&mut self) -> SqliteResult<u64> {
         self.lower().size()
     }
@@ -42,12 +42,12 @@ pub(crate) trait IoMethods: Send {
         self.lower().lock(level)
     }
 
-    /// Gives a lock back.
+    /// Goes back to a lower lock.
     fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.lower().unlock(level)
     }
 
-    /// A file control that the C side has not answered itself.
+    /// Answers a file control that the C entry points do not answer themselves.
     fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
         self.lower().file_control(op, argument)
     }
@@ -57,16 +57,17 @@ pub(crate) trait IoMethods: Send {
         self.lower().device_characteristics()
     }
 
-    /// A lock in shared memory is about to be taken or given back: which, and `SQLITE_SHM_*`.
+    /// Called before a lock in shared memory is taken or released: the number of the first lock,
+    /// and `SQLITE_SHM_*`.
     fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {}
 
-    /// What is still buffered goes down before the file is closed.
+    /// Writes what is still buffered. Called before the file is closed.
     fn before_close(&mut self) -> SqliteResult<()> {
         Ok(())
     }
 }
 
-/// A file that the guard has nothing to do with: a plain database's journal, for one.
+/// A file that the VFS does not change, such as the journal of a plain database.
 pub(crate) struct PassThrough(pub LowerFile);
 
 impl IoMethods for PassThrough {

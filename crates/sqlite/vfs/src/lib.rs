@@ -1,14 +1,15 @@
 //! The encrypting VFS: SQLite files sealed page by page under an unmodified SQLite.
 //!
-//! The way of a call: SQLite -> `methods` (C entry points) -> a `Body` (`main_file`, `wal`, `journal`, `temp`,
-//! `super_journal`, `plain`) -> `seal` -> `lower` (the file of the VFS below). `choose` decides
-//! which body a file gets,
-//! `connection` closes the traps that SQLite's interface leaves, `rekey` changes the data key of a database in use.
+//! A call goes from SQLite to `methods` (the C entry points), to an `OpenFile` (`main_file`, `wal`,
+//! `journal`, `temp`, `super_journal` or `plain`), to `seal`, and to `lower` (the file of the VFS
+//! below). `choose` decides of which kind a file is, `connection` handles statements that would
+//! bypass encryption, and `rekey` changes the data key of a database in use.
 //!
-//! The bytes are specified in docs/spec/sqlite.md; the invariants, by letter and number, in each file's header and
-//! together in docs/internals/sqlite-vfs.md.
+//! The bytes are specified in docs/spec/sqlite.md. The invariants stand by letter and number in
+//! each file's header, and together in docs/internals/sqlite-vfs.md.
 //!
-//! Must not: link to an SQLite. Everything goes through the table in `api`, filled by the host.
+//! Must not: link to an SQLite. The host fills the table of functions in `api`, and every call of
+//! SQLite goes through it.
 
 mod api;
 mod big_endian;

@@ -1,14 +1,19 @@
-//! The file below: a safe face on a `sqlite3_file` of the VFS that ours stands on.
+//! The file below: a safe interface to a `sqlite3_file` of the VFS below ours.
 //!
 //! Invariants:
-//! L1: a `LowerFile` is made only from a file that the VFS below has opened, and is not used after `close`.
-//! The handle that owns the file keeps this; copies of a `LowerFile` held elsewhere (a log's view of its database) are
-//! dropped before that, because SQLite closes logs and journals before the database they belong to.
-//! L2: only the file's length says where it ends. A read that stops before is an error, never the end: it would be taken for
-//! a database without a first page, a log without frames, a journal that is none.
-//! L3: what is mapped can change under the reader's eyes, so it is copied once, between `xFetch` and `xUnfetch`, and looked at afterwards.
-//! L4: once something was fetched, the VFS below reads from the mapping too, and a read behind the file's end kills the process.
-//! So there is a mapping only while SQLite itself reads pages that its snapshot has; the guard's own reads behind page 1 find none.
+//! L1. A `LowerFile` is made only from a file that the VFS below has opened, and is not used after
+//!     `close`. The handle that owns the file ensures this; copies of a `LowerFile` held elsewhere
+//!     (a log's view of its database) are dropped before, because SQLite closes logs and journals
+//!     before the database they belong to.
+//! L2. Only the file's length says where the file ends. A read that returns fewer bytes is an
+//!     error, never the end of the file: it would be taken for a database without a first page, a
+//!     log without frames, or an absent journal.
+//! L3. Mapped memory can change during a read, so it is copied once, between `xFetch` and
+//!     `xUnfetch`, and only the copy is examined.
+//! L4. Once a page was fetched, the VFS below serves all reads from the mapping, and a read beyond
+//!     the end of the file kills the process. So there is a mapping only while SQLite itself reads
+//!     pages that its snapshot has; the VFS's own reads beyond page 1 find no mapping.
+//!
 //! Must not: know anything of encryption.
 #![expect(unsafe_code, reason = "calls methods of a C object")]
 
@@ -64,15 +69,15 @@ impl LowerFile {
         check(unsafe { call(self.file, out.as_mut_ptr().cast::<c_void>(), amount, offset) })
     }
 
-    /// As [`Self::read`], but says how whole the read was instead of failing short: true when all bytes were there. A read
-    /// that is short although the file is long enough has failed (L2).
+    /// As [`Self::read`], but returns whether all bytes were there instead of failing on a short
+    /// read. A short read although the file is long enough is an error (L2).
     pub(crate) fn read_whole(self, out: &mut [u8], at: u64) -> SqliteResult<bool> {
         let end = at.saturating_add(out.len() as u64);
         for _ in 0..2 {
             match self.read(out, at) {
                 Ok(()) => return Ok(true),
                 Err(SqliteCode(SQLITE_IOERR_SHORT_READ)) if self.size()? < end => return Ok(false),
-                // Another process may have made it longer meanwhile: once more.
+                // Another process may have extended the file meanwhile: read once more.
                 Err(SqliteCode(SQLITE_IOERR_SHORT_READ)) => {}
                 Err(rc) => return Err(rc),
             }
@@ -80,9 +85,10 @@ impl LowerFile {
         Err(SqliteCode(SQLITE_IOERR_READ))
     }
 
-    /// Copies from a mapping of the file, which the VFS below has where `PRAGMA mmap_size` asks for it. False: it is to be read.
+    /// Copies from a mapping of the file, which the VFS below has where `PRAGMA mmap_size` asks for
+    /// it. Returns false when there is none, and the bytes are to be read.
     ///
-    /// A disk that cannot be read then ends the process (SIGBUS), as with SQLite's own mappings.
+    /// An I/O error of the disk then ends the process (SIGBUS), as with SQLite's own mappings.
     pub(crate) fn copy_mapped(self, out: &mut [u8], at: u64) -> SqliteResult<bool> {
         let Some((fetch, unfetch)) = self.mapping()? else {
             return Ok(false);
@@ -101,7 +107,7 @@ impl LowerFile {
         Ok(true)
     }
 
-    /// Drops the mapping: somebody else may have cut the file.
+    /// Drops the mapping, because another connection may have truncated the file.
     pub(crate) fn unmap(self) -> SqliteResult<()> {
         match self.mapping()? {
             // SAFETY: nothing is fetched; without a page, this call is about the mapping as a whole.
@@ -206,7 +212,7 @@ impl LowerFile {
         call.map_or(0, |call| unsafe { call(self.file) })
     }
 
-    /// Closes the file; nothing may be called after it.
+    /// Closes the file. It must not be used afterwards.
     pub(crate) fn close(self) -> SqliteResult<()> {
         let call = self.methods()?.close.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1; the owner calls this once.

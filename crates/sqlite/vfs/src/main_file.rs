@@ -1,18 +1,21 @@
-//! The sealed database file: header in front, pages sealed in place. docs/spec/sqlite.md, "Database file".
+//! The sealed database file: a header, followed by pages that are sealed in place.
+//! docs/spec/sqlite.md, "Database file".
 //!
 //! Invariants:
 //! M1. Every byte written past the header is part of a whole sealed page whose reserved bytes SQLite left zero.
 //! M2. No byte of a page that did not authenticate reaches SQLite.
 //! M3. A new database's header is on the disk, durably, before its first page.
 //! M4. The journal's buffered records reach the kernel before any page does.
-//! M5. Without a key, or once refused, nothing can be locked, so nothing is read, written or deleted by SQLite.
-//! M6. Every page up to the file's end is sealed. SQLite never writes a page that was freed in the transaction that
-//!     made it, but may write one behind it, and later reads both.
-//! M8. The bytes of page 1 that are kept come from a page that authenticated, or that was sealed here, and are given out only
-//!     while the page's tail in the file is the one that it had then.
-//! M9 (`heal.rs`). When a rollback is over, every leaf of the free list can be opened.
+//! M5. Without a key, or once the file was refused, no lock can be taken, so SQLite reads, writes
+//!     and deletes nothing.
+//! M6. Every page up to the file's end is sealed. SQLite never writes a page that was freed in the
+//!     transaction that allocated it, but may write a page after it, and later reads both.
+//! M8. The bytes of page 1 that are kept come from a page that authenticated or was sealed here,
+//!     and are returned only while the page's tail in the file is the one that the page had then.
+//! M9. When a rollback is over, every leaf of the free list can be opened (`repair.rs`).
 //!
-//! Must not: keep a copy of an opened page longer than a call, except the 16 bytes of page 1 that SQLite asks for each time.
+//! Must not: keep a copy of a decrypted page longer than a call, except the 16 bytes of page 1 that
+//! SQLite reads in each transaction.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
@@ -53,23 +56,24 @@ mod read;
 mod repair;
 mod seals;
 
-/// A database file that is sealed, or is to become so.
+/// A database file that is sealed, or is to become sealed.
 pub(crate) struct MainFile {
     lower: LowerFile,
     path: String,
-    /// What the header of a database that does not exist yet is to be made for.
+    /// The opener for which the header of a new database will be made.
     opener: Option<Arc<Opener>>,
     sealed: Option<Arc<SealedDatabase>>,
     opened: Option<Arc<OpenedHeader>>,
     page_size: u32,
     /// The header is in the file. False for a database that is still to be created.
     has_header: bool,
-    /// SQLite is to choose the page size itself: the target of VACUUM INTO.
+    /// SQLite chooses the page size itself, as for the target of VACUUM INTO. It is told that the
+    /// file is empty.
     page_size_is_free: bool,
     refused: Option<&'static Code>,
-    /// The header's sequence was looked at since the last lock or sync (O2).
+    /// The header's sequence was read since the last lock or sync (O2).
     fresh: bool,
-    /// Pages that the file had then, or that this file has written since.
+    /// Pages that the file had at that time, or that this file has written since.
     pages: u64,
     /// Bytes 24..40 of page 1, valid while the page's tail is this.
     change_counter: Option<([u8; TAIL], [u8; 16])>,
@@ -77,19 +81,22 @@ pub(crate) struct MainFile {
     /// Pages whose last write failed (M9).
     torn: BTreeSet<u64>,
     ahead: ReadAhead,
-    /// This connection may write the file, or be about to play a journal back: nothing is read from a mapping (L4).
+    /// This connection may write the file, or may be about to play a journal back, so nothing is
+    /// read from a mapping (L4).
     writing: bool,
     shared: Arc<SharedState>,
     /// The open journal, which is flushed before a page is written (M4).
     journal: Weak<Mutex<JournalCore>>,
-    /// The digest over the pages, while this connection writes them; nothing else could have (X3).
+    /// The digest over the pages while this connection writes them. No other connection can change
+    /// the pages meanwhile (X3).
     tally: Option<RunningDigest>,
-    /// What was read of the write-ahead log for it.
+    /// What was read of the write-ahead log for the digest.
     log: LogTails,
 }
 
 impl MainFile {
-    /// A file that begins with the sealed magic. Without `opener` it stays locked (M5) until [`Self::open_header`].
+    /// A file that begins with the sealed magic. Without `opener` it stays locked (M5) until
+    /// [`Self::open_header`].
     pub(crate) fn existing(
         lower: LowerFile,
         path: String,
@@ -126,14 +133,16 @@ impl MainFile {
         let mut file = Self::new(lower, path, wanted.page_size);
         file.page_size_is_free = page_size_is_free;
         file.opener = Some(opener);
-        // Not shared yet: another connection may be creating the same file, and only one of them will.
+        // Not shared with other connections yet: another one may be creating the same file, and
+        // only one of them will succeed.
         let opened = Arc::new(OpenedHeader::new(object).map_err(|error| report_error(&error))?);
         file.opened = Some(opened);
         file.warn_of_ctr();
         Ok(file)
     }
 
-    /// Another page size for a database that is still to be created (`PRAGMA page_size`). Without effect on others.
+    /// Changes the page size of a database that is still to be created (`PRAGMA page_size`).
+    /// Without effect on others.
     pub(crate) fn set_page_size(&mut self, page_size: u32) -> SqliteResult<()> {
         let (false, true, Some(opener)) = (self.has_header, self.page_size_is_free, &self.opener)
         else {
@@ -197,7 +206,8 @@ impl MainFile {
         self.page_size = opened.object.header().unit_size;
         self.opened = Some(opened);
         self.sealed = Some(sealed);
-        // The header keeps what it needs of it; what the user gave is wiped with the last reference.
+        // The opened header keeps what it needs of the opener; the user's secret is wiped with the
+        // last reference.
         self.opener = None;
         self.has_header = true;
         self.change_counter = None;
@@ -215,17 +225,18 @@ impl MainFile {
         }
     }
 
-    /// Lets nothing through from now on (M5).
+    /// Refuses every operation from now on (M5).
     pub(crate) fn refuse(&mut self, code: &'static Code) {
         self.refused = Some(code);
     }
 
-    /// The header, once a key has opened it or when it is about to be created.
+    /// The opened header: once a key has opened it, or when it is about to be created.
     pub(crate) fn opened_header(&self) -> Option<&Arc<OpenedHeader>> {
         self.opened.as_ref()
     }
 
-    /// The shared object; `None` while locked and before the first page of a new database.
+    /// The shared object. `None` while the file is locked, and before the first page of a new
+    /// database.
     pub(crate) fn sealed(&self) -> Option<&Arc<SealedDatabase>> {
         self.sealed.as_ref()
     }
@@ -245,7 +256,7 @@ impl MainFile {
         self.page_size
     }
 
-    /// Whether the file has a header on disk.
+    /// Whether the file has a header on the disk.
     pub(crate) fn has_header(&self) -> bool {
         self.has_header
     }
@@ -255,24 +266,24 @@ impl MainFile {
         self.writing
     }
 
-    /// What this file shares with its journal.
+    /// The state that this file shares with its journal and log.
     pub(crate) fn shared(&self) -> &Arc<SharedState> {
         &self.shared
     }
 
-    /// The database's journal was opened (J2).
+    /// Takes the journal that was opened for this database (J2).
     pub(crate) fn set_journal(&mut self, journal: &JournalFile) {
         self.journal = Arc::downgrade(journal.core());
     }
 
-    /// Drops what was remembered of the header, after this connection changed it.
+    /// Reads the header again, after this connection changed it.
     pub(crate) fn reload_header(&mut self) -> SqliteResult<()> {
         self.fresh = false;
         self.refresh_header()
     }
 
-    /// The sealed object for a log or journal of this database; creates the header if the database is new, so that
-    /// nothing can be sealed for an object that will not exist.
+    /// The sealed object for a log or journal of this database. Creates the header if the database
+    /// is new, so that nothing can be sealed for an object that will not exist.
     pub(crate) fn sealed_for_auxiliary(&mut self) -> SqliteResult<Arc<SealedDatabase>> {
         self.require_header()?;
         self.ensure_header()?;
@@ -290,8 +301,9 @@ impl MainFile {
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
-    /// Writes the header of a new database, or joins the one that another connection wrote first (M3). The caller
-    /// holds SQLite's reserved lock at least, which only one connection can.
+    /// Writes the header of a new database, or opens the one that another connection wrote first
+    /// (M3). The caller holds SQLite's reserved lock or a higher one, which only one connection
+    /// can.
     fn ensure_header(&mut self) -> SqliteResult<()> {
         if self.has_header {
             return Ok(());
@@ -301,7 +313,8 @@ impl MainFile {
         }
         let opened = self.require_header()?;
         let mut bytes = opened.object.initial_bytes();
-        // Both anchors from the start: damage to one sector must not be damage to the database.
+        // Both anchors are written from the start: damage to one sector must not be damage to the
+        // database.
         let state = FreshState::default();
         let state = opened.object.header().freshness.then_some(&state);
         let second = opened.object.seal_anchor(2, [0; 16], state, 0);
@@ -320,7 +333,7 @@ impl MainFile {
         Ok(())
     }
 
-    /// Another connection created the database since this one opened the empty file.
+    /// Opens the header that another connection wrote since this one opened the empty file.
     fn join_created(&mut self) -> SqliteResult<()> {
         let opener = self
             .opener
@@ -328,7 +341,7 @@ impl MainFile {
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))?;
         let mine = self.page_size;
         self.open_header(&opener)?;
-        // Where SQLite chose the layout itself it reads it anew from page 1.
+        // Where SQLite chose the layout itself, it reads it again from page 1.
         if self.page_size != mine && !self.page_size_is_free {
             return Err(report(
                 &code::BUSY,
@@ -350,7 +363,8 @@ impl MainFile {
         Ok(())
     }
 
-    /// Nonce for a page: random, except that a transaction with a journal marks page 1 as its own.
+    /// The nonce for a page: random, except that a transaction with a journal marks page 1 as its
+    /// own.
     fn nonce_for(&self, number: u64) -> SqliteResult<[u8; 12]> {
         if number == 1
             && let Some(nonce) = self.shared.next_page1_nonce()
@@ -360,7 +374,8 @@ impl MainFile {
         nonce12().map_err(|error| report_error(&crypto_error(&error)))
     }
 
-    /// M1: SQLite must have left the reserved bytes zero, and page 1 must say what the header says.
+    /// M1: SQLite must have left the reserved bytes zero, and page 1 must have the page size of the
+    /// header.
     fn check_page(&self, number: u64, page: &[u8]) -> SqliteResult<()> {
         let tail_is_zero = page[page.len() - TAIL..].iter().all(|&byte| byte == 0);
         let synthetic = synthetic_header(self.page_size);
@@ -377,7 +392,7 @@ impl MainFile {
         Ok(())
     }
 
-    /// M6: whatever lies between the file's end and page `number` becomes pages of zeros first.
+    /// M6: seals the pages between the file's end and page `number` as zeros.
     fn seal_gap(&mut self, number: u64) -> SqliteResult<()> {
         let first = self.pages.saturating_add(1);
         if first < number {
@@ -404,7 +419,7 @@ impl MainFile {
             .map_err(|error| report_error(&error));
         self.ahead.forget_page(number);
         if number > self.pages {
-            // The mapping would stay as short as it is.
+            // The mapping would not grow with the file.
             self.lower.unmap()?;
         }
         let result =
@@ -424,13 +439,14 @@ impl MainFile {
         result
     }
 
-    /// Somebody else may have written, or may from now on (O2, G2).
+    /// Another connection may have written, or may write from now on (O2, G2).
     fn forget_file_state(&mut self) {
         self.tally = None;
         self.forget_cached_pages();
     }
 
-    /// What was read of the file is read anew; what this connection has counted stays (X3).
+    /// Makes later calls read the file again. The digest that this connection has counted stays
+    /// (X3).
     fn forget_cached_pages(&mut self) {
         self.fresh = false;
         self.ahead.forget();
@@ -455,7 +471,8 @@ impl MainFile {
     }
 }
 
-/// What is kept of page 1: the tail that it has on the disk, and the bytes of it that SQLite asks for (M8).
+/// What is kept of page 1: its tail on the disk, and the bytes that SQLite reads in each
+/// transaction (M8).
 fn change_counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
     let (mut tail, mut bytes) = ([0; TAIL], [0; 16]);
     tail.copy_from_slice(&sealed[sealed.len() - TAIL..]);
@@ -518,7 +535,8 @@ impl IoMethods for MainFile {
             return Err(SqliteCode(SQLITE_IOERR_WRITE));
         }
         self.flush_journal()?;
-        // SQLite cuts the database when its journal is done with, and has nothing of what it cuts in the journal.
+        // SQLite truncates the database when its journal is finished, and the journal has no record
+        // of the pages that are cut off.
         self.with_journal(JournalCore::sync_truncation)?;
         self.truncate_digest(size / u64::from(self.page_size))?;
         self.forget_cached_pages();
@@ -551,7 +569,7 @@ impl IoMethods for MainFile {
             other => other.map(|_| ()),
         };
         if joined.is_err() {
-            // The lock was taken for nothing; SQLite will not give it back after an error.
+            // SQLite will not release the lock after an error.
             self.lower.unlock(0)?;
         }
         joined
@@ -569,7 +587,8 @@ impl IoMethods for MainFile {
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE
             | SQLITE_FCNTL_COMMIT_ATOMIC_WRITE
             | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(SqliteCode(SQLITE_NOTFOUND)),
-            // Before each sync of a rollback or commit, whatever `synchronous` says (pager.c, `sqlite3PagerSync`).
+            // SQLite sends this before each sync of a rollback or commit, whatever `synchronous`
+            // says (pager.c, `sqlite3PagerSync`).
             SQLITE_FCNTL_SYNC => {
                 self.repair_after_rollback()?;
                 self.write_digest()?;

@@ -1,6 +1,8 @@
-//! `sqlite3_io_methods`: the C entry points of an open file. Each converts its arguments and calls the file's `Body`.
+//! `sqlite3_io_methods`: the C entry points of an open file. Each converts its arguments and calls
+//! the file's method.
 //!
-//! Must not: decide anything, except that SQLite gets no page from a mapping (it must be opened first).
+//! Must not: decide anything, except that SQLite gets no page from a mapping, because a page must
+//! be decrypted first.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
 
 use std::ffi::{c_int, c_void};
@@ -17,10 +19,9 @@ use crate::lower::LowerFile;
 use crate::sqlite_code::{SqliteCode, SqliteResult, check, result_code};
 use crate::sqlite_text;
 
-/// The method tables of files of ours, by what the file below can do: SQLite asks a file for shared
-/// memory, which the write-ahead log needs, and for mappings, if the version of its table says that
-/// it has them. `unix-none` and `unix-dotfile` have no shared memory, whatever the version of their
-/// tables.
+/// The method tables of our files, by what the file below can do. SQLite concludes from the version
+/// of a file's table whether it has shared memory, which the write-ahead log needs, and mappings.
+/// `unix-none` and `unix-dotfile` have no shared memory, whatever the version of their tables.
 static METHODS: [sqlite3_io_methods; 5] = [
     table(1, false),
     table(2, false),
@@ -64,7 +65,7 @@ const fn table(version: c_int, has_shared_memory: bool) -> sqlite3_io_methods {
     methods
 }
 
-/// The method table for a file of ours over one with the methods `below`.
+/// The method table for our file over a file with the methods `below`.
 pub(crate) fn over(below: &sqlite3_io_methods) -> &'static sqlite3_io_methods {
     let [first, second, second_shared, third, third_shared] = &METHODS;
     // A table of version 1 ends before `shm_map`.
@@ -77,7 +78,7 @@ pub(crate) fn over(below: &sqlite3_io_methods) -> &'static sqlite3_io_methods {
     }
 }
 
-/// Whether this is one of the tables: their addresses tell our files from others.
+/// Whether this is one of the tables. Their addresses distinguish our files from others.
 pub(crate) fn are_ours(methods: *const sqlite3_io_methods) -> bool {
     METHODS.as_ptr_range().contains(&methods)
 }
@@ -244,7 +245,8 @@ unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
         Ok(())
     });
     if passed.is_err() {
-        // Nothing can be reported from here; the handle's other calls have failed or will. The barrier must hold.
+        // No error can be reported from here; other calls on the handle have failed or will fail.
+        // The barrier must hold.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
 }
@@ -273,7 +275,8 @@ unsafe extern "C" fn fetch(
 }
 
 unsafe extern "C" fn unfetch(file: *mut sqlite3_file, _offset: i64, page: *mut c_void) -> c_int {
-    // Without a page it means that the file may have changed: what the guard reads from is mapped below.
+    // Without a page the call means that the file may have changed. It concerns the mapping of the
+    // file below, from which this VFS reads.
     if page.is_null() {
         return result_code(with(file, |open| open.file.lower().unmap()));
     }

@@ -1,16 +1,18 @@
-//! A plain database on the guard's VFS, and its log: everything passes, except a copy of a sealed
-//! database into it.
+//! A plain database and its log on this VFS. Everything passes unchanged, except that a copy of a
+//! sealed database is refused.
 //!
-//! The backup API and VACUUM INTO copy pages as SQLite sees them, and carry the reserve over, so
-//! the first page of such a copy carries the guard's reserved bytes. SQLite writes that page first
-//! when a transaction ends, but pages that its cache has no room for before. A transaction of the
-//! backup API is known by this: no statement of the connection has begun it.
+//! The backup API and VACUUM INTO copy pages as SQLite sees them, and keep the number of reserved
+//! bytes. So the first page of a copy of a sealed database has the reserved bytes of a sealed one.
+//! SQLite writes that page first when a transaction ends, but writes pages for which its cache has
+//! no room before. A transaction of the backup API is recognised by this: no statement of the
+//! connection has begun it.
 //!
 //! Invariants, unless the file's URI says `allow_plaintext=1`:
-//! - P1. A file that was empty when it was opened never receives a first page with the guard's
-//!   reserved bytes; a file that was there, and its log, never from the backup API.
+//! - P1. A file that was empty when it was opened never receives a first page with the reserved
+//!   bytes of a sealed database. A file that existed, and its log, never receives one from the
+//!   backup API.
 //! - P2. While a sealed database is open in this process, no page of a copy is written before the
-//!   copy's first page was looked at: it stays in SQLite's cache, or here, so that a copy may need
+//!   copy's first page was examined. The page stays in SQLite's cache, or here, so a copy may need
 //!   as much memory as it has pages.
 //!
 //! Must not: change a byte.
@@ -35,7 +37,7 @@ use crate::report::report;
 use crate::sealed::SealedDatabase;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
-/// Where page 1 says how many bytes of each page are reserved (SQLite file format, section 1.3.4).
+/// Where page 1 holds the number of reserved bytes (SQLite file format, section 1.3.4).
 const RESERVE_AT: u64 = 20;
 /// The lock in shared memory that a writer of the log holds (`WAL_WRITE_LOCK` in src/wal.c).
 const WAL_WRITE_LOCK: c_int = 0;
@@ -43,14 +45,14 @@ const WAL_WRITE_LOCK: c_int = 0;
 /// of its page.
 const LOG_HEADER: u64 = WAL_HEADER as u64;
 
-/// What is known of copies into one plain database, shared by its file and its log.
+/// What is known of copies into one plain database. Its file and its log share it.
 pub(crate) struct CopyDetection {
     path: String,
     born_empty: bool,
     allow_plaintext: bool,
-    /// The database's file, once SQLite has told its connection.
+    /// The database's file, once SQLite has said to which connection it belongs.
     file: AtomicPtr<sqlite3_file>,
-    /// The transaction that is writing the file, or the log, makes a copy of a database.
+    /// The transaction that is writing the file, or the log, copies a database.
     into_file: AtomicBool,
     into_log: AtomicBool,
 }
@@ -60,14 +62,14 @@ impl CopyDetection {
         self.file.load(Ordering::Relaxed)
     }
 
-    /// Whether the transaction that begins now makes a copy.
+    /// Whether the transaction that begins now copies a database.
     fn is_beginning_copy(&self) -> bool {
         !self.allow_plaintext
             && (connection_list::runs_statement(self.file(), true) == Some(false)
                 || self.born_empty && connection_list::runs_vacuum_into(self.file()))
     }
 
-    /// Whether what is written now is not written by a statement.
+    /// Whether no statement is running, so that the backup API writes.
     fn without_statement(&self) -> bool {
         connection_list::runs_statement(self.file(), false) == Some(false)
     }
@@ -77,13 +79,15 @@ impl CopyDetection {
     }
 }
 
-/// Whether pages of a copy are held back (P2). Without a sealed database the source is none.
+/// Whether pages of a copy must be held back (P2). Without an open sealed database, none can be the
+/// source.
 fn must_hold_copies() -> bool {
     SealedDatabase::is_any_open()
 }
 
-/// Whether `data`, which is written at `at`, says that the pages have the guard's reserved bytes.
-/// `page` is where the first page begins. `None` when it does not say how many are reserved.
+/// Whether `data`, which is written at offset `at`, gives the pages the reserved bytes of a sealed
+/// database. `page` is the offset of the first page. `None` when `data` does not include the number
+/// of reserved bytes.
 fn has_reserve(data: &[u8], at: u64, page: u64) -> Option<bool> {
     let index = page.checked_add(RESERVE_AT)?.checked_sub(at)?;
     let reserve = data.get(usize::try_from(index).ok()?)?;
@@ -127,17 +131,17 @@ impl PlainFile {
         &self.copies.path
     }
 
-    /// SQLite has told which connection this file, `file`, belongs to.
+    /// Notes the file object, `file`, once SQLite has said to which connection it belongs.
     pub(crate) fn set_file(&self, file: *mut sqlite3_file) {
         self.copies.file.store(file, Ordering::Relaxed);
     }
 
-    /// Lets nothing through from now on.
+    /// Refuses every lock from now on.
     pub(crate) fn refuse(&mut self, code: &'static Code) {
         self.refused = Some(code);
     }
 
-    /// The body of this database's log.
+    /// The log of this database.
     pub(crate) fn log(&self, lower: LowerFile) -> PlainLog {
         PlainLog {
             lower,
@@ -147,7 +151,8 @@ impl PlainFile {
         }
     }
 
-    /// Whether a first page with the guard's reserved bytes makes this file a copy.
+    /// Whether a first page with the reserved bytes of a sealed database makes this file a copy of
+    /// one.
     fn becomes_copy(&self) -> SqliteResult<bool> {
         if self.copies.allow_plaintext {
             return Ok(false);
@@ -155,8 +160,8 @@ impl PlainFile {
         if self.copies.born_empty || self.copies.into_file.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        // With `locking_mode=EXCLUSIVE` no lock tells of the transaction's beginning. The reserve
-        // that a rollback brings back is in the file already.
+        // With `locking_mode=EXCLUSIVE` no lock shows that a transaction begins. The reserved bytes
+        // that a rollback restores are in the file already.
         let mut before = [0];
         self.lower.read_whole(&mut before, RESERVE_AT)?;
         Ok(u32::from(before[0]) != PAGE_RESERVE && self.copies.without_statement())
@@ -172,7 +177,7 @@ impl IoMethods for PlainFile {
         match has_reserve(data, at, 0) {
             Some(true) if self.becomes_copy()? => return Err(self.copies.refuse()),
             Some(_) => self.seen = true,
-            // SQLite keeps the page in its cache then, which grows (`sqlite3PcacheFetchStress`).
+            // SQLite then keeps the page in its cache, which grows (`sqlite3PcacheFetchStress`).
             None if self.copies.into_file.load(Ordering::Relaxed)
                 && !self.seen
                 && must_hold_copies() =>
@@ -189,8 +194,8 @@ impl IoMethods for PlainFile {
             return Err(report(code, self.path()));
         }
         self.lower.lock(level)?;
-        // Every transaction that writes takes this lock first; the playback of a hot journal, and
-        // the end of a log, do not.
+        // Every transaction that writes takes this lock first. The playback of a hot journal, and
+        // the end of a log, do not take it.
         if level == SQLITE_LOCK_RESERVED {
             self.seen = false;
             let copy = self.copies.is_beginning_copy();
@@ -221,15 +226,15 @@ impl IoMethods for PlainFile {
 pub(crate) struct PlainLog {
     lower: LowerFile,
     copies: Arc<CopyDetection>,
-    /// Where the first page begins whose frame is being written.
+    /// The offset of the first page, while its frame is being written.
     first_page: Option<u64>,
-    /// Writes of a copy that are held back (P2), by their place. An error here would not do, as it
-    /// does for the file: SQLite has added the frame to its running checksum by then.
+    /// Writes of a copy that are held back (P2), by offset. An error, as for the file, is not
+    /// possible here: SQLite has already added the frame to its running checksum.
     held: BTreeMap<u64, Vec<u8>>,
 }
 
 impl PlainLog {
-    /// Whether the copy that is being written has not shown its first page yet.
+    /// Whether the first page of the copy that is being written has not been seen yet.
     fn must_hold(&self) -> bool {
         !self.copies.allow_plaintext
             && self.copies.into_log.load(Ordering::Relaxed)
@@ -260,7 +265,7 @@ impl IoMethods for PlainLog {
 
     fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         if !self.copies.into_log.load(Ordering::Relaxed) {
-            // The transaction that they belonged to was rolled back.
+            // The transaction of the held writes was rolled back.
             self.held.clear();
         }
         if at >= LOG_HEADER && data.len() == WAL_FRAME_HEADER {

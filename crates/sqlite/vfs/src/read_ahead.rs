@@ -1,18 +1,21 @@
-//! Reading ahead: pages that a scan will ask for next, read in one piece.
+//! Reads ahead of a scan: the pages that a scan will read next are read from the file in one piece.
 //!
 //! Invariants:
-//! G1. What is kept is ciphertext as it lay in the file. A page is opened when SQLite asks for it, never before.
-//! G2. Nothing is kept longer than nobody else could have written: whoever takes or gives back a lock, truncates or
-//!     syncs, forgets all of it, and whoever writes a page forgets that page.
-//! G3. At most 256 KiB and 64 pages, and no memory at all before a scan is seen.
-//! G4. An error while reading ahead is no error: the page that is wanted is then read by itself.
+//! G1. The buffer holds ciphertext as it is in the file. A page is opened when SQLite reads it,
+//!     never before.
+//! G2. The buffer is used only while no other connection can have written. It is dropped when a
+//!     lock is taken or released, and on truncate and sync; a page is dropped from it when it is
+//!     written.
+//! G3. It has at most 256 KiB and 64 pages, and no memory is allocated before a scan is seen.
+//! G4. An error while reading ahead is ignored; the wanted page is then read by itself.
 //!
-//! Why G2 suffices: in rollback mode nobody writes to the file while this connection holds a shared lock. In WAL mode a
-//! checkpoint writes only frames that every reader's snapshot has, so a page without a frame in this snapshot is not
-//! written while it lasts; a page with one may be, but is read from the log. A snapshot begins and ends with a lock in
-//! shared memory, unless the database is locked for one connection alone.
+//! Why G2 suffices: in rollback mode no connection writes to the file while this one holds a shared
+//! lock. In WAL mode a checkpoint writes only frames that every reader's snapshot has. So a page
+//! without a frame in this snapshot is not written while the snapshot lasts; a page with one may
+//! be, but is read from the log. A snapshot begins and ends with a lock in shared memory, unless
+//! the database is locked for one connection alone.
 //!
-//! Must not: open or judge a page; read beyond the file's end.
+//! Must not: open or judge a page, or read beyond the file's end.
 
 use strongroom_format::sqlite::page_offset;
 
@@ -20,27 +23,28 @@ use crate::lower::LowerFile;
 
 /// Longest piece that is read at once, in bytes.
 const WINDOW_MAX: usize = 256 << 10;
-/// First piece.
+/// Length of the first piece in bytes.
 const WINDOW_MIN: usize = 16 << 10;
-/// Most pages in a piece: one bit each.
+/// Most pages in a piece; each has one bit.
 const PAGES_MAX: usize = 64;
-/// As many pages in ascending order are a scan.
+/// This many pages in ascending order are a scan.
 const RUN: u32 = 4;
-/// Ascending means: not further than this from the page before. Interior pages lie between a table's leaves.
+/// Largest distance from one page of a scan to the next. Interior pages lie between a table's
+/// leaves.
 const STEP: u64 = 4;
 
-/// What was read ahead of a scan.
+/// Pages that were read ahead of a scan.
 #[derive(Default)]
 pub(crate) struct ReadAhead {
     bytes: Vec<u8>,
-    /// The first page of the piece, and how many there are.
+    /// The first page of the piece, and the number of its pages.
     first: u64,
     count: usize,
-    /// Which of them may be used: a bit for each.
+    /// The pages that may be used: one bit each.
     kept: u64,
-    /// How many of them were asked for.
+    /// How many of them were read by SQLite.
     used: usize,
-    /// The page that was asked for last, and how many before it were in ascending order.
+    /// The page that was read last, and how many before it were in ascending order.
     last: u64,
     run: u32,
     /// Length of the next piece in bytes.
@@ -50,7 +54,7 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// For a file that reads ahead itself, as one from a server does.
+    /// For a file that reads ahead itself, as a remote file does.
     pub(crate) fn disabled() -> Self {
         Self {
             is_off: true,
@@ -58,7 +62,8 @@ impl ReadAhead {
         }
     }
 
-    /// The page of `len` bytes as it lies in the file, if it was read ahead or is now. `None`: it is to be read by itself.
+    /// The page of `len` bytes as it is in the file, if it was read ahead or is now. `None`: the
+    /// caller reads it by itself.
     pub(crate) fn take(&mut self, lower: LowerFile, number: u64, len: usize) -> Option<&[u8]> {
         let step = number.wrapping_sub(self.last);
         self.run = match (1..=STEP).contains(&step) {
@@ -72,7 +77,7 @@ impl ReadAhead {
             }
             self.adapt_window();
             if !self.fill(lower, number, len) {
-                // G4; and it is not tried again with the next page.
+                // G4. The next page does not try again.
                 self.run = 0;
                 return None;
             }
@@ -80,18 +85,18 @@ impl ReadAhead {
         self.page(number, len)
     }
 
-    /// Somebody else may write from now on, or may have written (G2).
+    /// Drops all pages, because another connection may write or may have written (G2).
     pub(crate) fn forget(&mut self) {
         self.kept = 0;
         self.run = 0;
     }
 
-    /// This page was written (G2).
+    /// Drops a page that was written (G2).
     pub(crate) fn forget_page(&mut self, number: u64) {
         self.kept &= !self.bit(number);
     }
 
-    /// The page's bit; none when it is not in the piece.
+    /// The page's bit; 0 when the page is not in the piece.
     fn bit(&self, number: u64) -> u64 {
         let place = number.wrapping_sub(self.first);
         match place < self.count as u64 {
@@ -110,7 +115,8 @@ impl ReadAhead {
         self.bytes.get(from..from + len)
     }
 
-    /// Longer pieces while they are used, shorter ones when half of the last was not.
+    /// Lengthens the pieces while they are used, and shortens them when less than half of the last
+    /// one was.
     fn adapt_window(&mut self) {
         self.window = match self.used.saturating_mul(2) >= self.count {
             true => self.window.saturating_mul(2),
@@ -119,7 +125,7 @@ impl ReadAhead {
         .clamp(WINDOW_MIN, WINDOW_MAX);
     }
 
-    /// Reads a piece that begins with the page.
+    /// Reads a piece that begins with page `number`. Returns false when there is none.
     fn fill(&mut self, lower: LowerFile, number: u64, page_size: usize) -> bool {
         self.kept = 0;
         let at = page_offset(number, u32::try_from(page_size).unwrap_or(0));

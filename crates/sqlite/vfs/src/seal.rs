@@ -1,9 +1,10 @@
-//! Sealing and opening of pages and units: the one place where a byte of a database is encrypted.
+//! Seals and opens pages and units. No other module encrypts a byte of a database.
 //!
 //! Invariants:
-//! S1. Every nonce is fresh: random, or a counter under a key that one handle made for itself.
-//! S2. Associated data names role, object, epoch and position; nothing is sealed without it.
-//! S3. On failure to open, the buffer holds no plaintext.
+//! S1. Every nonce is fresh: it is random, or a counter under a key that one handle made for
+//!     itself.
+//! S2. The associated data name role, object, epoch and position. Nothing is sealed without them.
+//! S3. When opening fails, the buffer holds no plaintext.
 //!
 //! Must not: do I/O, or decide what an error means.
 
@@ -23,13 +24,14 @@ use crate::page_tail::{TAIL, parse_tail};
 pub(crate) enum PageError {
     /// The tail names another epoch than this cipher's.
     Epoch(u32),
-    /// The tag does not hold, or the tail is not canonical.
+    /// The tag does not verify, or the tail is not canonical.
     Forged,
 }
 
 enum PageKeys {
     Gcm(GcmKey),
-    /// AES-256-CTR: the counter's start is a PRF of nonce and place, so that a moved page decrypts to noise.
+    /// AES-256-CTR: the counter begins at a PRF of nonce and position, so that a page that was
+    /// moved decrypts to noise.
     Ctr {
         key: CtrKey,
         iv: MacKey,
@@ -40,7 +42,7 @@ enum PageKeys {
 pub(crate) struct PageCipher {
     keys: PageKeys,
     place: Place,
-    /// What a page adds to the digest, in a database that keeps freshness.
+    /// The key of a page's contribution to the digest, in a database that keeps freshness.
     freshness: Option<MacKey>,
 }
 
@@ -83,7 +85,8 @@ impl PageCipher {
         self.place.epoch
     }
 
-    /// What page `number` with this tail adds to the digest (X1). Zero where no freshness is kept.
+    /// The contribution of page `number` with this tail to the digest (X1). Zero when no freshness
+    /// is kept.
     pub(crate) fn contribution(&self, number: u64, tail: &Tail) -> DigestSum {
         self.freshness
             .as_ref()
@@ -106,7 +109,8 @@ impl PageCipher {
                 .open(&nonce, &aad, data, &tag)
                 .map_err(|_| PageError::Forged)?,
             PageKeys::Ctr { key, iv } => {
-                // A CTR page has no tag; a tail that is not canonical is the only damage that can be told.
+                // A CTR page has no tag; a tail that is not canonical is the only detectable
+                // damage.
                 if tag != [0; 16] {
                     return Err(PageError::Forged);
                 }
@@ -117,8 +121,9 @@ impl PageCipher {
         Ok(())
     }
 
-    /// Opens page `number` from `sealed` into `page`, where that is quicker than a copy that is opened in place. False when nothing was
-    /// done, or it does not open: then `page` holds nothing of it.
+    /// Opens page `number` from `sealed` into `page`, where that is faster than copying and opening
+    /// in place. Returns false when nothing was done, or the page does not open; `page` then holds
+    /// no plaintext.
     pub(crate) fn open_to(&self, number: u64, sealed: &[u8], page: &mut [u8]) -> bool {
         let (PageKeys::Gcm(key), true) = (&self.keys, sealed.len() == page.len()) else {
             return false;
@@ -138,8 +143,8 @@ impl PageCipher {
             .is_ok()
     }
 
-    /// Seals page `number` in place; the last 32 bytes become nonce, tag and epoch. The caller gives a nonce that it
-    /// never gave before under this key (S1).
+    /// Seals page `number` in place: the last 32 bytes become nonce, tag and epoch. The caller
+    /// never gives the same nonce twice under this key (S1).
     pub(crate) fn seal(&self, number: u64, nonce: &[u8; 12], page: &mut [u8]) -> Result<(), Error> {
         let at = page
             .len()
@@ -188,7 +193,7 @@ impl UnitKey {
         })
     }
 
-    /// The same key for units of another role in the same file.
+    /// The associated data for units of another role in the same file.
     fn with_role(&self, role: Role) -> Place {
         Place { role, ..self.place }
     }
@@ -231,7 +236,7 @@ impl UnitKey {
         Ok(())
     }
 
-    /// Seals `data` in place under a fresh `nonce`, with a word that is authenticated but not sealed.
+    /// Seals `data` in place under a fresh `nonce`. `extra` is authenticated but not encrypted.
     pub(crate) fn seal_raw(
         &self,
         nonce: &[u8; 12],
@@ -260,7 +265,7 @@ impl UnitKey {
         self.key.open(nonce, &aad, data, tag).ok()
     }
 
-    /// Opens a sealed unit in place and returns its plaintext. `None`: not authentic, too short.
+    /// Opens a sealed unit in place and returns its plaintext. `None`: not authentic, or too short.
     pub(crate) fn open<'unit>(
         &self,
         role: Role,
@@ -275,7 +280,8 @@ impl UnitKey {
     }
 }
 
-/// The key of a log's or journal's units: derived from the data key, the file's salt and its whole prologue.
+/// The key of the units of a log or journal, which is derived from the data key, the file's salt
+/// and its whole prologue.
 pub(crate) fn unit_key(
     object: &Object,
     prologue: &Prologue,
@@ -291,7 +297,7 @@ pub(crate) fn unit_key_from(
     prologue: &Prologue,
     role: Role,
 ) -> Result<UnitKey, Error> {
-    // A journal's slots are of 512 bytes, a log's frames have a page each.
+    // A journal's slots have 512 bytes, and a log's frames a page each.
     let derive = match role {
         Role::Journal => GcmKey::derive_for_short,
         _ => GcmKey::derive,
@@ -308,7 +314,7 @@ pub(crate) fn unit_key_from(
     Ok(UnitKey { key, place })
 }
 
-/// An error of the crypto crate, as the guard reports it.
+/// Converts an error of the crypto crate.
 pub(crate) fn crypto_error(error: &strongroom_crypto::CryptoError) -> Error {
     Error::new(
         &strongroom_format::code::IO,

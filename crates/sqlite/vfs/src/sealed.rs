@@ -1,13 +1,16 @@
-//! One sealed database as this process knows it: its opened header and the page ciphers of its key epochs, shared by
-//! every connection of the process that has the file open.
+//! A sealed database that this process has open: its opened header and the page ciphers of its key
+//! epochs, shared by all connections of the process to the file.
 //!
 //! Invariants:
 //! O1. The header in force is the newest one that authenticates, from the file or from its redo copy.
-//! O2. A write uses the current epoch of the newest header: whoever begins to write looks at the header's sequence first.
-//! O3. The anchor names the generation of the one write-ahead log that is valid, and is durable before that log's header.
-//! O4. The anchors are read each time; only bytes that are the same as those verified last, under the same header, are not
-//!     verified again.
-//! O5. What the keys of journals are derived from is kept as long as the data key that it comes from, and where that is.
+//! O2. A write uses the current epoch of the newest header: a connection that begins to write reads
+//!     the header's sequence first.
+//! O3. The anchor names the generation of the only valid write-ahead log, and is durable before
+//!     that log's header.
+//! O4. The anchors are read each time. They are verified again unless the bytes are those verified
+//!     last, under the same header.
+//! O5. The subkey from which the keys of journals are derived is kept as long as the data key from
+//!     which it comes, and in the same kind of memory.
 //!
 //! Must not: know SQLite's calls.
 
@@ -35,15 +38,16 @@ use crate::seals;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 use crate::warnings::warn;
 
-/// Header and ciphers as of one header sequence.
+/// An opened header, and the page ciphers of its epochs.
 pub(crate) struct OpenedHeader {
     /// The opened object.
     pub object: Object,
-    /// Cipher of new writes.
+    /// Cipher of the current epoch, which new writes use.
     pub current: PageCipher,
-    /// Cipher of the epoch that a rekey under way replaces.
+    /// Cipher of the epoch that an unfinished rekey replaces.
     pub previous: Option<PageCipher>,
-    /// What the keys of journals of the current epoch are derived from, once there was a journal.
+    /// The subkey from which the keys of journals of the current epoch are derived, once there was
+    /// a journal.
     journal: OnceLock<SecretKey>,
 }
 
@@ -63,7 +67,8 @@ impl OpenedHeader {
         })
     }
 
-    /// The key of the journal that `prologue` begins. Each transaction has one, so what all have in common is derived once.
+    /// The key of the journal with this prologue. Each transaction has one, so the subkey is
+    /// derived only once.
     pub(crate) fn journal_key(&self, prologue: &Prologue) -> Result<UnitKey, Error> {
         if prologue.epoch != self.object.epoch() {
             return unit_key(&self.object, prologue, Role::Journal, Purpose::Journal);
@@ -88,8 +93,8 @@ impl OpenedHeader {
             .filter(|cipher| cipher.epoch() == epoch)
     }
 
-    /// What page `number` with this tail adds to the digest: nothing when its epoch is unknown, which is so of a page that is
-    /// not there.
+    /// The contribution of page `number` with this tail to the digest. Zero when the tail's epoch
+    /// is unknown, as it is for a page that does not exist.
     pub(crate) fn contribution(&self, number: u64, tail: &Tail) -> DigestSum {
         let epoch = parse_tail(tail).map_or(0, |(_, _, epoch)| epoch);
         match self.cipher(epoch) {
@@ -110,14 +115,15 @@ impl OpenedHeader {
 pub(crate) struct SealedDatabase {
     path: String,
     opened: RwLock<Arc<OpenedHeader>>,
-    /// What the anchors said when they were last looked at.
+    /// The anchors as they were last verified.
     anchors: Mutex<Option<VerifiedAnchors>>,
 }
 
-/// Both anchors' bytes, and which is in force: the same bytes under the same keys need not be verified again.
+/// The bytes of both anchors, and the one in force. The same bytes under the same header need not
+/// be verified again.
 struct VerifiedAnchors {
     bytes: [u8; ANCHORS_LEN],
-    /// Of the header whose keys verified them.
+    /// Sequence of the header whose keys verified them.
     sequence: u64,
     anchor: Anchor,
 }
@@ -129,7 +135,8 @@ type OpenDatabases = BTreeMap<(String, [u8; 16]), Weak<SealedDatabase>>;
 static OPEN: Mutex<OpenDatabases> = Mutex::new(BTreeMap::new());
 
 fn open_databases() -> MutexGuard<'static, OpenDatabases> {
-    // A panic while the map was locked leaves it whole: it is changed by single insertions and removals.
+    // A panic while the map was locked leaves it consistent: it is changed by single insertions and
+    // removals.
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -141,7 +148,8 @@ impl SealedDatabase {
             .any(|open| open.strong_count() > 0)
     }
 
-    /// Opens the sealed file below with `opener`, or joins the other connections of this process that have it open.
+    /// Opens the sealed file with `opener`, or shares it with the other connections of this process
+    /// that have it open.
     pub(crate) fn open(path: &str, lower: LowerFile, opener: &Opener) -> SqliteResult<Arc<Self>> {
         let header = read_header(path, lower)?;
         let object = Object::open(&header, ObjectKind::Sqlite, opener)
@@ -156,13 +164,14 @@ impl SealedDatabase {
         Self::share(path, object).map_err(|error| report_error(&error))
     }
 
-    /// Shares `object` with whoever has the same file open with the same header.
+    /// Shares `object` with the connections that have the same file open with the same header.
     pub(crate) fn share(path: &str, object: Object) -> Result<Arc<Self>, Error> {
         let id = (path.to_owned(), object.object_id());
         let mut live = open_databases();
         live.retain(|_, weak| weak.strong_count() > 0);
         if let Some(sealed) = live.get(&id).and_then(Weak::upgrade) {
-            // The key was proven by opening the header; only a newer header replaces what is shared.
+            // The header was opened, so the key is right; only a newer header replaces the shared
+            // one.
             if sealed.opened_header().sequence() >= object.header().sequence {
                 return Ok(sealed);
             }
@@ -181,8 +190,8 @@ impl SealedDatabase {
         Ok(sealed)
     }
 
-    /// The sealed databases that this process has open, among those whose path and object id are `wanted`. Others are not touched: whoever holds one
-    /// keeps it, and what is known of its header, alive.
+    /// The sealed databases that this process has open and whose path and object id are `wanted`.
+    /// Others are not touched, because a reference keeps a database and its keys alive.
     pub(crate) fn find_open(wanted: impl Fn(&str, &[u8; 16]) -> bool) -> Vec<Arc<Self>> {
         let live = open_databases();
         let wanted = live.iter().filter(|((path, id), _)| wanted(path, id));
@@ -194,21 +203,22 @@ impl SealedDatabase {
         &self.path
     }
 
-    /// Header and ciphers as last seen.
+    /// Header and ciphers as they were last read.
     pub(crate) fn opened_header(&self) -> Arc<OpenedHeader> {
         Arc::clone(&self.opened.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts newer keys in force for every connection of this process.
+    /// Replaces header and ciphers for every connection of this process.
     pub(crate) fn replace_header(&self, opened: Arc<OpenedHeader>) {
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = opened;
     }
 
-    /// Looks at the file's header sequence and, if it moved, opens the new header with what is retained (O1, O2).
+    /// Reads the header's sequence in the file and, if it has changed, opens the new header with
+    /// the retained keys (O1, O2).
     pub(crate) fn refresh(&self, lower: LowerFile) -> SqliteResult<Arc<OpenedHeader>> {
         let known = self.opened_header();
         if is_remote(lower) {
-            // One version, from open to close.
+            // A remote file has one version, from open to close.
             return Ok(known);
         }
         let mut sequence = [0; 8];
@@ -268,16 +278,17 @@ impl SealedDatabase {
         if let Ok(anchor) = opened.object.anchor(&header) {
             return Ok((opened, anchor));
         }
-        // Made under an epoch that began after our header was read.
+        // The anchor was made under an epoch that began after the header was read.
         let opened = self.refresh(lower)?;
         let anchor = opened.object.anchor(&header);
         let anchor = anchor.map_err(|error| report_error(&error))?;
         Ok((opened, anchor))
     }
 
-    /// Makes `generation` the one that the anchor names, durably (O3). The caller holds the database's write lock.
+    /// Makes the anchor name `generation`, durably (O3). The caller holds the database's write
+    /// lock.
     ///
-    /// Both sectors get it, one after the other, so that damage to either leaves the other to go by.
+    /// Both sectors are written, one after the other, so that damage to one leaves the other.
     pub(crate) fn set_generation(
         &self,
         lower: LowerFile,
@@ -285,7 +296,8 @@ impl SealedDatabase {
     ) -> SqliteResult<()> {
         let old = self.anchor(lower)?;
         let opened = self.refresh(lower)?;
-        // Whoever goes on to another log, or to none, has all of the one before in the database.
+        // A connection that begins another log, or none, has copied all of the one before into the
+        // database.
         let fresh = match opened.object.header().freshness {
             true => Some(opened.object.fresh_state(&old)),
             false => None,
@@ -303,15 +315,15 @@ impl SealedDatabase {
                 .seal_anchor(sequence, generation, fresh.as_ref(), seals);
             put_anchor(lower, anchor)?;
             if step == 1 {
-                // The second needs no sync of its own: until it is durable, the first one is in force.
+                // The second needs no sync: until it is durable, the first one is in force.
                 lower.sync(SQLITE_SYNC_NORMAL)?;
             }
         }
         Ok(())
     }
 
-    /// Writes the next anchor, with this state of freshness. Not durable by itself: SQLite's sync is to follow. The caller
-    /// holds the database's write lock, or makes its checkpoint.
+    /// Writes the next anchor, with this state of freshness. It is not durable by itself: SQLite's
+    /// sync follows. The caller holds the database's write lock, or makes its checkpoint.
     pub(crate) fn write_anchor(
         &self,
         lower: LowerFile,
@@ -330,8 +342,8 @@ impl SealedDatabase {
         put_anchor(lower, anchor)
     }
 
-    /// The estimate of the pages that were sealed under the data key, if the cipher has a limit and
-    /// an anchor is valid.
+    /// The estimated number of pages sealed under the data key. `None` when the cipher has no limit
+    /// or no anchor is valid.
     pub(crate) fn seals(&self, lower: LowerFile) -> Option<u64> {
         let object = &self.opened_header().object;
         let anchor = anchor_if_valid(object, lower).ok().flatten()?;
@@ -399,7 +411,7 @@ fn anchor_if_valid(object: &Object, lower: LowerFile) -> SqliteResult<Option<Anc
     none_without_anchor(object.anchor(&header)).map_err(|error| report_error(&error))
 }
 
-/// What was asked of the anchors; `None` when they do not say.
+/// Turns the error that no anchor is valid into `None`.
 fn none_without_anchor<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(known) => Ok(Some(known)),
@@ -417,7 +429,7 @@ fn read_header(path: &str, lower: LowerFile) -> SqliteResult<Vec<u8>> {
         header.truncate(size);
     }
     if is_remote(lower) {
-        // Nothing local has a say in it.
+        // No local redo copy is considered for a remote file.
         return Ok(header);
     }
     Ok(redo::newest_header(Path::new(path), &header))

@@ -1,6 +1,6 @@
-//! What a sealed database shares with its journal, and what both answer where SQLite asks before it can be told.
+//! The state that a sealed database shares with its journal and its write-ahead log.
 //!
-//! Must not: do I/O of its own.
+//! Must not: do I/O.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,37 +8,39 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::lower::LowerFile;
 use crate::page_tail::Tail;
 
-/// The nonces that the running transaction gives page 1: eight bytes that its journal names, and a count.
+/// The nonces that the running transaction gives to page 1: eight bytes that its journal names, and
+/// a count.
 #[derive(Clone, Copy)]
 pub(crate) struct Page1Nonces {
-    /// First 8 bytes, random per journal.
+    /// First 8 bytes of each nonce, random per journal.
     pub prefix: [u8; 8],
-    /// Next value of the last 4 bytes; begins at random, so that the whole nonce is. The top bit is recovery's.
+    /// Next value of the last 4 bytes. It begins at random, so that the whole nonce is random. The
+    /// top bit is set during recovery only.
     pub count: u32,
 }
 
-/// The journal by which the running transaction can be undone, as freshness needs to know it.
+/// The journal that can undo the running transaction, as far as freshness needs to know it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct UndoJournal {
-    /// Beginning of its salt; zero when none is on the disk.
+    /// First 16 bytes of its salt; zero when no journal is on the disk.
     pub journal: [u8; 16],
-    /// It was found, and is being played back.
+    /// The journal was found in a file, and is being played back.
     pub playback: bool,
-    /// The record that SQLite has read last: a page, and the tail that it had.
+    /// The record that SQLite has read last: the page, and the tail that the page had.
     pub record: Option<(u64, Tail)>,
-    /// It need not survive a power cut (`synchronous=OFF`).
+    /// The journal need not survive a power cut (`synchronous=OFF`).
     pub unsynced: bool,
 }
 
-/// What a database and its journal or log share.
+/// The state that a database shares with its journal or log.
 #[derive(Default)]
 pub(crate) struct SharedState {
     /// Nonces for page 1 while a journal is in force.
     pub page1: Mutex<Option<Page1Nonces>>,
-    /// A journal that was found is being played back (M9).
+    /// A found journal is being played back (M9).
     played_back: AtomicBool,
     undo_journal: Mutex<UndoJournal>,
-    /// Pages that have a record in it: bit `page % 64` of number `page / 64`.
+    /// Pages that have a record in the journal: bit `page % 64` of number `page / 64`.
     recorded: Mutex<Vec<u64>>,
     /// The open write-ahead log's file.
     log_file: Mutex<Option<LowerFile>>,
@@ -49,17 +51,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SharedState {
-    /// A journal that was found is about to be played back: somebody else's transaction was interrupted.
+    /// Notes that a found journal is about to be played back, because the transaction of another
+    /// process was interrupted.
     pub(crate) fn mark_played_back(&self) {
         self.played_back.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that is so, and forgets it.
+    /// Whether a playback was noted, and forgets it.
     pub(crate) fn take_played_back(&self) -> bool {
         self.played_back.swap(false, Ordering::Relaxed)
     }
 
-    /// The next nonce of page 1, while a journal is in force.
+    /// The next nonce for page 1, while there is a journal.
     pub(crate) fn next_page1_nonce(&self) -> Option<[u8; 12]> {
         let mut page1 = self.page1.lock().unwrap_or_else(PoisonError::into_inner);
         let nonces = page1.as_mut()?;
@@ -70,12 +73,12 @@ impl SharedState {
         Some(nonce)
     }
 
-    /// The journal in force.
+    /// The journal that can undo the running transaction.
     pub(crate) fn undo_journal(&self) -> UndoJournal {
         *locked(&self.undo_journal)
     }
 
-    /// A transaction began a journal, or (zero) the journal is over.
+    /// Notes the journal that a transaction has begun, or (zero) that there is none any more.
     pub(crate) fn set_undo_journal(&self, journal: [u8; 16], unsynced: bool) {
         locked(&self.recorded).clear();
         *locked(&self.undo_journal) = UndoJournal {
@@ -85,7 +88,7 @@ impl SharedState {
         };
     }
 
-    /// SQLite has written a record of `page`.
+    /// Notes that SQLite has written a record of `page`.
     pub(crate) fn add_recorded_page(&self, page: u64) {
         let mut recorded = locked(&self.recorded);
         let Ok(index) = usize::try_from(page / 64) else {
@@ -97,7 +100,7 @@ impl SharedState {
         recorded[index] |= 1 << (page % 64);
     }
 
-    /// Whether there is a record of `page`.
+    /// Whether the journal has a record of `page`.
     pub(crate) fn is_recorded(&self, page: u64) -> bool {
         let recorded = locked(&self.recorded);
         let bits = usize::try_from(page / 64)
@@ -106,7 +109,7 @@ impl SharedState {
         bits.is_some_and(|bits| bits >> (page % 64) & 1 == 1)
     }
 
-    /// A journal that was found is played back, from its beginning.
+    /// Notes that a found journal is played back from its beginning.
     pub(crate) fn begin_playback(&self, journal: [u8; 16]) {
         *locked(&self.undo_journal) = UndoJournal {
             journal,
@@ -115,22 +118,22 @@ impl SharedState {
         };
     }
 
-    /// SQLite has read a record.
+    /// Notes the record that SQLite has read.
     pub(crate) fn set_last_record(&self, page: u64, tail: Tail) {
         locked(&self.undo_journal).record = Some((page, tail));
     }
 
-    /// What was played back is in an anchor.
+    /// Notes that an anchor holds the digest of what was played back.
     pub(crate) fn end_playback(&self) {
         locked(&self.undo_journal).playback = false;
     }
 
-    /// The open write-ahead log's file: whoever writes the database then makes a checkpoint.
+    /// The open write-ahead log's file. While there is one, only a checkpoint writes the database.
     pub(crate) fn log_file(&self) -> Option<LowerFile> {
         *locked(&self.log_file)
     }
 
-    /// A write-ahead log was opened, or (`None`) is about to be closed.
+    /// Notes that a write-ahead log was opened, or (`None`) is about to be closed.
     pub(crate) fn set_log_file(&self, log: Option<LowerFile>) {
         *locked(&self.log_file) = log;
     }

@@ -2,12 +2,13 @@
 //! docs/spec/sqlite.md, "Super-journal".
 //!
 //! Invariants:
-//! U1. When every participant is sealed, the names are sealed under a key of their own, wrapped once for each
-//!     participant, so that whichever of them is recovered first can read them.
-//! U2. When a plain database takes part the names stay in clear: its recovery, perhaps by an SQLite without the guard,
-//!     must be able to read them, or it would delete the super-journal and with it the other databases' rollback.
-//! U3. A sealed journal that cannot be opened here, but that the super-journal lists, is presumed to belong to it: the
-//!     super-journal is then kept, which loses nothing.
+//! U1. When every participant is sealed, the names are sealed under a key of their own, which is
+//!     wrapped once for each participant. So the participant that is recovered first can read them.
+//! U2. When a plain database takes part, the names stay in clear. Its recovery, perhaps by an
+//!     SQLite without this VFS, must be able to read them; otherwise it would delete the
+//!     super-journal, and with it the other databases' rollback.
+//! U3. A sealed journal that cannot be opened here, but that the super-journal lists, is presumed
+//!     to belong to it. The super-journal is then kept, which loses nothing.
 //!
 //! Must not: be treated as absent when it cannot be read.
 
@@ -29,7 +30,7 @@ use crate::seal::crypto_error;
 use crate::sealed::SealedDatabase;
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
-/// Most databases that take part: SQLite's own limit on attached databases, with room.
+/// Most participants: SQLite's limit on attached databases, with a margin.
 const PARTICIPANTS_MAX: usize = 256;
 /// The super-journal that is being read and lists the journal at `path`.
 pub(crate) fn super_journal_listing(path: &str) -> Option<String> {
@@ -43,13 +44,13 @@ pub(crate) fn super_journal_listing(path: &str) -> Option<String> {
     })
 }
 
-/// The end of a journal that belongs to a super-journal carries this (SQLite's `aJournalMagic`).
+/// The end of a journal that belongs to a super-journal has these bytes (SQLite's `aJournalMagic`).
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
-/// Names in the super-journals that this process is reading at the moment, for U3.
+/// The super-journals that this process is reading: path and names, for U3.
 static BEING_READ: Mutex<Vec<(String, Vec<u8>)>> = Mutex::new(Vec::new());
 
-/// A super-journal being written: gathered, then sealed at the first sync.
+/// A super-journal that is being written: the names are buffered, and sealed at the first sync.
 pub(crate) struct SuperWriter {
     lower: LowerFile,
     names: Vec<u8>,
@@ -83,7 +84,7 @@ impl SuperWriter {
     }
 }
 
-/// The sealed databases whose journals are named; `None` when a plain one is among them (U2).
+/// The sealed databases whose journals are named. `None` when a plain one is among them (U2).
 fn sealed_participants(names: &[u8]) -> Option<Vec<Arc<SealedDatabase>>> {
     let mut found = Vec::new();
     for name in names
@@ -170,7 +171,7 @@ fn seal_names(participants: &[Arc<SealedDatabase>], names: &[u8]) -> Result<Vec<
     Ok(out)
 }
 
-/// The names in a sealed super-journal, through any participant that this process has open.
+/// Opens the names in a sealed super-journal, through any participant that this process has open.
 fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
     let count = usize::try_from(prologue.unit)
         .ok()
@@ -251,7 +252,7 @@ impl IoMethods for SuperWriter {
     }
 }
 
-/// A super-journal, or a journal looked at as one, being read: an image in memory.
+/// A super-journal, or a journal read as one, as an image in memory.
 pub(crate) struct SuperReader {
     lower: LowerFile,
     image: Vec<u8>,
@@ -259,7 +260,7 @@ pub(crate) struct SuperReader {
 }
 
 impl SuperReader {
-    /// Opens the names in `bytes`, the whole file. `path` is the file's own.
+    /// Opens the names in `bytes`, which is the whole file. `path` is the file's own.
     pub(crate) fn open(lower: LowerFile, path: String, bytes: &[u8]) -> SqliteResult<Self> {
         let prologue =
             Prologue::parse(bytes).filter(|prologue| prologue.kind == AuxKind::SuperJournal);
@@ -271,14 +272,15 @@ impl SuperReader {
         Ok(Self { lower, image, path })
     }
 
-    /// Names in clear, because a plain database takes part (U2): known while they are being read, for U3.
+    /// A super-journal with names in clear, because a plain database takes part (U2). The names are
+    /// known while they are being read, for U3.
     pub(crate) fn from_clear_names(lower: LowerFile, path: String, image: Vec<u8>) -> Self {
         names_being_read(|list| list.push((path.clone(), image.clone())));
         Self { lower, image, path }
     }
 
-    /// U3: a sealed journal of a database that is not open here. SQLite wants to know whether it names the
-    /// super-journal that is being read; the answer is yes if that one lists it.
+    /// A sealed journal of a database that is not open here (U3). SQLite asks whether it names the
+    /// super-journal that is being read; the answer is yes if that super-journal lists the journal.
     pub(crate) fn presume(lower: LowerFile, path: String) -> SqliteResult<Self> {
         let Some(owner) = super_journal_listing(&path) else {
             return Err(report(&code::SUPER_JOURNAL, path));
@@ -291,8 +293,8 @@ impl SuperReader {
     }
 }
 
-/// The end of a journal that belongs to super-journal `name`: name, length, checksum, magic (SQLite's
-/// `writeSuperJournal`).
+/// The end of a journal that belongs to the super-journal `name`: name, length, checksum, magic
+/// (SQLite's `writeSuperJournal`).
 #[expect(clippy::big_endian_bytes, reason = "SQLite's own journal format")]
 fn super_journal_record(name: &str) -> Vec<u8> {
     let mut image = name.as_bytes().to_vec();

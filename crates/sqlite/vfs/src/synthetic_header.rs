@@ -1,8 +1,9 @@
 //! The beginning of a database as SQLite sees it before a key can be known.
 //!
-//! Must not: say anything that depends on what is sealed.
+//! Must not: depend on anything that is sealed.
 
-/// The first 100 bytes of a database as SQLite reads them before a key can be known: page size and reserved bytes.
+/// The first 100 bytes of a database, which SQLite reads before a key can be known: page size and
+/// reserved bytes.
 pub(crate) fn synthetic_header(page_size: u32) -> [u8; 100] {
     let mut out = [0; 100];
     out[..16].copy_from_slice(b"SQLite format 3\0");

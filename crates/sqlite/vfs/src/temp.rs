@@ -1,9 +1,11 @@
 //! A sealed temporary file: sorter runs, transient tables, statement journals, the copy that VACUUM makes.
 //!
 //! Invariants:
-//! T1. The key is made for the handle and dies with it; nothing of it is written anywhere.
-//! T2. Nonces are random: a counter would repeat in a machine that is resumed twice from one snapshot.
-//! T3. What was never written reads as zero because the handle remembers it, not because the file says so.
+//! T1. The key is made for the handle and dropped with it. Nothing of it is written anywhere.
+//! T2. Nonces are random, because a counter would repeat in a virtual machine that is resumed twice
+//!     from one snapshot.
+//! T3. Bytes that were never written read as zero because the handle remembers it, not because the
+//!     file says so.
 //!
 //! Must not: be readable by anyone after the handle is closed.
 
@@ -21,7 +23,8 @@ use crate::report::{report, report_error};
 use crate::seal::{UnitKey, crypto_error};
 use crate::sqlite_code::{SqliteCode, SqliteResult};
 
-/// Logical bytes per chunk: SQLite's default page, and the unit in which sorters read and write.
+/// Logical bytes per chunk: SQLite's default page size, and the unit in which sorters read and
+/// write.
 const CHUNK: usize = 4096;
 /// Nonce and tag.
 const SEALED_CHUNK: usize = CHUNK + 28;
@@ -33,7 +36,7 @@ pub(crate) struct TempFile {
     size: u64,
     /// Which chunks were ever written (T3).
     written: Vec<bool>,
-    /// The chunk last touched, in clear, and whether the file has it so.
+    /// The current chunk in clear, its index, and whether it differs from the file.
     chunk: Box<[u8; CHUNK]>,
     chunk_index: Option<u64>,
     dirty: bool,
@@ -81,7 +84,7 @@ impl TempFile {
             .unwrap_or(false)
     }
 
-    /// Writes the chunk in hand down if the file does not have it.
+    /// Writes the current chunk if the file does not have it.
     fn flush(&mut self) -> SqliteResult<()> {
         let Some(index) = self.chunk_index.filter(|_| self.dirty) else {
             return Ok(());
@@ -100,7 +103,7 @@ impl TempFile {
         self.mark_written(index)
     }
 
-    /// Takes chunk `index` in hand.
+    /// Makes chunk `index` the current one.
     fn load_chunk(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index == Some(index) {
             return Ok(());
@@ -135,7 +138,8 @@ impl TempFile {
         Ok(())
     }
 
-    /// A whole chunk is about to be replaced: its old content need not be read.
+    /// Makes chunk `index` the current one without reading it, because all of it is about to be
+    /// overwritten.
     fn begin_overwrite(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index != Some(index) {
             self.flush()?;
@@ -207,7 +211,7 @@ impl IoMethods for TempFile {
 
     fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size < self.size {
-            // What is cut off must read as zero if the file grows again.
+            // Bytes that are cut off must read as zero if the file grows again.
             if !size.is_multiple_of(CHUNK as u64) {
                 self.load_chunk(size / CHUNK as u64)?;
                 let keep = usize::try_from(size % CHUNK as u64).unwrap_or(0);
@@ -229,7 +233,8 @@ impl IoMethods for TempFile {
     }
 
     fn sync(&mut self, _flags: c_int) -> SqliteResult<()> {
-        // Nothing of a temporary file is needed after a crash, and without its key nothing of it can be used.
+        // Nothing of a temporary file is needed after a crash, and without its key nothing of it
+        // can be read.
         Ok(())
     }
 

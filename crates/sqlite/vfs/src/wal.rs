@@ -1,18 +1,21 @@
 //! The sealed write-ahead log. docs/spec/sqlite.md, "Write-ahead log".
 //!
 //! Invariants:
-//! W1. A generation is one prologue, one key, one pair of SQLite's salts. A header with other salts begins a new one.
+//! W1. A generation has one prologue, one key and one pair of SQLite's salts. A header with other
+//!     salts begins a new generation.
 //! W2. A frame is one seal over header and page, bound to generation and index; SQLite's running checksum inside the
 //!     sealed headers binds the order.
-//! W3. Only the log whose generation the anchor names is read; any other counts as empty (its frames were
-//!     checkpointed before the anchor moved on).
+//! W3. Only the log whose generation the anchor names is read. Any other log counts as empty: its
+//!     frames were checkpointed before the anchor named another generation.
 //! W4. A frame that does not authenticate ends the log for recovery, as a bad checksum does in SQLite; for a reader
 //!     that has the frame in its snapshot it is an error.
-//! W5. A transaction that SQLite has written is in the file: only a header whose page is still to come waits in memory.
-//! W6. The header that begins a generation is durable with the first frames that are, not before: the anchor has made the log
-//!     before it empty (O3), and that is what SQLite syncs the header for. With freshness it is synced.
+//! W5. A transaction that SQLite has written is in the file. Only a frame header whose page has not
+//!     been written yet waits in memory.
+//! W6. The header that begins a generation becomes durable together with the generation's first
+//!     durable frames, not before. SQLite syncs it so that the log before it does not count, and
+//!     the anchor has seen to that already (O3). With freshness it is synced.
 //!
-//! Must not: let SQLite's checksums, which are sums over plaintext, reach the file.
+//! Must not: write SQLite's checksums, which are sums over plaintext, to the file in clear.
 
 use std::ffi::c_int;
 use std::io::ErrorKind;
@@ -56,14 +59,14 @@ impl Generation {
     }
 }
 
-/// How a frame was found.
+/// The state in which a frame was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FrameStatus {
-    /// Authentic; its plaintext is at hand.
+    /// Authentic; its plaintext is in the buffer.
     Open,
-    /// There, but not authentic.
+    /// Present, but not authentic.
     Forged,
-    /// Beyond the end of the file, or cut short by it.
+    /// Beyond the end of the file, or cut off by it.
     Absent,
 }
 
@@ -76,20 +79,21 @@ pub(crate) struct WalFile {
     keeps_freshness: bool,
     geometry: WalGeometry,
     generation: Option<Generation>,
-    /// A frame header that SQLite has written and whose page it has not: they go down as one.
+    /// A frame header that SQLite has written, and whose page it has not; both are written to the
+    /// file together.
     pending: Option<(u64, [u8; WAL_FRAME_HEADER])>,
-    /// Frames that this handle has written: none of them may be taken for the end of the log.
+    /// Frames that this handle has written; none of them may be taken for the end of the log.
     written: u64,
-    /// The generation that they are of. Another process may have started the log again since.
+    /// The generation of those frames. Another process may have started the log again since.
     written_in: [u8; 16],
     frame: Vec<u8>,
     warned: bool,
-    /// All that this handle has written since its last sync is the header of a new generation (W6).
+    /// The header of a new generation is all that this handle has written since its last sync (W6).
     header_alone: bool,
 }
 
 impl WalFile {
-    /// A log as opened, of the database `sealed` whose file below is `main`.
+    /// The log of the database `sealed`, whose file below is `main`.
     pub(crate) fn new(
         lower: LowerFile,
         main: LowerFile,
@@ -121,7 +125,8 @@ impl WalFile {
         format!("{}-wal", self.sealed.path())
     }
 
-    /// Reads prologue and header from the file. Afterwards `generation` is the valid one, or `None`: the log is empty.
+    /// Reads the prologue and the header from the file. Afterwards `generation` is the valid one,
+    /// or `None`: the log is empty.
     fn load_header(&mut self) -> SqliteResult<()> {
         let mut bytes = [0; WAL_HEAD];
         self.generation = None;
@@ -138,7 +143,8 @@ impl WalFile {
             && opened.cipher(prologue.epoch).is_some();
         if !ours || self.sealed.anchor(self.main)?.wal_generation != prologue.generation() {
             if !self.warned {
-                // Also what a crash between anchor and header leaves: nothing is lost then (O3, W3).
+                // A crash between anchor and header leaves the same state, and loses nothing (O3,
+                // W3).
                 warn(&code::WAL_STALE, &self.path());
                 self.warned = true;
             }
@@ -168,7 +174,8 @@ impl WalFile {
         .map_err(|error| report_error(&error))
     }
 
-    /// SQLite starts the log, or writes its header again. The caller holds SQLite's write lock on the log.
+    /// Writes the header when SQLite starts the log, or writes its header again. The caller holds
+    /// SQLite's write lock on the log.
     fn write_header(&mut self, header: &[u8; WAL_HEADER]) -> SqliteResult<()> {
         self.pending = None;
         self.load_header()?;
@@ -194,7 +201,8 @@ impl WalFile {
         Ok(())
     }
 
-    /// W1: a new generation, named by the anchor before anything of it is in the log (O3).
+    /// Begins a new generation, which the anchor names before anything of it is in the log (W1,
+    /// O3).
     fn begin_generation(&mut self) -> SqliteResult<()> {
         let opened = self.sealed.refresh(self.main)?;
         let prologue = Prologue {
@@ -229,7 +237,7 @@ impl WalFile {
         if self.keeps_freshness
             && let Some((rest, _)) = page.split_last_chunk::<TAIL>()
         {
-            // Its place is zero in what SQLite writes, and in what it reads.
+            // SQLite writes zeros in its place, and reads zeros.
             tail = Some(self.tail_on_disk_of(header)?);
             image = rest;
         }
@@ -253,8 +261,8 @@ impl WalFile {
         Ok(())
     }
 
-    /// The tail that the page of this frame has in the database: until the first checkpoint of the generation, the one of
-    /// before (X2).
+    /// The tail that the page of this frame has in the database. Until the first checkpoint of the
+    /// generation it is the page's tail before the generation (X2).
     fn tail_on_disk_of(&self, header: &[u8]) -> SqliteResult<Tail> {
         let number = be_u32_at(header, 0).map_or(0, u64::from);
         match number {
@@ -263,7 +271,7 @@ impl WalFile {
         }
     }
 
-    /// Whether this handle wrote frame `index` of the log that is there.
+    /// Whether this handle wrote frame `index` of the current log.
     fn has_written(&self, index: u64) -> bool {
         let name = |generation: &Generation| generation.prologue.generation();
         index < self.written && self.generation.as_ref().map(name) == Some(self.written_in)
@@ -273,7 +281,7 @@ impl WalFile {
     fn open_frame(&mut self, index: u64) -> SqliteResult<FrameStatus> {
         for reloaded in [false, true] {
             if reloaded || self.generation.is_none() {
-                // The log may have been started again by another process since it was last looked at.
+                // Another process may have started the log again since it was last read.
                 self.load_header()?;
             }
             let physical = usize::try_from(self.geometry.frame_physical()).unwrap_or(0);
@@ -302,7 +310,7 @@ impl WalFile {
         Ok(FrameStatus::Forged)
     }
 
-    /// Changes part of a frame that is already in the log: SQLite does so within a transaction.
+    /// Changes part of a frame that is already in the log, as SQLite does within a transaction.
     fn patch_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         if self.open_frame(index)? != FrameStatus::Open {
             return Err(self.damage_error(index));
@@ -317,7 +325,8 @@ impl WalFile {
             return Err(report(&code::BUG, "write across frames"));
         };
         target.copy_from_slice(data);
-        // With another header it is another page's, also when nothing more of it is written.
+        // With another header the frame is of another page, also when nothing more of it is
+        // written.
         if self.keeps_freshness && matches!(within, 0 | WAL_FRAME_HEADER) {
             let tail = self.tail_on_disk_of(&plain)?;
             if let Some(last) = plain.last_chunk_mut::<TAIL>() {
@@ -335,9 +344,9 @@ impl WalFile {
         };
         let found = self.open_frame(index)?;
         if found != FrameStatus::Open && !self.has_written(index) {
-            // Its page never came, and the frame is not there yet: SQLite has given the write up,
-            // and to whoever reads the log it ends here, as it does in SQLite at a header without
-            // its page.
+            // Its page was never written, and the frame is not in the file yet: SQLite has given
+            // the write up, and for a reader the log ends here, as it does in SQLite at a header
+            // without its page.
             return Ok(());
         }
         if found != FrameStatus::Open {
@@ -353,7 +362,7 @@ impl WalFile {
         )
     }
 
-    /// W1: the generation that a frame header's salts belong to must be the one at hand.
+    /// W1: the salts in a frame header must be those of the loaded generation.
     fn match_generation(&mut self, header: &[u8]) -> SqliteResult<()> {
         let salts = &header[8..16];
         // Salts and checksum are zero while SQLite defers checksums (`walEncodeFrame`): it does so only later in a
@@ -459,14 +468,15 @@ impl WalFile {
     }
 }
 
-/// Whether there is anything in the database's write-ahead log.
+/// Whether the database's write-ahead log holds anything.
 pub(crate) fn has_log(database: &str) -> SqliteResult<bool> {
     log_length(database)
         .map(|length| length > 0)
         .map_err(|error| report_error(&error))
 }
 
-/// Length of the write-ahead log. A length that cannot be had is no empty log: what it holds may be under the old key.
+/// Length of the write-ahead log in bytes. An error is not taken for an empty log, because what the
+/// log holds may be under the old key.
 pub(crate) fn log_length(database: &str) -> Result<u64, Error> {
     let path = format!("{database}-wal");
     match storage::of(Path::new(&path)).about(Path::new(&path)) {

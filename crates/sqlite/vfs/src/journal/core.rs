@@ -1,5 +1,6 @@
-//! The state of an open rollback journal: what SQLite writes goes through a buffer, is sealed in slots, and
-//! counts by marks. docs/spec/sqlite.md, "Rollback journal". The invariants are in the parent module.
+//! The state of an open rollback journal. What SQLite writes is buffered and sealed in slots; marks
+//! say what counts. docs/spec/sqlite.md, "Rollback journal". The invariants are in the parent
+//! module.
 //!
 //! Must not: report "no journal" for a journal that is there but damaged in what counts.
 
@@ -29,18 +30,19 @@ use super::record::Record;
 use super::slot::{open_slot, seal_slot, shadow_of};
 
 pub(super) const CHUNK: u64 = JOURNAL_CHUNK as u64;
-/// Records are gathered up to this many bytes before they go down in one write.
+/// Records are buffered up to this many bytes before they are written in one piece.
 const BUFFER_MAX: usize = 64 * 1024;
-/// SQLite ends a transaction in PERSIST mode with so many zeros over the journal's header (pager.c, `zeroJournalHdr`).
+/// In PERSIST mode SQLite ends a transaction by writing this many zeros over the journal's header
+/// (pager.c, `zeroJournalHdr`).
 pub(super) const JOURNAL_END_LEN: usize = 28;
 
-/// What a journal needs to know of its database.
+/// The database of a journal.
 pub(crate) struct JournalOwner {
     /// The database's shared object.
     pub sealed: Arc<SealedDatabase>,
     /// The database file below.
     pub main: LowerFile,
-    /// What database and journal share.
+    /// The state that database and journal share.
     pub shared: Arc<SharedState>,
 }
 
@@ -57,17 +59,18 @@ impl ReadHead {
     }
 }
 
-/// The journal's state; the database file flushes it before it writes a page.
+/// The journal's state, which the database file flushes before it writes a page.
 pub(crate) struct JournalCore {
     pub(super) lower: LowerFile,
     pub(super) database: JournalOwner,
     pub(super) head: Option<ReadHead>,
-    /// This handle began the journal; otherwise it was found, and may be stale (J4) or damaged (J6).
+    /// This handle began the journal. Otherwise the journal was found, and may be stale (J4) or
+    /// damaged (J6).
     pub(super) begun_here: bool,
     pub(super) checked: bool,
     /// The segments that count, by logical offset, with their record counts (J5).
     pub(super) segments: BTreeMap<u64, u32>,
-    /// Header of the segment that is being written.
+    /// Offset of the header of the segment that is being written.
     pub(super) open_segment: Option<u64>,
     /// SQLite has just written a count; a header may follow.
     pub(super) just_counted: bool,
@@ -76,14 +79,14 @@ pub(crate) struct JournalCore {
     pub(super) buffer_at: u64,
     pub(super) dirty: bool,
     pub(super) head_dirty: bool,
-    /// The file held another journal when this one began (J8).
+    /// The file held an older journal when this one began (J8).
     pub(super) replaces_older: bool,
-    /// The file was cut, and that may not be durable (J8).
+    /// The file was truncated, and the truncation may not be durable (J8).
     pub(super) truncation_unsynced: bool,
     pub(super) unsynced: bool,
-    /// Logical end of what this handle wrote of the journal.
+    /// Logical end of what this handle has written.
     pub(super) written: u64,
-    /// Logical end of what of it has reached the file.
+    /// Logical end of what has reached the file.
     pub(super) flushed: u64,
     pub(super) slots: Vec<u8>,
     pub(super) keeps_freshness: bool,
@@ -132,8 +135,9 @@ impl JournalCore {
             .unit_size
     }
 
-    /// A new transaction's journal: new salt, so new key, and what ties it to the database's state (J4). `header` is
-    /// its first segment's header; under `synchronous=OFF` it says at once that the journal is valid, without a count.
+    /// Begins the journal of a new transaction: a new salt, so a new key, and the database's state,
+    /// to which the journal is bound (J4). `header` is the header of its first segment; under
+    /// `synchronous=OFF` it says at once that the journal is valid, without a count.
     fn begin(&mut self, header: &[u8]) -> SqliteResult<()> {
         self.sync_truncation()?;
         self.replaces_older = self.lower.size()? > 0;
@@ -145,7 +149,8 @@ impl JournalCore {
             .wal_generation
             != [0; 16]
         {
-            // The database left write-ahead mode: a log put back later must not be taken for a valid one.
+            // The database left write-ahead mode: a log that is put back later must not count as
+            // valid.
             self.database
                 .sealed
                 .set_generation(self.database.main, [0; 16])?;
@@ -198,7 +203,7 @@ impl JournalCore {
         Ok(())
     }
 
-    /// The reserved bytes of page 1 as they are on the disk; zero when there is no page 1.
+    /// The tail of page 1 on the disk; zero when there is no page 1.
     pub(super) fn page1_tail(&self, page_size: u32) -> SqliteResult<[u8; TAIL]> {
         let mut tail = [0; TAIL];
         let end = page_offset(2, page_size);
@@ -236,12 +241,13 @@ impl JournalCore {
             return self.write_count(Segment { at, records });
         }
         if after_count && sector && !begins {
-            // The next segment's header. A page image of 512 bytes never follows a count: its number is between.
+            // The header of the next segment. A page image of 512 bytes never follows a count
+            // directly: the page's number comes between.
             let mut header = data.to_vec();
             header[JOURNAL_LINK..JOURNAL_LINK + link_layout::SIZE]
                 .copy_from_slice(&self.last_segment().to_link());
             self.open_segment = Some(at);
-            return self.append(&header, at);
+            return self.buffer_bytes(&header, at);
         }
         self.write_piece(data, at)
     }
@@ -253,8 +259,8 @@ impl JournalCore {
             .map_or_else(Segment::default, |(&at, &records)| Segment { at, records })
     }
 
-    /// Takes journal bytes into the buffer.
-    pub(super) fn append(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
+    /// Puts journal bytes into the buffer.
+    pub(super) fn buffer_bytes(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let end = self.end_of_buffer();
         let data_end = at.saturating_add(data.len() as u64);
         if at >= self.buffer_at && data_end <= end {
@@ -274,8 +280,9 @@ impl JournalCore {
         }
     }
 
-    /// SQLite's magic and record count over the header of the newest segment: the records are durable first (J3), then
-    /// a mark says so (J5). With `synchronous=FULL` SQLite has just synced, and nothing is left to do.
+    /// Handles the write of SQLite's magic and record count over the header of the newest segment:
+    /// makes the records durable first (J3), then writes a mark (J5). With `synchronous=FULL`
+    /// SQLite has just synced, and no sync is left to do.
     fn write_count(&mut self, newest: Segment) -> SqliteResult<()> {
         if self.unsynced || self.dirty {
             self.flush()?;
@@ -289,15 +296,17 @@ impl JournalCore {
         Ok(())
     }
 
-    /// The transaction has ended in PERSIST mode: page 1 is no longer this journal's, and nothing counts any more. This
-    /// may not wait: another process would roll the transaction back, and no sync need follow.
+    /// Handles the end of a transaction in PERSIST mode: page 1 no longer belongs to this journal,
+    /// and nothing counts any more. The mark is written at once: otherwise another process would
+    /// roll the transaction back, and no sync need follow.
     fn end_transaction(&mut self) -> SqliteResult<()> {
         *lock(&self.database.shared.page1) = None;
         self.database.shared.set_undo_journal([0; 16], false);
         self.flush()?;
         let unmarked = self.head.as_ref().is_some_and(|now| now.mark.is_none());
         if unmarked && self.replaces_older && self.unsynced {
-            // Rolled back before it was ever synced: its own prologue first (J8).
+            // The transaction was rolled back before the journal was synced: its own prologue must
+            // be durable first (J8).
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
             self.unsynced = false;
         }
@@ -307,7 +316,8 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Writes the next mark. The one before is in the other pair, and durable: SQLite syncs after each count.
+    /// Writes the next mark. The one before is in the other pair, and durable, because SQLite syncs
+    /// after each count.
     fn write_mark(
         &mut self,
         state: JournalState,
@@ -330,7 +340,7 @@ impl JournalCore {
         Ok(())
     }
 
-    /// A write elsewhere than at the end: the buffer moves to the chunks that it touches.
+    /// Handles a write elsewhere than at the end: the buffer moves to the chunks that it touches.
     fn overwrite(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         self.flush()?;
         let first = at / CHUNK;
@@ -353,7 +363,7 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Seals what is buffered and writes it; keeps the last, unfinished chunk to go on from.
+    /// Seals and writes what is buffered. Keeps the last, unfinished chunk in the buffer.
     pub(crate) fn flush(&mut self) -> SqliteResult<()> {
         if !self.dirty {
             return Ok(());
@@ -369,7 +379,7 @@ impl JournalCore {
             let head = new_head(&in_force.key, &in_force.prologue, in_force.mark.as_ref());
             let head = head.map_err(|error| report_error(&error))?;
             if self.replaces_older && in_force.mark.is_none() {
-                // J8: what a power cut leaves of both is the older journal as it ended, or none.
+                // J8: after a power cut the file holds the older journal as it ended, or none.
                 self.lower.write(&head[..JOURNAL_MARKS[0]], 0)?;
             } else {
                 out.extend_from_slice(&head);
@@ -393,7 +403,7 @@ impl JournalCore {
         Ok(())
     }
 
-    /// J8: a journal that was cut stays so before the database is cut too.
+    /// J8: makes the truncation of the journal durable, before the database is truncated too.
     pub(crate) fn sync_truncation(&mut self) -> SqliteResult<()> {
         if self.truncation_unsynced {
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
@@ -402,8 +412,8 @@ impl JournalCore {
         Ok(())
     }
 
-    /// J7, for the first slot of the next write. The shadow lies within one page of the page cache, and takes the place
-    /// of a mark that does not exist yet.
+    /// Writes the shadow for the first slot of the next write (J7). The shadow lies within one page
+    /// of the page cache, in the space of a mark that does not exist yet.
     fn write_shadow(&self, index: u64) -> SqliteResult<()> {
         let uncounted = self
             .head
@@ -423,7 +433,7 @@ impl JournalCore {
             .write(&shadow_of(index, &former), JOURNAL_SHADOW as u64)
     }
 
-    /// A chunk from the file. `None` when its slot is not there or not authentic.
+    /// Reads a chunk from the file. `None` when its slot is missing or not authentic.
     pub(super) fn read_chunk(&mut self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
         let Some(in_force) = &self.head else {
             return Ok(None);
@@ -438,7 +448,7 @@ impl JournalCore {
         Ok(open_slot(&in_force.key, index, &mut bytes))
     }
 
-    /// Whatever was known of the journal; it is read again.
+    /// Forgets what was known of the journal, so that it is read again.
     pub(super) fn reset(&mut self) {
         self.head = None;
         self.begun_here = false;
@@ -453,8 +463,8 @@ impl JournalCore {
 
     pub(super) fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size == 0 {
-            // What is still buffered is of a journal that nobody wants: on a full disk it could not be written, and the
-            // transaction could not be rolled back.
+            // What is still buffered belongs to a journal that is no longer needed. On a full disk
+            // it could not be written, and the transaction could not be rolled back.
             self.reset();
             self.dirty = false;
             self.head_dirty = false;
@@ -479,11 +489,12 @@ impl JournalCore {
     }
 }
 
-/// What is random in a journal, from one call of the kernel's.
+/// The random values of a journal, from one system call.
 struct Randomness {
     salt: [u8; 32],
-    /// Of the nonces that the transaction gives page 1, and where their count begins: the prefix alone would repeat too
-    /// soon (2^32 journals) for a GCM nonce. The count's top bit is recovery's.
+    /// Prefix of the nonces for page 1, and the first value of their count: the prefix alone would
+    /// repeat too soon for a GCM nonce (2^32 journals). The count's top bit is set during recovery
+    /// only.
     prefix: [u8; 8],
     count: u32,
 }

@@ -1,10 +1,11 @@
 //! The head of a sealed rollback journal: which prologue is in force, and up to where the journal counts.
 //! docs/spec/sqlite.md, "Rollback journal".
 //!
-//! SQLite marks a journal's segments as valid by writing magic and record count over their headers. A header that does
-//! not read as one ends the journal, so whoever damages a header undoes half a transaction and nobody is told. Here
-//! magic and count lie in *marks* of the head instead, each of them twice, and each segment's header names the segment
-//! before it: what counts can be known before anything is played back.
+//! SQLite marks a journal's segments as valid by writing magic and record count over their headers.
+//! A header without them ends the journal, so damage to a header would silently undo half a
+//! transaction. Here magic and count lie in *marks* of the head instead, each of them twice, and
+//! each segment's header names the segment before it: what counts is known before anything is
+//! played back.
 //!
 //! Must not: write, or take a segment for valid that no mark leads to.
 
@@ -27,24 +28,24 @@ const SEGMENT_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// The record count of a journal that was never synced (SQLite, `writeJournalHdr`).
 pub(crate) const UNCOUNTED: u32 = u32::MAX;
 
-/// A journal's head, read.
+/// The head of a journal.
 pub(crate) struct JournalHead {
-    /// What the journal's key comes from.
+    /// The prologue, from which the journal's key is derived.
     pub prologue: Prologue,
     /// The key of slots and marks.
     pub key: UnitKey,
     /// The newest mark. `None`: the journal was never synced, so no page of its transaction is in the database.
     pub mark: Option<JournalMark>,
-    /// Both copies of a mark that must be there are gone: the one found may not be the newest.
+    /// Both copies of a mark that must exist are gone: the mark found may not be the newest.
     pub mark_lost: bool,
 }
 
 impl JournalHead {
-    /// The head in `bytes`, the journal's first [`JOURNAL_HEAD`] bytes or what there is of them. `None` when no
-    /// prologue of this database is there.
+    /// Parses the head in `bytes`, the journal's first [`JOURNAL_HEAD`] bytes or as many as there
+    /// are. `None` when there is no prologue of this database.
     ///
-    /// The prologue stands twice. A changed one leads to another key, so the right one is the one under which a mark
-    /// opens; without a mark it does not matter.
+    /// There are two copies of the prologue. A changed prologue leads to another key, so the right
+    /// one is the one under which a mark opens; without a mark it does not matter.
     pub(crate) fn parse(bytes: &[u8], opened: &OpenedHeader) -> Result<Option<Self>, Error> {
         let mut unmarked = None;
         for at in [0, SECTOR] {
@@ -84,8 +85,9 @@ impl JournalHead {
     }
 }
 
-/// The newest mark, and whether one that must be there is not. From the second mark on both pairs are in use, and a
-/// write that a crash interrupts changes sector by sector: a pair without any valid copy is damage.
+/// The newest mark, and whether a mark that must exist is missing. From the second mark on both
+/// pairs are in use, and an interrupted write changes sector by sector: a pair without any valid
+/// copy is damage.
 fn newest_mark(bytes: &[u8], key: &UnitKey) -> (Option<JournalMark>, bool) {
     let newest = [0, 1].map(|pair| {
         [0, SECTOR]
@@ -119,7 +121,7 @@ pub(crate) fn seal_mark(key: &UnitKey, mark: &JournalMark) -> Result<[u8; 2 * SE
     Ok(out)
 }
 
-/// A journal's head as it begins: the prologue twice, and the first mark if there is one already.
+/// The head of a new journal: the prologue twice, and the first mark if there is one already.
 pub(crate) fn new_head(
     key: &UnitKey,
     prologue: &Prologue,
@@ -182,7 +184,7 @@ pub(crate) fn segment_start(records: u32) -> [u8; 12] {
     out
 }
 
-/// The record count in such 12 bytes. `None` when they are none.
+/// The record count in such 12 bytes. `None` when they do not begin with the magic.
 pub(crate) fn record_count(start: &[u8]) -> Option<u32> {
     be_u32_at(start.strip_prefix(&SEGMENT_MAGIC)?, 0)
 }

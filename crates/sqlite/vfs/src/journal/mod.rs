@@ -2,21 +2,26 @@
 //!
 //! Invariants:
 //! J1. A slot that holds synced records, or the header of a segment that counts, is never written again.
-//! J2. Buffered records reach the file before any page of the database does (`MainFile` sees to it), before a sync,
-//!     and before they are read back.
-//! J3. A segment's record count is durable only after its records are, whatever `synchronous` says, so that a record
-//!     missing under a valid count is damage and never the trace of a crash. (`synchronous=OFF` has no count: see J7.)
-//! J4. A journal rolls back only the database state that it was made for, or the one that its
+//! J2. Buffered records reach the file before any page of the database does (`MainFile` ensures
+//!     it), before a sync, and before they are read back.
+//! J3. A segment's record count is durable only after its records are, whatever `synchronous` says.
+//!     So a record that is missing under a valid count is damage, never the result of a crash.
+//!     (`synchronous=OFF` has no count: see J7.)
+//! J4. A journal rolls back only the database state for which it was made, or the one that its
 //!     transaction wrote.
-//! J5. What counts is what the newest mark leads to, and nothing else: magic and counts that SQLite writes over a
-//!     segment's header go into a mark, and are laid over the header's bytes when it reads them.
+//! J5. The newest mark, and the segments to which it leads, say what counts, and nothing else does.
+//!     Magic and counts that SQLite writes over a segment's header go into a mark, and overlay the
+//!     header's bytes when SQLite reads them.
 //! J6. A journal found in a file is played back only if everything that counts is there.
-//! J7. Without a count, a slot that pages of the database may depend on is written again only after its former version
-//!     is in the shadow: a process that is killed leaves one of them whole.
-//! J8. A journal that begins over an older one leaves the older one's marks alone until its own take their place, so that
-//!     the end of the older one holds until the new one is whole. A file that was cut begins anew when that is durable, and
-//!     the database is not cut before.
-//! J9. Who looks at a super-journal finds in the files of its journals what was written to them, buffered or not.
+//! J7. Without a count, a slot on which pages of the database may depend is written again only
+//!     after its former version is in the shadow: when the process is killed, one of the two is
+//!     whole.
+//! J8. A journal that replaces an older one leaves the older one's marks alone until its own
+//!     replace them, so that the end of the older one holds until the new one is complete. A
+//!     journal that was truncated begins again when the truncation is durable, and the database is
+//!     not truncated before.
+//! J9. A connection that reads a super-journal finds in the files of its journals what was written
+//!     to them, buffered or not.
 //!
 //! Must not: report "no journal" for a journal that is there but damaged in what counts.
 
@@ -49,7 +54,7 @@ pub(crate) struct JournalFile {
 }
 
 impl JournalFile {
-    /// A journal as opened. The caller gives its [`Self::core`] to the database (J2).
+    /// A journal that SQLite has opened. The caller gives its [`Self::core`] to the database (J2).
     pub(crate) fn new(lower: LowerFile, of: JournalOwner) -> Self {
         let core = JournalCore::new(lower, of);
         let path = core.path();
@@ -115,7 +120,8 @@ impl IoMethods for JournalFile {
         core.database.shared.set_undo_journal([0; 16], false);
         core.flush()?;
         if std::mem::take(&mut core.truncation_unsynced) {
-            // Whoever begins the next journal here cannot know of it (J8).
+            // The connection that begins the next journal here cannot know that it is not durable
+            // (J8).
             return self.lower.sync(SQLITE_SYNC_NORMAL);
         }
         Ok(())

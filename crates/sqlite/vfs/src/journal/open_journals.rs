@@ -1,9 +1,10 @@
-//! The journals that are open in this process, by path: what is buffered of one has to be in the file when somebody looks at the file instead of
-//! asking the connection that writes it.
+//! The journals that are open in this process, by path. What is buffered of one must be in the file
+//! when another connection reads the file instead of asking the connection that writes it.
 //!
-//! SQLite does so in one place: when the first of several databases is rolled back, it looks which journals of the others are there and name the
-//! super-journal, and removes that one if none does (`pager_delsuper`). A journal that is still in the buffer would then have lost its super-journal,
-//! and would not be played back.
+//! SQLite does so in one place: when the first of several databases is rolled back, it looks which
+//! journals of the others exist and name the super-journal, and removes the super-journal if none
+//! does (`pager_delsuper`). A journal that was still in the buffer would then have lost its
+//! super-journal, and would not be played back.
 //!
 //! Must not: keep a journal alive.
 
@@ -20,7 +21,7 @@ fn live<T>(with: impl FnOnce(&mut OpenJournals) -> T) -> T {
     with(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Known from now on, for as long as it lives.
+/// Adds a journal to the list, for as long as it lives.
 pub(super) fn remember(path: String, core: &Arc<Mutex<JournalCore>>) {
     live(|list| {
         list.retain(|(_, core)| core.strong_count() > 0);
@@ -28,7 +29,7 @@ pub(super) fn remember(path: String, core: &Arc<Mutex<JournalCore>>) {
     });
 }
 
-/// What is buffered of the journals at `path` is in the file afterwards (J9).
+/// Writes what is buffered of the journals at `path` to the file (J9).
 ///
 /// # Errors
 /// What the write below returned: nobody may take the journal for absent then.

@@ -1,7 +1,8 @@
-//! Reading a rollback journal: what SQLite sees of one, its own or one that it found.
+//! Reads a rollback journal for SQLite: one of this handle, or one that was found in a file.
 //!
-//! A journal that was found is read without a lock when SQLite asks whether there is one to play back; what it holds
-//! is judged (J4, J6) when SQLite asks for its size, or looks for its first header: then nobody else has the database.
+//! SQLite reads a found journal without a lock when it looks whether there is one to play back. The
+//! journal is checked (J4, J6) when SQLite asks for its size or reads its first header: then no
+//! other connection has the database.
 //!
 //! Must not: write.
 
@@ -30,7 +31,7 @@ const PREFIX: Field = Field {
 };
 
 impl JournalCore {
-    /// Reads the head of a journal that was found. False when there is none that this database can open.
+    /// Reads the head of a found journal. False when there is none that this database can open.
     pub(super) fn load_head(&mut self) -> SqliteResult<bool> {
         if self.head.is_some() {
             return Ok(true);
@@ -53,7 +54,8 @@ impl JournalCore {
         JournalHead::parse(&bytes, &opened).map_err(|error| report_error(&error))
     }
 
-    /// J4 and J6, at the moment a found journal is about to be played back. SQLite has the database to itself then.
+    /// Checks a found journal that is about to be played back (J4, J6). SQLite has the database to
+    /// itself then.
     pub(super) fn check_found(&mut self) -> SqliteResult<()> {
         if self.begun_here || self.checked {
             return Ok(());
@@ -76,7 +78,8 @@ impl JournalCore {
         self.check_state()
     }
 
-    /// J6: every header that counts is there and authentic, and the file is as long as it must be.
+    /// J6: every header that counts must be there and authentic, and the file must be as long as
+    /// the mark says.
     fn check_counted(&mut self, mark: &JournalMark) -> SqliteResult<()> {
         let found = follow_segments(mark.newest, |index| self.read_chunk(index))?;
         self.segments =
@@ -84,7 +87,7 @@ impl JournalCore {
         let size = self.logical_size()?;
         let records = segment_length(mark.newest.records, self.page_size());
         let counted = mark.newest.at.saturating_add(records);
-        // Behind the records there may be a super-journal's name: SQLite looks for it at the very end.
+        // A super-journal's name may follow the records: SQLite looks for it at the very end.
         let named = mark.length > counted;
         if size < counted.max(mark.length) || (named && size != mark.length) {
             return Err(self.damage_error(size, "cut short, or something appended"));
@@ -92,14 +95,16 @@ impl JournalCore {
         Ok(())
     }
 
-    /// J4. Page 1 gets nonces by which a playback that is itself interrupted knows it again.
+    /// J4: the journal must be of this state of the database. Page 1 then gets nonces by which a
+    /// later playback recognises the state if this one is interrupted.
     fn check_state(&mut self) -> SqliteResult<()> {
         let Some(in_force) = &self.head else {
             return Ok(());
         };
         let now = self.page1_tail(self.page_size())?;
         let prefix: [u8; 8] = array(&in_force.prologue.page1_nonce, PREFIX).unwrap_or_default();
-        // A write that stopped short may have left the beginning of the new nonce before what was there.
+        // An interrupted write may have left the beginning of the new nonce followed by the rest of
+        // the old tail.
         let before = in_force.prologue.page1_before;
         let is_known = (0..prefix.len())
             .any(|at| now[..at] == prefix[..at] && now[at..] == before[at..])
@@ -116,8 +121,8 @@ impl JournalCore {
         Ok(())
     }
 
-    /// The size that SQLite sees. It asks for it before it plays a found journal back, and reads nothing of one that
-    /// is shorter than a header.
+    /// The size that SQLite sees. SQLite asks for it before it plays back a found journal, and
+    /// reads nothing of one that is shorter than a header.
     pub(super) fn size(&mut self) -> SqliteResult<u64> {
         self.check_found()?;
         self.logical_size()
@@ -131,7 +136,7 @@ impl JournalCore {
         let mut length = [0; 2];
         let at = journal_slot_offset(last) + journal_slot_layout::LENGTH.offset as u64;
         if !self.lower.read_whole(&mut length, at)? {
-            // Cut since a moment ago, while somebody looked without a lock.
+            // The journal was truncated just now: this was a look without a lock.
             return Ok(0);
         }
         Ok(last * CHUNK + u64::from(u16::from_le_bytes(length)).min(CHUNK))
@@ -140,7 +145,8 @@ impl JournalCore {
     pub(super) fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.flush()?;
         out.fill(0);
-        // The look whether there is a journal to be played back: without a lock, while another may be writing it.
+        // SQLite looks whether there is a journal to be played back: without a lock, while another
+        // connection may be writing it.
         let hot_probe = out.len() == 1 && at == 0;
         let header_probe = hot_probe || (out.len() == 8 && at.is_multiple_of(CHUNK));
         if hot_probe && (!self.begun_here || self.head.as_ref().is_some_and(has_ended)) {
@@ -153,7 +159,8 @@ impl JournalCore {
         }
         let size = self.logical_size()?;
         if hot_probe && counts && size == 0 && self.is_cut_to_its_head()? {
-            // Hot for SQLite, which then locks the database, asks for the size and gets an error.
+            // SQLite then takes the journal for hot, locks the database, asks for the size and gets
+            // an error.
             self.overlay_headers(out, at);
             return Ok(());
         }
@@ -177,9 +184,10 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Whether the marks say that records count although the file has no whole slot: somebody cut
-    /// it. The marks are read again, because another connection may have ended the journal and cut
-    /// it since they were read; a mark that counts records is written after their slots.
+    /// Whether the marks say that records count although the file, which was truncated, has no
+    /// whole slot. The marks are read again, because another connection may have ended and
+    /// truncated the journal since they were read; a mark that counts records is written after
+    /// their slots.
     fn is_cut_to_its_head(&mut self) -> SqliteResult<bool> {
         self.reset();
         Ok(self.load_head()?
@@ -190,8 +198,9 @@ impl JournalCore {
                 .is_some_and(|in_force| in_force.is(JournalState::Counted) && !has_ended(in_force)))
     }
 
-    /// SQLite's look for a super-journal's name at the file's end (`readSuperJournal`). Where there is none, old chunks
-    /// may stand there under keys that are gone, or a slot that a crash tore.
+    /// Whether SQLite looks for a super-journal's name at the file's end (`readSuperJournal`).
+    /// Where there is no name, the bytes may be old chunks under keys that no longer exist, or a
+    /// slot that a crash tore.
     fn is_name_probe(&self, at: u64, len: usize, size: u64) -> bool {
         let named = self
             .head
@@ -204,7 +213,7 @@ impl JournalCore {
         !named && matches!((size - at, len), (16 | 12, 4) | (8, 8))
     }
 
-    /// J5: what SQLite reads at the start of segments' headers.
+    /// J5: overlays what SQLite reads at the start of segments' headers.
     fn overlay_headers(&self, out: &mut [u8], at: u64) {
         let Some(in_force) = &self.head else {
             return;
@@ -212,7 +221,7 @@ impl JournalCore {
         match in_force.mark.map(|mark| mark.state) {
             Some(JournalState::Uncounted) => copy_overlap(out, at, &segment_start(UNCOUNTED), 0),
             Some(JournalState::Ended) => copy_overlap(out, at, &[0; JOURNAL_END_LEN], 0),
-            // SQLite looks at one byte before it is told what counts.
+            // SQLite reads one byte before it asks for the size.
             Some(JournalState::Counted) if self.segments.is_empty() => {
                 copy_overlap(out, at, &segment_start(0)[..1], 0);
             }
@@ -252,7 +261,8 @@ impl JournalCore {
                         copy_overlap(out, at, &chunk, index * CHUNK);
                     }
                 }
-                // What an older transaction left, in PERSIST mode: SQLite reads its own journal until a record ends it.
+                // In PERSIST mode an older transaction's slots follow. SQLite reads its own journal
+                // until a record ends it.
                 None if self.begun_here && index * CHUNK >= self.written => {}
                 None => failed = failed.or(Some(index)),
             }
@@ -268,7 +278,8 @@ impl JournalCore {
         }
     }
 
-    /// The former version of a slot that was being written again when its process was killed (J7).
+    /// Reads the former version of a slot that was being written again when its process was killed
+    /// (J7).
     fn read_shadow(&self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
         let Some(in_force) = &self.head else {
             return Ok(None);
@@ -295,7 +306,7 @@ fn has_ended(in_force: &ReadHead) -> bool {
     in_force.is(JournalState::Ended)
 }
 
-/// Whether this journal, found in a file, is to be played back.
+/// Whether this found journal is to be played back.
 fn is_to_be_played_back(in_force: &ReadHead) -> bool {
     in_force.mark.is_some() && !has_ended(in_force)
 }

@@ -6,17 +6,18 @@ use strongroom_format::sqlite::lock_byte_page;
 
 use crate::big_endian::be_u32_at;
 
-/// What was last written or read of a record: SQLite handles a page's number, its image and its sum one after the other.
+/// The last piece that was written or read of a record. SQLite handles a page's number, its image
+/// and its checksum one after the other.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Record {
-    /// Where four bytes ended, and their number.
+    /// Where the last four bytes ended, and their value.
     word: Option<(u64, u32)>,
-    /// Where an image ended: the next four bytes are its sum.
+    /// Where a page image ended; the next four bytes are its checksum.
     image_end: Option<u64>,
 }
 
 impl Record {
-    /// Takes the next piece; the page's number when it is a page image.
+    /// Takes the next piece. Returns the page's number when the piece is a page image.
     pub(super) fn page_of_piece(&mut self, data: &[u8], at: u64, page_size: u32) -> Option<u64> {
         let end = at.saturating_add(data.len() as u64);
         let before = std::mem::take(self);
@@ -24,7 +25,7 @@ impl Record {
             self.word = be_u32_at(data, 0).map(|number| (end, number));
         }
         let (_, page) = before.word.filter(|(word_end, _)| *word_end == at)?;
-        // Such a number begins a super-journal's name.
+        // The number of the lock-byte page begins a super-journal's name.
         let is_page = data.len() == page_size as usize
             && page != 0
             && u64::from(page) != lock_byte_page(page_size);

@@ -1,7 +1,9 @@
-//! The digest over a database's pages while this connection writes them. docs/internals/sqlite-vfs.md, "Freshness".
+//! Maintains the digest over a database's pages while this connection writes them.
+//! docs/internals/sqlite-vfs.md, "Freshness".
 //!
-//! In rollback mode it goes along with each page, and is in an anchor before SQLite's sync (X3). In write-ahead mode only
-//! checkpoints write pages; the digest then is worked out when one is complete, from the tails in the log's frames (X2).
+//! In rollback mode the digest changes with each page, and is in an anchor before SQLite's sync
+//! (X3). In write-ahead mode only checkpoints write pages, and the digest is computed when one is
+//! complete, from the tails in the log's frames (X2).
 //!
 //! Must not: do anything in a database that does not keep freshness.
 
@@ -45,7 +47,8 @@ impl MainFile {
         self.contribution(number, &tail)
     }
 
-    /// The tally of the journal that is in force, or of none.
+    /// Takes the running digest for the current journal, or for none; begins one from the anchor if
+    /// there is none.
     fn take_tally(&mut self) -> SqliteResult<RunningDigest> {
         let undo = self.shared.undo_journal();
         if let Some(tally) = self.tally.take()
@@ -80,7 +83,8 @@ impl MainFile {
         result
     }
 
-    /// Before a page is written: what it is counted for. `None` when nobody counts.
+    /// What the page contributes to the digest before it is written. `None` when no digest is
+    /// maintained.
     pub(super) fn contribution_before_write(
         &mut self,
         number: u64,
@@ -108,7 +112,8 @@ impl MainFile {
         })
     }
 
-    /// After a page was written, or failed to be: `tail` is what is on the disk now, if that is known.
+    /// Updates the digest after a page was written, or failed to be written. `tail` is the page's
+    /// tail on the disk now, if it is known.
     pub(super) fn update_digest(
         &mut self,
         number: u64,
@@ -129,7 +134,8 @@ impl MainFile {
         })
     }
 
-    /// Before the first page that no record brings back, durably: whoever rolls this transaction back cannot know the digest.
+    /// Notes in an anchor, durably, that this transaction writes a page of which its journal has no
+    /// record. Another process that rolls the transaction back cannot compute the digest.
     fn record_unjournaled_write(&self, tally: &mut RunningDigest) -> SqliteResult<()> {
         let anchor = self.sealed_object()?.write_anchor(
             self.lower,
@@ -143,7 +149,7 @@ impl MainFile {
         Ok(())
     }
 
-    /// Counts the pages behind those that are counted, up to `last`, as they are.
+    /// Adds the pages after the last counted one, up to `last`, as they are on the disk.
     fn include_pages_up_to(&self, tally: &mut RunningDigest, last: u64) -> SqliteResult<()> {
         while tally.page_count() < last {
             let number = tally.page_count() + 1;
@@ -156,7 +162,7 @@ impl MainFile {
         Ok(())
     }
 
-    /// X3: the anchor says what the file holds, before SQLite syncs it.
+    /// X3: writes the digest of what the file holds into an anchor, before SQLite syncs the file.
     pub(super) fn write_digest(&mut self) -> SqliteResult<()> {
         if !self.keeps_freshness() || self.shared.log_file().is_some() {
             return Ok(());
@@ -192,7 +198,7 @@ impl MainFile {
         Ok(())
     }
 
-    /// Before the file is cut behind page `last`.
+    /// Removes the pages after page `last` from the digest, before the file is truncated.
     pub(super) fn truncate_digest(&mut self, last: u64) -> SqliteResult<()> {
         if !self.keeps_freshness() {
             return Ok(());
@@ -203,7 +209,8 @@ impl MainFile {
         self.with_tally(|main, tally| main.drop_pages_after(tally, last))
     }
 
-    /// Before a lock is given back: without a journal on the disk, nobody else will ever make good what is not kept.
+    /// Writes the digest before a lock is released, if the transaction has no journal on the disk:
+    /// no other process would write it later.
     pub(super) fn write_unjournaled_digest(&mut self, level: std::ffi::c_int) {
         let kept = match &self.tally {
             Some(tally)
@@ -218,8 +225,9 @@ impl MainFile {
         }
     }
 
-    /// All of the log is in the file, which has `last` pages now: what the digest is without the log. SQLite syncs the
-    /// file next; until then, and until the log starts again, `base` and the log's frames are what holds.
+    /// All of the log has been copied to the file, which has `last` pages now: writes the digest
+    /// that holds without the log. SQLite syncs the file next. Until then, and until the log starts
+    /// again, `base` and the log's frames are valid.
     fn update_digest_after_checkpoint(&mut self, log: LowerFile, last: u64) -> SqliteResult<()> {
         let sealed = Arc::clone(self.sealed_object()?);
         let anchor = sealed.anchor(self.lower)?;
@@ -240,7 +248,8 @@ impl MainFile {
         let next = self.digest_of_checkpoint(&self.log, &state, last)?;
         sealed.write_anchor(self.lower, &anchor, &next)?;
         if next.base.pages < state.base.pages {
-            // The pages that are cut off are in no frame: `base` may not count them any more when they are gone.
+            // The pages that are cut off are in no frame, so `base` must not count them once they
+            // are gone.
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
         }
         Ok(())

@@ -1,6 +1,7 @@
-//! Reading of a sealed database: whole pages, the sixteen bytes of page 1 that SQLite asks for each time, and parts.
+//! Reads a sealed database: whole pages, parts of pages, and the sixteen bytes of page 1 that
+//! SQLite reads in each transaction.
 //!
-//! Must not: let a byte of a page out that did not authenticate (M2).
+//! Must not: return a byte of a page that did not authenticate (M2).
 
 use strongroom_format::code;
 use strongroom_format::sqlite::page_offset;
@@ -84,7 +85,7 @@ impl MainFile {
         Ok(true)
     }
 
-    /// A page of the epoch before, or of one that began since the header was read.
+    /// Opens a page of the previous epoch, or of one that began since the header was read.
     fn open_other_epoch(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         let tail = page
             .get(page.len().saturating_sub(TAIL)..)
@@ -102,7 +103,8 @@ impl MainFile {
         let opened = self.require_header()?;
         let Some(cipher) = opened.cipher(epoch) else {
             page.fill(0);
-            // An all-zero page, or noise, names an epoch that never was: call that what it is.
+            // A page of zeros or noise names an epoch that never existed, and is reported as not
+            // authentic.
             return Err(
                 if epoch == 0 || epoch > opened.current.epoch().saturating_add(1) {
                     self.page_error(number)
@@ -158,7 +160,7 @@ impl MainFile {
         result
     }
 
-    /// A read that is not a whole page: tools make some, across pages too.
+    /// Reads bytes that are not a whole page: some tools make such reads, also across pages.
     pub(super) fn read_part(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let size = u64::from(self.page_size);
         let mut page = vec![0; self.page_size as usize];

@@ -1,10 +1,12 @@
-//! After a rollback: pages of the free list that a failed or interrupted transaction left torn are sealed again, as zeros.
+//! Repairs the free list after a rollback: seals its torn pages again, as zeros.
 //!
-//! SQLite does not journal the content of a page that it takes from the free list ([`crate::free_list`]). When the write of such a page stops half-way and the
-//! transaction is rolled back, the page is free again, and stays as it is. SQLite itself does not mind; but it cannot be opened, and VACUUM, the backup
-//! API and a rekey read it.
+//! SQLite does not journal the content of a page that it takes from the free list
+//! ([`crate::free_list`]). When the write of such a page is interrupted and the transaction is
+//! rolled back, the page is free again and stays torn. SQLite does not read it, but it cannot be
+//! opened, and VACUUM, the backup API and a rekey read it.
 //!
-//! Invariant M9: when a rollback is over, and before its journal goes, every leaf of the free list can be opened.
+//! Invariant M9: when a rollback is over, and before its journal is removed, every leaf of the free
+//! list can be opened.
 //! Must not: write a page that authenticates, or one that is not a leaf of a free list that does.
 
 use strongroom_format::header::Cipher;
@@ -17,7 +19,8 @@ use crate::sqlite_code::SqliteResult;
 use crate::wal::has_log;
 
 impl MainFile {
-    /// When SQLite is about to sync the database: the file is then in the state that holds if the sync succeeds, and nobody else writes.
+    /// Called when SQLite is about to sync the database: the file is then in the state that is
+    /// valid if the sync succeeds, and no other connection writes.
     pub(super) fn repair_after_rollback(&mut self) -> SqliteResult<()> {
         let played_back = self.shared.take_played_back();
         if !self.has_header || (!played_back && self.torn.is_empty()) {
@@ -26,16 +29,18 @@ impl MainFile {
         let torn = std::mem::take(&mut self.torn);
         let healed = self.reseal_torn_leaves(|leaf| played_back || torn.contains(&leaf));
         if healed.is_err() {
-            // The rollback has failed; SQLite tries it again.
+            // The rollback has failed; SQLite will try it again.
             self.torn.extend(torn);
             self.shared.mark_played_back();
         }
         healed.map(|_| ())
     }
 
-    /// Seals the leaves that are `wanted` and cannot be opened. Returns how many they were. The caller holds the write lock.
+    /// Seals those leaves again that are `wanted` and cannot be opened. Returns their number. The
+    /// caller holds the write lock.
     pub(crate) fn reseal_torn_leaves(&mut self, wanted: impl Fn(u64) -> bool) -> SqliteResult<u64> {
-        // A list that does not authenticate is not believed; and with a log the file alone is not the database.
+        // A list that does not authenticate is not used, and with a log the file alone is not the
+        // database.
         if self.require_header()?.object.header().cipher == Cipher::Aes256Ctr
             || has_log(&self.path)?
         {
@@ -54,7 +59,7 @@ impl MainFile {
         let zeros = page.clone();
         let mut healed = 0;
         for leaf in leaves.into_iter().filter(|leaf| wanted(*leaf)) {
-            // What the file does not reach is sealed when it grows (M6).
+            // Pages after the file's end are sealed when the file grows (M6).
             if leaf <= self.pages && !self.read_page_quietly(leaf, &mut page)? {
                 self.write_page(leaf, &zeros)?;
                 healed += 1;
@@ -64,7 +69,7 @@ impl MainFile {
         Ok(healed)
     }
 
-    /// Reads a page without a word if it does not authenticate.
+    /// Reads a page. Returns false, and reports nothing, if it does not authenticate.
     fn read_page_quietly(&self, number: u64, page: &mut [u8]) -> SqliteResult<bool> {
         if !self
             .lower

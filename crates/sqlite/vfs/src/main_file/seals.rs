@@ -1,10 +1,9 @@
-//! The count of a database's seals, as its pages are written. docs/internals/sqlite-vfs.md,
-//! "Seals".
+//! Counts a database's seals as its pages are written. docs/internals/sqlite-vfs.md, "Seals".
 //!
-//! Whoever writes a page holds a lock under which nobody else writes an anchor: SQLite's exclusive
-//! lock in rollback mode, and in write-ahead mode the checkpointer's locks (B4).
+//! A connection that writes a page holds a lock under which no other connection writes an anchor:
+//! SQLite's exclusive lock in rollback mode, and the checkpointer's locks in write-ahead mode (B4).
 //!
-//! Must not: do anything for a page whose nonce stands for that page alone.
+//! Must not: do anything for a page whose nonce counts for that page alone.
 
 use strongroom_format::header::{Cipher, SEALS_STEP};
 
@@ -13,7 +12,8 @@ use crate::seals;
 use crate::sqlite_code::SqliteResult;
 
 impl MainFile {
-    /// Counts the page that is about to be sealed under `nonce`, and those that it stands for (B1).
+    /// Counts the page that is about to be sealed under `nonce`, together with those that it stands
+    /// for (B1).
     pub(super) fn count_seal(&mut self, nonce: &[u8; 12]) -> SqliteResult<()> {
         if !seals::stands_for_many(nonce) {
             return Ok(());
@@ -27,7 +27,7 @@ impl MainFile {
         let Some(sealed) = self.sealed.as_ref().filter(|_| limited) else {
             return Ok(());
         };
-        // Whoever asked for no syncs gets none.
+        // With `synchronous=OFF` there are no syncs.
         let durable = !self.shared.undo_journal().unsynced;
         let written = sealed.add_seals(self.lower, SEALS_STEP, durable)?;
         if let (Some(anchor), Some(tally)) = (written, &mut self.tally) {
