@@ -1,4 +1,4 @@
-//! Strong ETags, which name one version of a file.
+//! Strong `ETag` values, each of which names one version of a file.
 //!
 //! Must not: accept a weak ETag.
 

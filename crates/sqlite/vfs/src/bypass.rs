@@ -1,20 +1,23 @@
-//! Databases that SQLite opens past the guard, through a VFS below it: none that names a key.
+//! Watches databases that SQLite opens without our VFS, through a VFS below it, and refuses those
+//! whose URI names a key.
 //!
-//! It does so on connections from before the guard was loaded, where a URI says `vfs=unix`, and
-//! after `sqlite3_shutdown()` and `sqlite3_initialize()`, which make SQLite's own VFS the default
-//! again and forget automatic extensions. A key in the URI would be ignored, and the database would
-//! be plain. The entries of SQLite's VFSs stay where they are all the time, so their `xOpen` is
-//! replaced by one that looks first.
+//! SQLite does so on connections from before the extension was loaded, where a URI says `vfs=unix`,
+//! and after `sqlite3_shutdown()` and `sqlite3_initialize()`, which make SQLite's own VFS the
+//! default again and forget automatic extensions. SQLite would ignore a key in the URI, and the
+//! database would be plain. The entries of SQLite's VFSs always stay in place, so their `xOpen` is
+//! replaced by a function that checks first.
 //!
 //! Invariants:
-//! - P1. A URI that names a key, in whichever product's words, is refused by SQLite's own VFSs and by
-//!   the one below the guard. A VFS of another extension, named in the URI, is not watched.
-//! - P2. The guard itself opens through [`open_of`], never through what stands in the entry.
-//! - P4. In a program that has a default key, no temporary file is made there either: what a
-//!   database in memory has no room for would lie in it in clear.
-//! - P3. Where SQLite was shut down in between, the first database that is opened puts the guard back.
+//! - P1. SQLite's own VFSs, and the one below ours, refuse a URI that names a key, in any product's
+//!   words. A VFS of another extension that a URI names is not watched.
+//! - P2. Our VFS opens files through [`original_open`], never through the function that is in the
+//!   entry now.
+//! - P4. In a program that has a default key, these VFSs create no temporary file either: rows for
+//!   which a database in memory has no room would be in it in clear.
+//! - P3. After SQLite was shut down, the first database that is opened makes our VFS the default
+//!   again.
 //!
-//! Must not: look at parameters of a name that need not have any (`SQLITE_OPEN_URI`).
+//! Must not: read parameters of a name that need not have any (`SQLITE_OPEN_URI`).
 #![expect(unsafe_code, reason = "called by SQLite; changes entries of its VFSs")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -47,7 +50,7 @@ type Open = unsafe extern "C" fn(
 /// SQLite's own VFSs on Unix (`os_unix.c`, `sqlite3_os_init`).
 const NAMES: [&CStr; 4] = [c"unix", c"unix-none", c"unix-dotfile", c"unix-excl"];
 
-/// The entry of a VFS, and the `xOpen` that stood in it.
+/// The entry of a VFS, and the `xOpen` that it had before.
 struct WatchedVfs(*mut sqlite3_vfs, Open);
 
 // SAFETY: entries of registered VFSs live as long as the process; the pointer is only compared.
@@ -57,11 +60,11 @@ unsafe impl Sync for WatchedVfs {}
 
 static WATCHED: OnceLock<Vec<WatchedVfs>> = OnceLock::new();
 
-/// Puts the guard back where SQLite has forgotten it (P3).
+/// Makes our VFS the default again after SQLite has forgotten it (P3).
 static RESTORE: OnceLock<fn()> = OnceLock::new();
 
-/// Replaces `xOpen` of SQLite's own VFSs and of `below`, on which the guard stands. Done once.
-/// `put_back` is called before a database is opened past the guard.
+/// Replaces `xOpen` of SQLite's own VFSs and of `below`, the VFS below ours. Done once. `put_back`
+/// is called before a database is opened without our VFS.
 pub(crate) fn replace_open(api: &Api, below: *mut sqlite3_vfs, put_back: fn()) {
     // SAFETY: a name that ends with a zero byte.
     let named = NAMES.map(|name| unsafe { (api.vfs_find)(name.as_ptr()) });
@@ -78,13 +81,14 @@ pub(crate) fn replace_open(api: &Api, below: *mut sqlite3_vfs, put_back: fn()) {
         return;
     }
     for WatchedVfs(vfs, _) in WATCHED.get().into_iter().flatten() {
-        // SAFETY: SQLite writes to entries itself when they are registered, so they can be written. Whoever reads the
-        // pointer at this moment gets the one or the other function, and both open the file.
+        // SAFETY: SQLite writes to entries itself when they are registered, so they can be written.
+        // Whoever reads the pointer at this moment gets the one or the other function, and both
+        // open the file.
         unsafe { (&raw mut (**vfs).open).write_volatile(Some(open)) };
     }
 }
 
-/// What opens a file of this VFS, past what [`watch`] has put there.
+/// The function that opens a file of this VFS, without the check that [`replace_open`] has added.
 pub(crate) fn original_open(vfs: *mut sqlite3_vfs) -> Option<Open> {
     let watched = WATCHED.get().map_or(&[][..], Vec::as_slice);
     if let Some(WatchedVfs(_, call)) = watched.iter().find(|WatchedVfs(known, _)| *known == vfs) {
@@ -96,8 +100,8 @@ pub(crate) fn original_open(vfs: *mut sqlite3_vfs) -> Option<Open> {
     if !std::ptr::fn_addr_eq(call, ours) {
         return Some(call);
     }
-    // A copy of an entry, which a shim made after it was changed: what it copied is the one with the
-    // same application data and the same size of files. Where there is none, nothing is opened.
+    // A shim copied the entry after it was changed. Its origin is the VFS with the same application
+    // data and the same size of files. If there is none, nothing is opened.
     // SAFETY: registered VFSs.
     let about = |vfs: *mut sqlite3_vfs| unsafe { ((*vfs).app_data, (*vfs).os_file_size) };
     let copied = watched
@@ -115,7 +119,8 @@ unsafe extern "C" fn open(
 ) -> c_int {
     let refused = catch_unwind(AssertUnwindSafe(|| refusal(name, flags)));
     let (Ok(None), Some(call)) = (&refused, original_open(vfs)) else {
-        // SAFETY: the allocation that SQLite made for the file; a null table says that nothing needs closing.
+        // SAFETY: the allocation that SQLite made for the file; a null table says that nothing
+        // needs closing.
         unsafe { (*file).methods = std::ptr::null() };
         return refused.ok().flatten().unwrap_or(SQLITE_CANTOPEN);
     };
@@ -123,7 +128,7 @@ unsafe extern "C" fn open(
     unsafe { call(vfs, name, file, flags, out_flags) }
 }
 
-/// What SQLite is told instead of opening the file (P1).
+/// The result code that SQLite gets instead of the file (P1).
 fn refusal(name: *const c_char, flags: c_int) -> Option<c_int> {
     if flags & TEMPORARY_FILES != 0 {
         return temporary_refusal();
@@ -134,10 +139,11 @@ fn refusal(name: *const c_char, flags: c_int) -> Option<c_int> {
     if let Some(put_back) = RESTORE.get() {
         put_back();
     }
-    // SAFETY: with SQLITE_OPEN_URI, the name comes from SQLite's core with its parameters behind it.
+    // SAFETY: with SQLITE_OPEN_URI, the name comes from SQLite's core with its parameters behind
+    // it.
     let parameter = |key: &str| unsafe { uri_parameter(name, key) };
     let is_uri = flags & SQLITE_OPEN_URI != 0;
-    // A program with a default key means it for every database.
+    // In a program with a default key, the key is meant for every database.
     let has_default = !matches!(defaults::get(), Ok(None));
     let names_a_key = has_default
         || is_uri

@@ -47,8 +47,8 @@ pub(crate) fn remember_connection(connection: *mut sqlite3) {
     });
 }
 
-/// SQLite has said, with `SQLITE_FCNTL_PDB`, that `file` belongs to `connection`. `at_work` is where
-/// SQLite keeps the connection that is using the file, as long as the file is open.
+/// SQLite has said, with `SQLITE_FCNTL_PDB`, that `file` belongs to `connection`. `at_work` is
+/// where SQLite keeps the connection that is using the file, as long as the file is open.
 pub(crate) fn remember_file(
     connection: *mut sqlite3,
     file: *mut sqlite3_file,
@@ -93,7 +93,8 @@ pub(crate) fn connection_of(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
     if entry.connection != 0 {
         return Some(entry.connection as *mut sqlite3);
     }
-    // SAFETY: the place is in the shared cache, which lives until its file is closed (`forget_file`).
+    // SAFETY: the place is in the shared cache, which lives until its file is closed
+    // (`forget_file`).
     let connection = unsafe { (entry.at_work as *const *mut sqlite3).read() };
     (!connection.is_null()).then_some(connection)
 }
@@ -175,7 +176,8 @@ pub(crate) fn find_sql_on_this_thread<T>(
         if mutex.is_null() && !*alone {
             continue;
         }
-        // SAFETY: the connection's own mutex; recursive, so this thread's own connection lets us in.
+        // SAFETY: the connection's own mutex; recursive, so this thread's own connection lets us
+        // in.
         if unsafe { (api.mutex_try)(mutex) } != SQLITE_OK {
             continue;
         }

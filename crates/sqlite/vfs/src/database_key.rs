@@ -1,7 +1,8 @@
 //! The key of a database: the one that its URI names, one that was registered for its path, or the
 //! default of a program that `strongroom sqlite run` has started.
 //!
-//! Must not: keep key material elsewhere than in an `Opener` (locked memory), or put any into a message.
+//! Must not: keep key material anywhere but in an `Opener` (locked memory), or put any into a
+//! message.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,8 +17,8 @@ pub(crate) fn names_a_key(options: &KeyOptions, path: &str) -> bool {
     options.source.is_some() || registered().contains_key(path)
 }
 
-/// The opener for the database at `path`: from the URI, else from a registered key, else the default
-/// of a program that `strongroom sqlite run` has started. `None`: no key is given.
+/// The opener for the database at `path`: from the URI, else from a registered key, else the
+/// default of a program that `strongroom sqlite run` has started. `None`: no key is given.
 pub(crate) fn opener_for(
     options: &KeyOptions,
     path: &str,
@@ -32,7 +33,7 @@ pub(crate) fn opener_for(
         Some(RegisteredKey::KeyId(id)) => {
             key_of_keyring(id, path, creating).map(Arc::new).map(Some)
         }
-        // A copy that may be plain was asked for by name.
+        // The URI asked for a copy that may be plain.
         None if options.allow_plaintext => Ok(None),
         None => match defaults::get()? {
             Some(defaults) => defaults.opener(creating).map(Some),
@@ -55,7 +56,7 @@ fn key_of_keyring(id: String, prompt: &str, creating: bool) -> Result<Opener, Er
 enum RegisteredKey {
     /// The key itself.
     Opener(Arc<Opener>),
-    /// A key of the keyring, which is looked up at each open, so that a new version of it is found.
+    /// A key of the keyring. It is looked up at each open, so that a new version of it is found.
     KeyId(String),
 }
 
@@ -75,7 +76,8 @@ fn registered() -> MutexGuard<'static, Registered> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Registers `opener` for every later open of `path` in this process. `path` is absolute, as SQLite makes it.
+/// Registers `opener` for every later open of `path` in this process. `path` is absolute, as SQLite
+/// makes it.
 pub fn register(path: String, opener: Arc<Opener>) {
     registered().insert(path, RegisteredKey::Opener(opener));
 }
@@ -84,7 +86,7 @@ pub fn register(path: String, opener: Arc<Opener>) {
 /// absolute, as SQLite makes it.
 ///
 /// # Errors
-/// What keeps the keyring or the key from being used now: SR-2003, SR-2004 and others.
+/// Why the keyring or the key cannot be used now: SR-2003, SR-2004 and others.
 pub(crate) fn register_key_id(path: String, id: String) -> Result<(), Error> {
     key_of_keyring(id.clone(), &path, false)?;
     registered().insert(path, RegisteredKey::KeyId(id));

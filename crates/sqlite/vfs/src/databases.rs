@@ -1,9 +1,11 @@
-//! `SELECT * FROM strongroom_databases()`: what is attached to this connection, and whether it is sealed.
+//! `SELECT * FROM strongroom_databases()`: the databases that are attached to this connection, and
+//! whether they are sealed.
 //!
 //! Columns: name, path, encrypted (0 or 1), cipher, `key_id` (a keyring key's name and version, or
-//! the kind of the slot that opened), `page_size`, `seals` (an estimate of the pages that were
-//! sealed under the data key; NULL where the cipher sets no limit). Must not: show anything that is
-//! not in the file's clear header.
+//! the kind of the slot that opened), `page_size`, `seals` (an estimate of the pages sealed under
+//! the data key; NULL where the cipher sets no limit).
+//!
+//! Must not: show anything that is not in the file's clear header.
 #![expect(unsafe_code, reason = "a virtual table of SQLite's")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -65,7 +67,7 @@ struct Cursor {
     at: usize,
 }
 
-/// Gives `connection` the table-valued function.
+/// Registers the table-valued function with `connection`.
 pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
@@ -131,12 +133,12 @@ fn rows(connection: *mut sqlite3) -> Vec<Row> {
     schemas(connection).into_iter().map(describe).collect()
 }
 
-/// A number as SQL has them.
+/// A number as SQL represents it.
 fn saturating(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// How a slot is named to people.
+/// The name of a key slot for users.
 pub(crate) fn key_id(kind: &SlotKind) -> String {
     match kind {
         SlotKind::Keyring { id, version } => format!("{id}:{version}"),

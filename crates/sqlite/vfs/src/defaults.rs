@@ -1,18 +1,18 @@
-//! The key for databases that name none, in a program that `strongroom sqlite run` has started: the
-//! program opens a database by its path, as it would a plain one.
+//! The default key for databases that name none, in a program that `strongroom sqlite run` has
+//! started. The program opens a database by its path, as it would a plain one.
 //!
-//! The environment names where the key is, and never holds it. The extension reads the variable
-//! once; the Rust library does not read it at all.
+//! An environment variable says where the key is, and never contains it. The extension reads the
+//! variable once; the Rust library does not read it.
 //!
 //! Invariants:
-//! - F1. A variable that is not understood refuses every database: the program was meant to have a
-//!   key.
+//! - F1. With a malformed variable every database is refused, because the program was meant to have
+//!   a key.
 //! - F2. An existing plain database is opened only where the variable says so.
-//! - F3. An inherited descriptor is read only while it is the memory that the command made: a
-//!   program may close descriptors that it does not know, and then have another file under the
+//! - F3. An inherited descriptor is read only while it refers to the memory that the command made:
+//!   a program may close descriptors that it does not know, and then have another file under the
 //!   number.
 //!
-//! Must not: take a key out of the environment.
+//! Must not: accept a key in the environment.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -27,38 +27,38 @@ use crate::key_options::KeyOptions;
 // The names of its options are those of URIs, and `KEY_FD` and `EXISTING_PLAIN`.
 pub use strongroom_format::run::DEFAULT_VARIABLE;
 
-/// An inherited descriptor from which the key can be read: how a passphrase reaches the program
-/// that the command asked for.
+/// The number of an inherited descriptor from which the key can be read. In this way a passphrase
+/// that the command asked for reaches the program.
 pub const KEY_FD: &str = "key_fd";
-/// What the memory behind [`KEY_FD`] is called.
+/// The name of the memory file behind [`KEY_FD`].
 pub const KEY_FD_NAME: &str = "strongroom-key";
-/// With the value 1, plain databases that exist are opened as what they are.
+/// With the value 1, existing plain databases are opened as plain ones.
 pub const EXISTING_PLAIN: &str = "existing_plain";
 
-/// What the variable says.
+/// The content of the variable.
 pub(crate) struct Defaults {
     options: KeyOptions,
-    /// The inherited descriptor, by its path.
+    /// The path of the inherited descriptor.
     inherited: Option<PathBuf>,
     existing_plain: bool,
-    /// The key, once it was fetched: for what exists, and for what is created. The program may open
-    /// many databases, and a passphrase is stretched, or asked for, once.
+    /// The fetched key: one for existing databases, one for new ones. The program may open many
+    /// databases, and a passphrase is stretched, or asked for, once.
     openers: [Mutex<Option<Fetched>>; 2],
 }
 
 /// A key that was fetched.
 struct Fetched {
     opener: Arc<Opener>,
-    /// What the keyring's file was then: a key of the keyring that was rotated since has a version
-    /// that this opener does not know.
+    /// The state of the keyring's file at that time: a key of the keyring that was rotated since
+    /// has a version that this opener does not know.
     keyring: Option<KeyringState>,
 }
 
-/// Tells whether a file is still what it was: device, inode, size in bytes, and the time of its
-/// last change in seconds and nanoseconds.
+/// Identifies a state of a file: device, inode, size in bytes, and the time of its last change in
+/// seconds and nanoseconds.
 type KeyringState = (u64, u64, u64, i64, i64);
 
-/// `None` inside: the variable was not understood.
+/// The inner `None`: the variable was malformed.
 static DEFAULTS: OnceLock<Option<Defaults>> = OnceLock::new();
 
 /// Reads the variable. Called by the extension before the first database is opened; a second call
@@ -81,7 +81,7 @@ pub(crate) fn get() -> Result<Option<&'static Defaults>, Error> {
     }
 }
 
-/// Whether plain databases are refused: by the environment, or because the guard was built so.
+/// Whether plain databases are refused: by the environment, or because the extension was built so.
 pub(crate) fn never_plain() -> bool {
     cfg!(feature = "never-plain")
         || std::env::var_os(NEVER_PLAIN_VARIABLE)
@@ -101,7 +101,7 @@ impl Defaults {
         let mut inherited = None;
         if let Some(number) = get(KEY_FD) {
             let number: u32 = number.parse().ok()?;
-            // Opened anew, each reader begins at the start.
+            // Each open of this path begins to read at the start.
             let path = PathBuf::from(format!("/proc/self/fd/{number}"));
             options.source = Some(KeySource::File(path.clone()));
             inherited = Some(path);
@@ -115,7 +115,7 @@ impl Defaults {
         })
     }
 
-    /// What a new database is to be like, where its URI does not say.
+    /// The options of a new database whose URI does not give them.
     pub(crate) fn options(&self) -> &KeyOptions {
         &self.options
     }
@@ -131,7 +131,7 @@ impl Defaults {
     /// Those of the key's source.
     pub(crate) fn opener(&self, creating: bool) -> Result<Arc<Opener>, Error> {
         let place = &self.openers[usize::from(creating)];
-        // A panic while this was locked leaves it whole: it is set at once.
+        // A panic while this was locked leaves it consistent: it is set at once.
         let mut known = place.lock().unwrap_or_else(PoisonError::into_inner);
         let keyring = self.keyring_state();
         if let Some(fetched) = &*known
@@ -140,7 +140,7 @@ impl Defaults {
             return Ok(Arc::clone(&fetched.opener));
         }
         if let Some(path) = &self.inherited {
-            // As the kernel shows such memory (memfd_create(2)).
+            // The kernel shows such memory in this form (memfd_create(2)).
             let expected = format!("/memfd:{KEY_FD_NAME} (deleted)");
             let is_ours = std::fs::read_link(path).is_ok_and(|shown| shown == Path::new(&expected));
             if !is_ours {

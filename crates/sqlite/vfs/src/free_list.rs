@@ -103,8 +103,8 @@ mod tests {
         assert_eq!(found(&pages()), Some(vec![2, 3, 9]));
         let none = [vec![0; 512]];
         assert_eq!(found(&none), Some(vec![]));
-        // A loop, a leaf twice, the first page, a page beyond the end, a trunk that is a leaf, more than there is room for,
-        // a count that is another.
+        // A loop, a leaf twice, the first page, a page beyond the end, a trunk that is a leaf, more
+        // than there is room for, a count that is another.
         for (page, at, value) in [
             (7, 0, 4),
             (7, 8, 3),

@@ -1,8 +1,10 @@
-//! Entry points for fuzzing: the code that reads logs and rollback journals, over files that a fuzzer chooses.
+//! Entry points for fuzzing: the code that reads logs and rollback journals, over files that a
+//! fuzzer chooses.
 //!
-//! Nothing that a fuzzer makes up authenticates, so it would see the first check and nothing behind it. Here it says what is sealed: marks, links,
-//! lengths, chunks, frames in any combination, under the right key; and then which bytes of the result change. What must hold of any of it: no panic;
-//! and a byte that was changed never comes back.
+//! Nothing that a fuzzer makes up authenticates, so it would reach only the first check. Here the
+//! fuzzer chooses what is sealed: marks, links, lengths, chunks and frames in any combination,
+//! under the right key; and then which bytes of the result change. For any choice there must be no
+//! panic, and a changed byte must never be returned.
 //!
 //! Must not: be part of a product. Compiled for tests and fuzzers only.
 
@@ -59,7 +61,8 @@ impl Choices<'_> {
     }
 }
 
-/// A database's header and its opened object; the same for every run of a thread, for the key costs more than the rest.
+/// A database's header and its opened object; the same for every run of a thread, for the key costs
+/// more than the rest.
 fn database() -> (Vec<u8>, Arc<SealedDatabase>) {
     thread_local! {
         static MADE: (Vec<u8>, Arc<SealedDatabase>) = made().expect("a database");

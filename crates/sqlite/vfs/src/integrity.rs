@@ -1,10 +1,10 @@
 //! `PRAGMA cipher_integrity_check`, as `SQLCipher`'s users know it: no row when every page is
-//! authentic, else what is not.
+//! authentic, else the units that are not.
 //!
-//! It answers with one text, because a file control has room for one: a line for each page, frame
-//! or slot that is bad.
+//! The answer is one text, because a file control has room for one only, with a line for each bad
+//! page, frame or slot.
 //!
-//! Must not: answer nothing for what was not checked.
+//! Must not: return nothing when something was not checked.
 
 use std::path::Path;
 
@@ -24,17 +24,17 @@ use crate::verify::{HeaderKey, VerifyReport, verify_pages_of_open_file, verify_w
 /// Most lines of an answer.
 const LINES: usize = 100;
 
-/// What is to be checked.
+/// The database to be checked.
 struct Open {
     path: String,
     opened: std::sync::Arc<OpenedHeader>,
     lower: LowerFile,
-    /// This connection is in the middle of a transaction, or keeps the file for itself: nobody gets
-    /// a lock beside it.
+    /// This connection is in a transaction, or holds the file exclusively: no other file object
+    /// gets a lock.
     writing: bool,
 }
 
-/// The answer; `None` when everything is authentic.
+/// The answer. `None` when everything is authentic.
 ///
 /// # Errors
 /// SR-2280 for a plain database; SR-2001 for one that is locked; SR-6010 while another connection

@@ -7,7 +7,8 @@ use std::ffi::{c_int, c_void};
 use crate::lower::LowerFile;
 use crate::sqlite_code::SqliteResult;
 
-/// The operations that SQLite calls on an open file. The defaults pass everything to the file below.
+/// The operations that SQLite calls on an open file. The defaults pass everything to the file
+/// below.
 pub(crate) trait IoMethods: Send {
     /// The file below.
     fn lower(&self) -> LowerFile;

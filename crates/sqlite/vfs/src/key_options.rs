@@ -1,7 +1,7 @@
-//! Where a database's key comes from: URI parameters, a key registered for a path, PRAGMA key, or
-//! the default of a program that `strongroom sqlite run` has started (`defaults.rs`).
+//! The options of a database in its URI: the source of its key, and the layout of a new database.
 //!
-//! Must not: keep key material elsewhere than in an `Opener` (locked memory), or put any into a message.
+//! Must not: keep key material anywhere but in an `Opener` (locked memory), or put any into a
+//! message.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
 use crate::foreign_words;
 use crate::new_database::NewDatabase;
 
-/// The URI parameters that the guard reads.
+/// The URI parameters that this VFS reads.
 #[derive(Default)]
 pub(crate) struct KeyOptions {
     /// `key_id`, `key_env`, `key_file` or `key_command`.
@@ -30,7 +30,7 @@ pub(crate) struct KeyOptions {
 }
 
 impl KeyOptions {
-    /// Reads the parameters through `get`, which answers with a parameter's value if the URI has it.
+    /// Reads the parameters; `get` returns a parameter's value if the URI has it.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         if let Some(instead) = foreign_words::advice_for_parameter(&get) {
             return Err(Error::new(&code::FOREIGN_WORD, instead));
@@ -70,7 +70,7 @@ impl KeyOptions {
         })
     }
 
-    /// What a database created with these parameters is to be like; `page_size` where the URI has none.
+    /// The settings of a database created with these options; `page_size` where the URI gives none.
     pub(crate) fn new_database(&self, page_size: u32) -> NewDatabase {
         NewDatabase {
             cipher: self.cipher.unwrap_or(Cipher::Aes256Gcm),
@@ -106,7 +106,7 @@ pub fn keyring_from_environment() -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// `size` if SQLite allows it as a page size and 32 bytes of it can be reserved.
+/// `size`, if SQLite allows it as a page size and 32 bytes of it can be reserved.
 #[must_use]
 pub fn valid_page_size(size: u32) -> Option<u32> {
     (size.is_power_of_two() && (512..=65536).contains(&size)).then_some(size)

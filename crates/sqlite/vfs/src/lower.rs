@@ -34,7 +34,8 @@ pub(crate) struct LowerFile {
     file: *mut sqlite3_file,
 }
 
-// SAFETY: SQLite serialises the use of one connection's files; nothing in `LowerFile` is bound to a thread.
+// SAFETY: SQLite serialises the use of one connection's files; nothing in `LowerFile` is bound to a
+// thread.
 unsafe impl Send for LowerFile {}
 
 impl LowerFile {
@@ -57,11 +58,13 @@ impl LowerFile {
     pub(crate) fn methods(self) -> SqliteResult<&'static sqlite3_io_methods> {
         // SAFETY: L1: the file is open.
         let methods = unsafe { (*self.file).methods };
-        // SAFETY: method tables are static in every VFS; a null pointer means that the file is closed.
+        // SAFETY: method tables are static in every VFS; a null pointer means that the file is
+        // closed.
         unsafe { methods.as_ref() }.ok_or(SqliteCode(SQLITE_IOERR))
     }
 
-    /// Reads at `at`. Bytes past the end of the file are zero and the result is then `SQLITE_IOERR_SHORT_READ`.
+    /// Reads at `at`. Bytes past the end of the file are zero and the result is then
+    /// `SQLITE_IOERR_SHORT_READ`.
     pub(crate) fn read(self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let call = self.methods()?.read.ok_or(SqliteCode(SQLITE_IOERR))?;
         let (amount, offset) = (amount(out.len())?, offset(at)?);
@@ -110,7 +113,8 @@ impl LowerFile {
     /// Drops the mapping, because another connection may have truncated the file.
     pub(crate) fn unmap(self) -> SqliteResult<()> {
         match self.mapping()? {
-            // SAFETY: nothing is fetched; without a page, this call is about the mapping as a whole.
+            // SAFETY: nothing is fetched; without a page, this call is about the mapping as a
+            // whole.
             Some((_, unfetch)) => check(unsafe { unfetch(self.file, 0, std::ptr::null_mut()) }),
             None => Ok(()),
         }

@@ -2,7 +2,8 @@
 //! docs/spec/sqlite.md, "Database file".
 //!
 //! Invariants:
-//! M1. Every byte written past the header is part of a whole sealed page whose reserved bytes SQLite left zero.
+//! M1. Every byte written past the header is part of a whole sealed page whose reserved bytes
+//!     SQLite left zero.
 //! M2. No byte of a page that did not authenticate reaches SQLite.
 //! M3. A new database's header is on the disk, durably, before its first page.
 //! M4. The journal's buffered records reach the kernel before any page does.

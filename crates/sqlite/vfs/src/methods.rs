@@ -269,7 +269,8 @@ unsafe extern "C" fn fetch(
     _amount: c_int,
     out: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: SQLite gives a place for the result; null means "not mapped", and SQLite reads the page instead.
+    // SAFETY: SQLite gives a place for the result; null means "not mapped", and SQLite reads the
+    // page instead.
     unsafe { out.write(std::ptr::null_mut()) };
     SQLITE_OK
 }

@@ -113,7 +113,7 @@ impl IoMethods for OpenFile {
     }
 
     fn shm_lock_changes(&mut self, first: c_int, flags: c_int) {
-        dispatch!(self, file => file.shm_lock_changes(first, flags))
+        dispatch!(self, file => file.shm_lock_changes(first, flags));
     }
 
     fn before_close(&mut self) -> SqliteResult<()> {

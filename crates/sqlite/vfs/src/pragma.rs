@@ -1,8 +1,8 @@
 //! PRAGMA key, PRAGMA rekey and PRAGMA `cipher_integrity_check`, as users of other products know
-//! them, and PRAGMA `page_size`, which a sealed database
-//! can follow only into a copy.
+//! them, and PRAGMA `page_size`, which a sealed database can follow only into a copy.
 //!
-//! The value of PRAGMA key stands in SQL text: `strongroom_key()` with a bound parameter is the better way.
+//! The value of PRAGMA key is part of the SQL text: `strongroom_key()` with a bound parameter is
+//! safer.
 //! Must not: put the value into a message.
 #![expect(unsafe_code, reason = "SQLite's array of strings")]
 
@@ -33,7 +33,7 @@ use crate::seal::crypto_error;
 use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
 use crate::sqlite_text::sqlite_string;
 
-/// Handles `SQLITE_FCNTL_PRAGMA`.
+/// Answers `SQLITE_FCNTL_PRAGMA`.
 ///
 /// # Safety
 /// `argument` is SQLite's array: result, name, value or null.
@@ -76,11 +76,11 @@ pub(crate) unsafe fn answer_pragma(file: *mut sqlite3_file, argument: *mut c_voi
     };
     let (text, result) = match answer {
         Ok(Some(text)) => (text, SQLITE_OK),
-        // SQLite goes on to a pragma that it does not know, and answers with no row. (OK without a
-        // text makes a column without a name, which Python takes for a lack of memory.)
+        // SQLite then handles the pragma itself: it does not know it, and returns no row. (OK
+        // without a text makes a column without a name, which Python takes for a lack of memory.)
         Ok(None) => return SQLITE_NOTFOUND,
         Err(SqliteCode(code)) => {
-            // The pragma is the one place where SQLite shows our own words.
+            // A pragma is the only place where SQLite shows our own text.
             (
                 last_text().unwrap_or_else(|| format!("error {code}")),
                 SQLITE_ERROR,
@@ -107,7 +107,8 @@ fn opener_from_value(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> 
         .map_err(|error| report_error(&error))
 }
 
-/// `PRAGMA page_size` on a database that is still to be created; SQLite goes on to note the size itself.
+/// `PRAGMA page_size` on a database that is still to be created. SQLite then also notes the size
+/// itself.
 fn set_page_size(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
     let size = std::str::from_utf8(value)
         .ok()
@@ -141,7 +142,8 @@ fn set_key(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     seal_empty(file, value)
 }
 
-/// An empty database becomes a sealed one: SQLite is told to reserve the bytes that it has not yet laid out.
+/// Turns an empty database into a sealed one: SQLite is told to reserve the bytes, since it has not
+/// laid out the database yet.
 fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let (path, empty) = with(file, |open| {
         let size = open.file.size()?;
@@ -181,7 +183,7 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     })
 }
 
-/// PRAGMA rekey: a new data key under a new opener, every page sealed again.
+/// PRAGMA rekey: a new data key under a new opener; every page is sealed again.
 fn rekey_with(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let place = connection_list::connection_of(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));

@@ -1,8 +1,11 @@
-//! A database file opened for reading through the VFS below, without SQLite and without a key.
+//! A database file that is opened for reading through the VFS below, without SQLite and without a
+//! key.
 //!
-//! POSIX locks belong to a process: closing any descriptor of a file drops all of them. The VFS below keeps account of
-//! that; `std::fs::File` does not. So whoever in this process looks at a database that a connection may have open
-//! looks through here. Must not: write.
+//! POSIX locks belong to a process: closing any descriptor of a file drops all of them. The VFS
+//! below keeps account of that, and `std::fs::File` does not. So a database that a connection of
+//! this process may have open is read through this type only.
+//!
+//! Must not: write.
 #![expect(unsafe_code, reason = "opens a C object")]
 
 use std::ffi::c_int;
@@ -29,9 +32,9 @@ pub(crate) struct ReadOnlyFile {
     path: String,
     /// The file object's memory, at an address that does not move.
     _memory: Vec<u64>,
-    /// The name that the VFS below keeps a pointer to.
+    /// The name, to which the VFS below keeps a pointer.
     _name: Vec<u8>,
-    /// It was opened here, and is closed here.
+    /// The file was opened here, and is closed here.
     own: bool,
 }
 
@@ -51,7 +54,8 @@ impl ReadOnlyFile {
             registration::absolute(text).ok_or_else(|| Error::new(&code::NOT_FOUND, text))?;
         let below = registration::below()
             .ok_or_else(|| Error::new(&code::BUG, "the guard is not registered"))?;
-        // SQLite's form of a file name: four zero bytes before it, and an empty list of parameters behind it.
+        // SQLite's form of a file name: four zero bytes before it, and an empty list of parameters
+        // behind it.
         let mut name = vec![0; 4];
         name.extend_from_slice(absolute.as_bytes());
         name.extend_from_slice(&[0; 4]);
@@ -64,7 +68,8 @@ impl ReadOnlyFile {
         let open = open.ok_or_else(|| Error::new(&code::BUG, "VFS without xOpen"))?;
         let flags = SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READONLY;
         let mut granted: c_int = 0;
-        // SAFETY: `file` has the size that the VFS asks for; the name is in SQLite's form and outlives the file.
+        // SAFETY: `file` has the size that the VFS asks for; the name is in SQLite's form and
+        // outlives the file.
         let rc = unsafe {
             open(
                 below,
@@ -89,8 +94,8 @@ impl ReadOnlyFile {
         })
     }
 
-    /// The file below of a database that is open, and stays so as long as this is used. Not locked,
-    /// and not closed here.
+    /// The file below of a database that stays open as long as this is used. It is not locked, and
+    /// not closed here.
     pub(crate) fn borrowed(lower: LowerFile, path: &str) -> Self {
         Self {
             lower,
@@ -101,7 +106,8 @@ impl ReadOnlyFile {
         }
     }
 
-    /// Takes SQLite's shared lock, so that no writer changes pages meanwhile. Waits up to 5 seconds.
+    /// Takes SQLite's shared lock, so that no writer changes pages meanwhile. Waits up to 5
+    /// seconds.
     ///
     /// # Errors
     /// SR-6010 when a writer keeps it.

@@ -1,5 +1,4 @@
-//! The registered VFS, for whoever has to recognise it, find the VFS below it, or make it the default
-//! again.
+//! The registered VFS: recognises it, finds the VFS below it, and makes it the default again.
 //!
 //! Must not: open a file.
 #![expect(unsafe_code, reason = "reads entries of SQLite's VFSs")]
@@ -28,8 +27,9 @@ pub(crate) fn is_ours(vfs: *mut sqlite3_vfs) -> bool {
         .is_some_and(|ours| std::ptr::eq(ours.0, vfs))
 }
 
-/// Makes the VFS the default again where the one below it is: `sqlite3_initialize` after
-/// `sqlite3_shutdown` does that. Another default was made by somebody, and stays. Whether it was so.
+/// Makes the VFS the default again if the one below it is the default, which `sqlite3_initialize`
+/// after `sqlite3_shutdown` causes. Another default was chosen by the program, and stays. Returns
+/// whether the default was changed.
 pub(crate) fn become_default_again() -> bool {
     let (Some(api), Some(ours)) = (api(), REGISTERED.get()) else {
         return false;
@@ -40,7 +40,7 @@ pub(crate) fn become_default_again() -> bool {
     default == below_of(ours.0) && unsafe { (api.vfs_register)(ours.0, 1) } == SQLITE_OK
 }
 
-/// The VFS that this one stands on. `None` before [`register`].
+/// The VFS below this one. `None` before it is registered.
 pub(crate) fn below() -> Option<*mut sqlite3_vfs> {
     REGISTERED.get().map(|ours| below_of(ours.0))
 }
@@ -50,7 +50,7 @@ pub(crate) fn below_of(vfs: *mut sqlite3_vfs) -> *mut sqlite3_vfs {
     unsafe { (*vfs).app_data }.cast::<sqlite3_vfs>()
 }
 
-/// `path` as SQLite makes it absolute, which is how databases are known here.
+/// The absolute path that SQLite makes of `path`, by which databases are known here.
 pub fn absolute(path: &str) -> Option<String> {
     let ours = REGISTERED.get()?.0;
     // SAFETY: registered and never freed.

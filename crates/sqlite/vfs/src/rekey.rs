@@ -1,13 +1,16 @@
-//! A new data key for a database in use: begun in the header, every page sealed again through SQLite's own
-//! transactions, finished in the header. docs/internals/rekey.md.
+//! Gives a database in use a new data key. The rekey is begun in the header, every page is sealed
+//! again through SQLite's own transactions, and the rekey is finished in the header.
+//! docs/internals/rekey.md.
 //!
 //! Invariants:
-//! R1. From the header's "begun" to its "finished" both keys open pages, and everything written uses the new one.
-//! R2. A page is sealed again by a transaction of SQLite's, so a crash at any point leaves it whole under one of the keys.
-//! R3. The old key is erased from the header only when, under the write lock and with an empty log, no page of the
-//!     file names its epoch; pages behind the database's end were cut off.
+//! R1. From the header's "begun" to its "finished" both keys open pages, and every write uses the
+//!     new one.
+//! R2. A transaction of SQLite's seals a page again, so a crash at any point leaves the page whole
+//!     under one of the keys.
+//! R3. The old key is erased from the header only when, under the write lock and with an empty log,
+//!     no page of the file names its epoch; pages after the database's end were cut off.
 //!
-//! Must not: write a page itself, or open the file by path (closing that would drop SQLite's locks).
+//! Must not: write a page itself, or open the file by path (closing it would drop SQLite's locks).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,29 +34,31 @@ use crate::sealed::OpenedHeader;
 use crate::sqlite_code::SqliteCode;
 use crate::wal::log_length;
 
-/// Pages per transaction while sweeping: long enough to be quick, short enough for others to get in between.
+/// Pages per transaction of the sweep: enough to be fast, and few enough for other connections to
+/// write in between.
 const BATCH: u64 = 512;
-/// How often finishing is tried before other connections are said to be in the way.
+/// How often finishing is tried before other connections are reported to prevent it.
 const FINISH_TRIES: u32 = 20;
 
-/// What a rekey did.
+/// The result of a rekey.
 #[derive(Clone, Copy, Debug)]
 pub struct RekeyReport {
     /// Pages sealed again by this call.
     pub pages: u64,
     /// The key epoch now in force.
     pub epoch: u32,
-    /// A rekey begun earlier was finished.
+    /// This call finished a rekey that was begun earlier.
     pub resumed: bool,
 }
 
-/// Gives the database a new data key, for `opener` or for the slot that it was opened with, and seals every page
-/// again. Goes on with a rekey that was begun and not finished. `progress` gets pages done and pages in all.
+/// Gives the database a new data key, for `opener` or for the slot with which it was opened, and
+/// seals every page again. Continues a rekey that was begun and not finished. `progress` gets the
+/// number of pages done and of all pages.
 ///
 /// # Errors
-/// SR-6010 when other connections do not let it finish (call it again), SR-1005 within a transaction, and those of
-/// reading and writing. The database is usable in every case, with the old key before the first change of the
-/// header and with the new one after.
+/// SR-6010 when other connections prevent it from finishing (call it again), SR-1005 within a
+/// transaction, and those of reading and writing. The database is usable in every case: with the
+/// old key before the first change of the header, and with the new one after it.
 pub fn rekey(
     connection: *mut sqlite3,
     schema: &str,
@@ -61,7 +66,7 @@ pub fn rekey(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RekeyReport, Error> {
     let resumed = in_write_transaction(connection, schema, |main, _| {
-        // A page of the free list that a crash tore would stop the sweep, which reads every page.
+        // A torn page of the free list would stop the sweep, which reads every page.
         main.reseal_torn_leaves(|_| true).map_err(rc_error)?;
         let opened = reload_opened_header(main)?;
         if opened.object.previous_epoch().is_some() {
@@ -80,7 +85,7 @@ pub fn rekey(
     })
 }
 
-/// Gives the same data key to `opener` alone: rewrites the header's slots and touches no page.
+/// Gives the same data key to `opener` alone: rewrites the key slots of the header, and no page.
 ///
 /// # Errors
 /// As [`rekey`].
@@ -91,27 +96,29 @@ pub fn rewrap(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result
     })
 }
 
-/// Runs `work` on the database file while the connection holds SQLite's write lock and has changed nothing.
+/// Runs `work` on the database file while the connection holds SQLite's write lock and has changed
+/// nothing. `work` gets the number of pages of the database.
 pub(crate) fn in_write_transaction<T>(
     connection: *mut sqlite3,
     schema: &str,
     work: impl FnOnce(&mut MainFile, Option<u64>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let sql = |text: &str| execute(connection, text).map_err(|message| sql_error(&message));
-    // A read of the one database first: BEGIN IMMEDIATE alone would lock every attached database.
+    // This begins with a read of the one database: BEGIN IMMEDIATE alone would lock every attached
+    // database.
     sql("BEGIN")?;
     let result = lock_schema(connection, schema).and_then(|()| {
-        // Nobody can make it longer or shorter now.
+        // No other connection can change its length now.
         let pages = pragma_number(connection, &quote_identifier(schema), "page_count");
         let pages = pages.and_then(|pages| u64::try_from(pages).ok());
         with_main(connection, schema, |main| work(main, pages))
     });
-    // Nothing was written through SQLite; ending the transaction either way gives the lock back.
+    // Nothing was written through SQLite; ending the transaction releases the lock.
     sql("ROLLBACK")?;
     result
 }
 
-/// Takes the write lock of one schema: a write of what is already there.
+/// Takes the write lock of one schema, by writing a value that it has already.
 fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
     let name = quote_identifier(schema);
     let version = pragma_number(connection, &name, "user_version").unwrap_or(0);
@@ -126,7 +133,7 @@ pub(crate) fn reload_opened_header(main: &mut MainFile) -> Result<Arc<OpenedHead
         .ok_or_else(|| Error::new(&code::NO_KEY, ""))
 }
 
-/// Puts a new header in force, crash-safely, through SQLite's own file object.
+/// Replaces the header, crash-safely, through SQLite's own file object.
 fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
     let lower = main.lower();
     let path = main.path().to_owned();
@@ -139,12 +146,13 @@ fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
     let Some(sealed) = main.sealed() else {
         return Err(Error::new(&code::NO_KEY, path));
     };
-    // Handed over rather than read back: what the old header retains may not open the new one.
+    // The new header is passed on rather than read back: the keys that the old header retains may
+    // not open it.
     sealed.replace_header(Arc::new(OpenedHeader::new(object)?));
     main.reload_header().map_err(rc_error)
 }
 
-/// Seals every page again that still names an older epoch. Returns how many were.
+/// Seals again every page that still names an older epoch. Returns their number.
 fn sweep(
     connection: *mut sqlite3,
     schema: &str,
@@ -155,7 +163,7 @@ fn sweep(
         |what| pragma_number(connection, &name, what).and_then(|pages| u64::try_from(pages).ok());
     let total = count("page_count").unwrap_or(0);
     if !has_page_table(connection) {
-        // SQLite's own way to write every page in one transaction.
+        // VACUUM writes every page in one transaction.
         execute(connection, &format!("VACUUM {name}")).map_err(|message| sql_error(&message))?;
         let total = count("page_count").unwrap_or(total);
         progress(total, total);
@@ -176,7 +184,8 @@ fn sweep(
     Ok(done)
 }
 
-/// Whether this SQLite has `sqlite_dbpage`, through which single pages can be written in a transaction.
+/// Whether this SQLite has `sqlite_dbpage`, through which single pages can be written in a
+/// transaction.
 fn has_page_table(connection: *mut sqlite3) -> bool {
     query::number(
         connection,
@@ -184,7 +193,7 @@ fn has_page_table(connection: *mut sqlite3) -> bool {
     ) == Some(1)
 }
 
-/// One transaction that writes pages `first..=last` as they are.
+/// Writes the pages `first..=last` unchanged, in one transaction.
 fn rewrite(connection: *mut sqlite3, schema: &str, first: u64, last: u64) -> Result<(), Error> {
     let page_size = page_size(connection, schema)?;
     let skip = lock_byte_page(page_size);
@@ -217,7 +226,7 @@ fn with_main<T>(
     outcome
 }
 
-/// How many pages of `first..=last` name another epoch than the current one in the file itself.
+/// The number of pages of `first..=last` that name an older epoch in the file itself.
 fn stale_pages(
     connection: *mut sqlite3,
     schema: &str,
@@ -243,7 +252,7 @@ fn count_stale(
     first: u64,
     last: u64,
 ) -> Result<u64, Error> {
-    // L4: nobody holds a lock here.
+    // L4: no lock is held here.
     lower.unmap().map_err(rc_error)?;
     let mut stale = 0;
     let mut tail = [0; TAIL];
@@ -251,7 +260,7 @@ fn count_stale(
         let at = page_offset(page + 1, page_size) - TAIL as u64;
         let whole = lower.read_whole(&mut tail, at).map_err(rc_error)?;
         let known = u32_at(&tail, tail_layout::EPOCH) == Some(epoch);
-        // A page that is only in the log so far, and the page of lock bytes, have nothing to go stale in the file.
+        // A page that is only in the log so far, and the lock-byte page, are not in the file.
         if whole && !known && page != lock_byte_page(page_size) {
             stale += 1;
         }
@@ -259,7 +268,7 @@ fn count_stale(
     Ok(stale)
 }
 
-/// R3. Returns the epoch in force.
+/// Finishes the rekey (R3). Returns the epoch in force.
 fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
     let name = quote_identifier(schema);
     for _ in 0..FINISH_TRIES {
@@ -304,14 +313,15 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
     ))
 }
 
-/// How many pages the file has room for.
+/// The number of whole pages in the file.
 fn pages_in_file(main: &MainFile) -> Result<u64, Error> {
     let size = main.lower().size().map_err(rc_error)?;
     Ok(size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size()))
 }
 
-/// A failed transaction may have left pages behind the database's end. SQLite may read one before it writes it, when the database
-/// grows again, and nobody could open it any more: they go. Under the write lock, with an empty log.
+/// Cuts off the pages that a failed transaction may have left after the database's end. SQLite may
+/// read one before it writes it when the database grows again, and it could not be opened any more.
+/// Called under the write lock, with an empty log.
 fn truncate_after(main: &mut MainFile, count: u64) -> Result<(), Error> {
     if count > 0 && pages_in_file(main)? > count {
         let end = count.saturating_mul(u64::from(main.page_size()));
@@ -320,7 +330,7 @@ fn truncate_after(main: &mut MainFile, count: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Both anchors carry a MAC of the current epoch before the older key is erased.
+/// Seals both anchors under the current epoch before the older key is erased.
 fn rewrite_anchors(main: &MainFile, opened: &OpenedHeader) -> Result<(), Error> {
     let Some(sealed) = main.sealed() else {
         return Err(Error::new(&code::NO_KEY, ""));
@@ -330,7 +340,8 @@ fn rewrite_anchors(main: &MainFile, opened: &OpenedHeader) -> Result<(), Error> 
         "only a rekey under way is finished"
     );
     let generation = match opened.object.header().freshness {
-        // The log is empty, but a power cut may bring it back: its tails would be of an epoch that nobody knows any more.
+        // The log is empty, but a power cut may bring it back. Its tails would be of an epoch whose
+        // key is gone.
         true => [0; 16],
         false => {
             let anchor = sealed.anchor(main.lower()).map_err(rc_error)?;
@@ -342,7 +353,7 @@ fn rewrite_anchors(main: &MainFile, opened: &OpenedHeader) -> Result<(), Error> 
         .map_err(rc_error)
 }
 
-/// The guard's own error if it reported one, else SQLite's message.
+/// Our own error if one was reported, else SQLite's message.
 pub(crate) fn sql_error(message: &str) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),

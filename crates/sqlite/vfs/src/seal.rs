@@ -198,7 +198,8 @@ impl UnitKey {
         Place { role, ..self.place }
     }
 
-    /// Seals `plain` as unit `position` of `role` and appends nonce, ciphertext and tag to `out`. Random nonce (S1).
+    /// Seals `plain` as unit `position` of `role` and appends nonce, ciphertext and tag to `out`.
+    /// Random nonce (S1).
     pub(crate) fn seal(
         &self,
         role: Role,

@@ -2,7 +2,8 @@
 //! epochs, shared by all connections of the process to the file.
 //!
 //! Invariants:
-//! O1. The header in force is the newest one that authenticates, from the file or from its redo copy.
+//! O1. The header in force is the newest one that authenticates, from the file or from its redo
+//!     copy.
 //! O2. A write uses the current epoch of the newest header: a connection that begins to write reads
 //!     the header's sequence first.
 //! O3. The anchor names the generation of the only valid write-ahead log, and is durable before

@@ -1,6 +1,6 @@
-//! The guard's SQL surface: `strongroom_key()`, `strongroom_key_id()`, `strongroom_forget()`,
-//! `strongroom_last_error()`, `strongroom_explain()`,
-//! `strongroom_log()`, `strongroom_version()`, and the table-valued function `strongroom_databases()`.
+//! The SQL functions: `strongroom_key()`, `strongroom_key_id()`, `strongroom_forget()`,
+//! `strongroom_last_error()`, `strongroom_explain()`, `strongroom_log()`, `strongroom_version()`,
+//! and the table-valued function `strongroom_databases()`.
 //!
 //! Must not: return key material, or be callable from a view or trigger where it changes something.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
@@ -28,7 +28,7 @@ use crate::sqlite_text;
 
 type Scalar = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
 
-/// Gives `connection` the functions.
+/// Registers the functions with `connection`.
 pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
@@ -67,7 +67,8 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     crate::databases::install(connection)
 }
 
-/// A function of no use but that SQLite destroys it when the connection is closed, which is how we learn of it.
+/// Registers a function whose only purpose is its destructor, by which we learn that the connection
+/// is closed.
 fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
     // SAFETY: as in `install`; the destructor gets the connection back as a number.
     let rc = unsafe {
@@ -86,7 +87,8 @@ fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
     if rc != SQLITE_OK {
         return Err(report::registration_error("sqlite3_create_function", rc));
     }
-    // Last: where the function replaced an earlier one, that one's destructor has just said that the connection went.
+    // This comes last: if the function replaced an earlier one, that one's destructor has just
+    // removed the connection from the list.
     connection_list::remember_connection(connection);
     Ok(())
 }
@@ -107,7 +109,7 @@ fn fail(context: *mut sqlite3_context, error: &Error) {
     unsafe { (api.result_error)(context, text.as_ptr(), -1) };
 }
 
-/// Runs `call`; neither an error nor a panic crosses into SQLite as anything but an error.
+/// Runs `call`. Errors and panics reach SQLite as an error.
 fn answer(context: *mut sqlite3_context, call: impl FnOnce() -> Result<Option<String>, Error>) {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(text)) => result(context, text.as_deref()),
@@ -130,7 +132,7 @@ unsafe fn text_argument(arguments: *mut *mut sqlite3_value, index: usize) -> Str
     unsafe { sqlite_text::text_of((api.value_text)(value)) }
 }
 
-/// Argument `index` as secret bytes: a text's or a blob's. An empty one for anything else.
+/// Argument `index`, a text or a blob, as secret bytes.
 ///
 /// # Safety
 /// As [`text_argument`].
@@ -186,9 +188,9 @@ unsafe extern "C" fn register_key(
     });
 }
 
-/// `strongroom_key_id(path, name)`: as `strongroom_key()`, with a key of the keyring that is named
-/// and not given: for programs that cannot write a URI. The keyring is that of the environment,
-/// else the default one: SQL cannot name another, whose provider could be a command.
+/// `strongroom_key_id(path, name)`: as `strongroom_key()`, with the name of a key of the keyring,
+/// for programs that cannot write a URI. The keyring is that of the environment, else the default
+/// one: SQL cannot name another, whose provider could be a command.
 unsafe extern "C" fn register_key_id(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -215,8 +217,8 @@ unsafe extern "C" fn forget_key(
     });
 }
 
-/// The path as SQLite makes it when it opens the file. An empty one, which is also what SQL's NULL
-/// is read as, and a URI name no file: a key that is registered for them would never be used.
+/// The path as SQLite makes it when it opens the file. An empty path, as which SQL's NULL is read
+/// too, and a URI name no file: a key that is registered for them would never be used.
 fn absolute(path: &str) -> Result<String, Error> {
     if path.is_empty() || path.starts_with("file:") {
         let detail = "strongroom_key: a file's path is wanted, not a URI";
@@ -225,7 +227,7 @@ fn absolute(path: &str) -> Result<String, Error> {
     registration::absolute(path).ok_or_else(|| Error::new(&code::URI, "strongroom_key: path"))
 }
 
-/// `strongroom_last_error()`: the guard's last error on this thread, or NULL.
+/// `strongroom_last_error()`: the last error of the VFS on this thread, or NULL.
 unsafe extern "C" fn last_error(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -234,8 +236,9 @@ unsafe extern "C" fn last_error(
     answer(context, || Ok(report::last_text()));
 }
 
-/// `strongroom_last_error(rc)`: the guard's last error on this thread if SQLite's result code `rc` stands for it, else NULL;
-/// either way it is forgotten. 1, `SQLITE_ERROR`, stands for every error: pragmas and functions show it so.
+/// `strongroom_last_error(rc)`: the last error of the VFS on this thread if its SQLite result code
+/// is `rc`, else NULL; either way the error is forgotten. 1, `SQLITE_ERROR`, stands for every
+/// error, because pragmas and functions return it.
 unsafe extern "C" fn take_error(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -265,8 +268,8 @@ unsafe extern "C" fn explain(
     });
 }
 
-/// `strongroom_log('on')` and `strongroom_log('off')`: whether errors and warnings also go to standard error. Other words
-/// change nothing. The answer is what is in force.
+/// `strongroom_log('on')` and `strongroom_log('off')`: whether errors and warnings also go to
+/// standard error. Other words change nothing. Returns the setting in force.
 unsafe extern "C" fn log(
     context: *mut sqlite3_context,
     _count: c_int,

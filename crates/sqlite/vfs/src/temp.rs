@@ -1,4 +1,5 @@
-//! A sealed temporary file: sorter runs, transient tables, statement journals, the copy that VACUUM makes.
+//! A sealed temporary file: sorter runs, transient tables, statement journals, the copy that VACUUM
+//! makes.
 //!
 //! Invariants:
 //! T1. The key is made for the handle and dropped with it. Nothing of it is written anywhere.

@@ -1,5 +1,6 @@
-//! Known answers for sealed pages, log frames and journal slots: testing/vectors/page, made by a second implementation
-//! from the specification. Every file there is discovered and run; their number is asserted.
+//! Known answers for sealed pages, log frames and journal slots: testing/vectors/page, made by a
+//! second implementation from the specification. Every file there is discovered and run; their
+//! number is asserted.
 
 use std::path::{Path, PathBuf};
 

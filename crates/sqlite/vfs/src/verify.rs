@@ -1,13 +1,15 @@
-//! Authenticates every page, log frame and journal slot of a sealed database, without SQLite and without changing
-//! anything: a hot journal stays as it is.
+//! Authenticates every page, log frame and journal slot of a sealed database, without SQLite and
+//! without changing anything: a hot journal stays as it is.
 //!
 //! Invariants:
-//! Y1. A unit counts as good only if its tag holds (AES-256-GCM); pages of an AES-256-CTR database are never "ok".
-//! Y2. What could not be checked is said, not left out.
-//! Y3. A page of the free list whose tag does not hold is no damage, and is named: nobody needs what it held, and SQLite
-//!     does not journal it. Only a list that authenticates, of a database without a log or a hot journal, says so.
+//! Y1. A unit counts as good only if its tag verifies (AES-256-GCM). Pages of an AES-256-CTR
+//!     database are never "ok".
+//! Y2. The report names what could not be checked.
+//! Y3. A page of the free list whose tag does not verify is not damage, and is named in a note: its
+//!     content is not needed, and SQLite does not journal it. Only a list that authenticates, of a
+//!     database without a log or a hot journal, is used for this.
 //!
-//! Must not: write, or judge the contents of a page beyond the size that page 1 names.
+//! Must not: write, or judge the contents of pages beyond the number of pages that page 1 gives.
 
 mod logs;
 mod report;
@@ -32,7 +34,7 @@ use crate::seals;
 use logs::{verify_journal, verify_wal};
 pub use report::{BadUnit, UnitKind, VerifyReport};
 
-/// How often a page is read again before it counts as bad, while another process may be writing it.
+/// How often a page is read before it counts as bad, because another process may be writing it.
 const READS: u32 = 3;
 /// Pages read at once.
 const RUN: u64 = 64;
@@ -40,8 +42,8 @@ const RUN: u64 = 64;
 /// Verifies the database at `path`. `progress` gets pages done and pages in all.
 ///
 /// # Errors
-/// Those of opening the header, SR-6010 while another process writes, SR-5001. BadUnit units are no error: they are in
-/// the report.
+/// Those of opening the header, SR-6010 while another process writes, SR-5001. Bad units are not
+/// errors: they are in the report.
 pub fn verify(
     path: &Path,
     opener: &Opener,
@@ -50,12 +52,12 @@ pub fn verify(
     verify_with(path, HeaderKey::Key(opener), progress)
 }
 
-/// How a header is opened.
+/// The key with which a header is opened.
 #[derive(Clone, Copy)]
 pub(crate) enum HeaderKey<'a> {
-    /// With a key.
+    /// An opener.
     Key(&'a Opener),
-    /// As a newer header of a database that is open, with what was kept of its key.
+    /// The keys that an open database retains, for a newer header of the same database.
     Known(&'a Object),
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn verify_with(
 }
 
 /// Authenticates the pages in the file of a database that this connection may be writing, without a
-/// lock and without what lies beside it.
+/// lock, and without its log and journal.
 pub(crate) fn verify_pages_of_open_file(
     file: &ReadOnlyFile,
     path: &Path,
@@ -109,7 +111,8 @@ fn new_report(opened: &OpenedHeader) -> VerifyReport {
     }
 }
 
-/// Only what the digest of the database at `path` says: nothing is authenticated but the header and the anchors.
+/// Checks only the digest of the database at `path`. Nothing is authenticated but the header and
+/// the anchors.
 ///
 /// # Errors
 /// As [`verify`].
@@ -137,7 +140,8 @@ fn open_header(
     way: HeaderKey<'_>,
 ) -> Result<OpenedHeader, Error> {
     let header = redo::newest_header(path, &file.head(HEADER_LEN)?);
-    // The redo copy carries no anchors; structure is checked before the key, as when the file is opened.
+    // The redo copy has no anchors. The structure is checked before the key, as when the file is
+    // opened.
     if header.len() >= FIXED_LEN && Header::parse(&header).is_ok() && header.len() < HEADER_LEN {
         return Err(Error::new(
             &code::HEADER_TRUNCATED,
@@ -151,7 +155,7 @@ fn open_header(
     OpenedHeader::new(object?)
 }
 
-/// Both anchors must hold: the one in force names the log, the other stands in for it.
+/// Checks both anchors: the one in force names the log, and the other replaces it after damage.
 fn check_anchor(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,
@@ -179,7 +183,7 @@ fn check_anchor(
     Ok(opened.object.anchor(&header).ok())
 }
 
-/// Whether there is no valid anchor; other failures stay failures.
+/// Whether there is no valid anchor. Other errors are passed on.
 fn has_no_anchor(found: Result<Anchor, Error>) -> Result<bool, Error> {
     match found {
         Ok(_) => Ok(false),
@@ -248,7 +252,8 @@ fn verify_pages(
     Ok(())
 }
 
-/// Opens one page; reads it again while it may be in the middle of being written. `None`: its tag holds.
+/// Opens one page, and reads it again while another process may be writing it. `None`: its tag
+/// verifies.
 fn open_page(
     path: &Path,
     file: &ReadOnlyFile,
@@ -267,7 +272,7 @@ fn open_page(
         std::thread::sleep(Duration::from_millis(5));
         file.read(page, page_offset(number, size))?;
         if page == raw {
-            // Nobody is writing it: it is bad, unless a rekey began meanwhile.
+            // No process is writing it: it is bad, unless a rekey began meanwhile.
             let newer = open_header(path, file, way)?;
             outcome = try_page(&newer, number, page);
             break;
@@ -292,7 +297,7 @@ fn try_page(opened: &OpenedHeader, number: u64, page: &mut [u8]) -> Option<&'sta
     }
 }
 
-/// Y3.
+/// Moves pages of the free list from the bad units to the notes (Y3).
 fn excuse_free_pages(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,
@@ -328,8 +333,8 @@ fn excuse_free_pages(
     Ok(())
 }
 
-/// Page 1 says how many pages the database has (SQLite file format, section 1.3.7), when it vouches for the number. A
-/// page that is there in part is reported as such already.
+/// Checks the file's length against the number of pages in page 1 (SQLite file format, section
+/// 1.3.7), if page 1 says that the number is valid. An incomplete page is reported elsewhere.
 fn check_length(page1: &[u8], body: u64, report: &mut VerifyReport, size: u32) {
     let (change, pages, valid_for) = (
         be_u32_at(page1, 24),
@@ -345,7 +350,7 @@ fn check_length(page1: &[u8], body: u64, report: &mut VerifyReport, size: u32) {
     }
 }
 
-/// What freshness could not be told of.
+/// Notes what could not be said of the database's freshness.
 fn note_freshness(report: &mut VerifyReport) {
     let what = match report.freshness {
         Freshness::NotKept => {

@@ -1,5 +1,5 @@
-//! The VFS "strongroom": a file that SQLite opens gets the `Body` that `choose` picks for it.
-//! Everything else goes to the VFS below.
+//! The VFS "strongroom". `choose` decides of which kind a file is that SQLite opens. Everything
+//! else goes to the VFS below.
 //!
 //! Must not: replace a method that the VFS below already answers correctly.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
@@ -32,7 +32,7 @@ use crate::sqlite_text;
 use crate::super_journal;
 
 /// Registers the VFS over the default one, and makes it the default. Idempotent. `put_back` is
-/// called before SQLite opens a database past it.
+/// called before SQLite opens a database without it.
 pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "SQLite's functions are not known"));
@@ -47,7 +47,8 @@ pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     });
     // SAFETY: a name that ends with a zero byte.
     if !unsafe { (api.vfs_find)(NAME.as_ptr()) }.is_null() {
-        // Another copy of this library: what the one has sealed the other would seal again.
+        // Another copy of this library is registered: each would seal again what the other has
+        // sealed.
         return Err(Error::new(&code::GUARD_TWICE, ""));
     }
     // SAFETY: null asks for the default VFS.
@@ -119,7 +120,8 @@ unsafe extern "C" fn open(
         unsafe { call(below_vfs, name, below, flags, out_flags) }
     };
     if rc != SQLITE_OK {
-        // SAFETY: a VFS that failed may have left a table that wants closing; SQLite would close our file only.
+        // SAFETY: a VFS that failed may have left a table that wants closing; SQLite would close
+        // our file only.
         if unsafe { !(*below).methods.is_null() } {
             // SAFETY: it has a method table, so it is open as far as it got.
             close_quietly(unsafe { LowerFile::new(below) });
@@ -224,7 +226,8 @@ unsafe extern "C" fn current_time_int64(vfs: *mut sqlite3_vfs, out: *mut i64) ->
     rc
 }
 
-/// Whether a file is there. Of a journal that a super-journal lists which is being read, all of it is first (J9).
+/// Whether a file exists. If it is a journal that a super-journal lists which is being read, its
+/// buffered bytes are written first (J9).
 unsafe extern "C" fn access(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,

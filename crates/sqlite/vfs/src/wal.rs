@@ -3,12 +3,12 @@
 //! Invariants:
 //! W1. A generation has one prologue, one key and one pair of SQLite's salts. A header with other
 //!     salts begins a new generation.
-//! W2. A frame is one seal over header and page, bound to generation and index; SQLite's running checksum inside the
-//!     sealed headers binds the order.
+//! W2. A frame is one seal over header and page, bound to generation and index; SQLite's running
+//!     checksum inside the sealed headers binds the order.
 //! W3. Only the log whose generation the anchor names is read. Any other log counts as empty: its
 //!     frames were checkpointed before the anchor named another generation.
-//! W4. A frame that does not authenticate ends the log for recovery, as a bad checksum does in SQLite; for a reader
-//!     that has the frame in its snapshot it is an error.
+//! W4. A frame that does not authenticate ends the log for recovery, as a bad checksum does in
+//!     SQLite; for a reader that has the frame in its snapshot it is an error.
 //! W5. A transaction that SQLite has written is in the file. Only a frame header whose page has not
 //!     been written yet waits in memory.
 //! W6. The header that begins a generation becomes durable together with the generation's first
@@ -365,8 +365,9 @@ impl WalFile {
     /// W1: the salts in a frame header must be those of the loaded generation.
     fn match_generation(&mut self, header: &[u8]) -> SqliteResult<()> {
         let salts = &header[8..16];
-        // Salts and checksum are zero while SQLite defers checksums (`walEncodeFrame`): it does so only later in a
-        // transaction that has rewritten a frame, so the generation was matched before.
+        // Salts and checksum are zero while SQLite defers checksums (`walEncodeFrame`): it does so
+        // only later in a transaction that has rewritten a frame, so the generation was matched
+        // before.
         if self.generation.is_some() && header[8..24] == [0; 16] {
             return Ok(());
         }
@@ -392,7 +393,8 @@ impl WalFile {
         if within == 0 && data.len() == WAL_FRAME_HEADER {
             self.flush_pending()?;
             self.match_generation(data)?;
-            // W5: headers alone may be a transaction's last writes (`walRewriteChecksums`), without a sync after them.
+            // W5: headers alone may be a transaction's last writes (`walRewriteChecksums`), without
+            // a sync after them.
             if self.has_written(index) && self.open_frame(index)? == FrameStatus::Open {
                 return self.patch_open_frame(index, 0, data);
             }
@@ -459,7 +461,8 @@ impl WalFile {
             plain.fill(0);
             return Ok(());
         }
-        // W4: recovery reads from the frame's header on, a reader of a snapshot reads the page alone.
+        // W4: recovery reads from the frame's header on, a reader of a snapshot reads the page
+        // alone.
         if within == WAL_FRAME_HEADER || self.has_written(index) {
             Err(self.damage_error(index))
         } else {

@@ -1,8 +1,9 @@
-//! Whether a database's pages are the ones that its anchor's digest is of. docs/spec/sqlite.md, "Freshness".
+//! Checks whether a database's pages are those of the digest in its anchor. docs/spec/sqlite.md,
+//! "Freshness".
 //!
-//! Only the pages' tails are read: that a page belongs to its tail is for its tag to say.
+//! Only the pages' tails are read; a page's tag shows whether the page belongs to its tail.
 //!
-//! Must not: say "holds" of what it did not see as a whole.
+//! Must not: return `Holds` for a database that it did not read as a whole.
 
 use std::path::Path;
 
@@ -16,35 +17,38 @@ use crate::page_tail::Tail;
 use crate::read_only_file::ReadOnlyFile;
 use crate::sealed::OpenedHeader;
 
-/// What the digest says of the pages.
+/// The result of comparing the digest with the pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freshness {
-    /// The database does not keep it.
+    /// The database keeps no digest.
     #[default]
     NotKept,
-    /// These are the pages that the digest is of: no page is an older copy. The root names them.
+    /// The digest is of these pages: no page is an older copy. The root identifies this state.
     Holds {
-        /// 32 bytes that may be shown and kept elsewhere.
+        /// 32 bytes that may be shown, and kept elsewhere.
         root: [u8; 32],
-        /// The log has transactions, whose newest may be missing.
+        /// The log has transactions, the newest of which may be missing.
         log: bool,
     },
-    /// They are not, and a rollback after a crash may be the reason, or an older page.
+    /// The digest is not of these pages. The reason may be a rollback after a crash, or an older
+    /// page.
     Unknown,
-    /// They are not: a page, or some, are older copies, or the anchor is, or the log is missing.
+    /// The digest is not of these pages: a page, or several, or the anchor are older copies, or the
+    /// log is missing.
     Stale,
-    /// A transaction is to be rolled back first, by whoever opens the database.
+    /// A transaction must be rolled back first, by the next connection that opens the database.
     RollbackPending,
-    /// The database was written meanwhile, each time.
+    /// The database was written during each attempt.
     Busy,
     /// No anchor is valid.
     NoAnchor,
 }
 
-/// How often it is tried while somebody makes checkpoints.
+/// Most attempts while another connection makes checkpoints.
 const TRIES: u32 = 5;
 
-/// Judges the database in `file`, whose log would be at `wal`. `to_roll_back`: a journal is to be played back.
+/// Compares the digest with the pages of the database in `file`, whose log would be at `wal`.
+/// `to_roll_back`: a journal is to be played back.
 pub(crate) fn judge(
     file: &ReadOnlyFile,
     opened: &OpenedHeader,
@@ -66,7 +70,8 @@ pub(crate) fn judge(
         let judged = compare(file, opened, &anchor, &log)?;
         let frames = log.frames();
         read_log(&mut log, opened, &anchor, wal)?;
-        // What a checkpoint wrote meanwhile is in the log; more frames than before may have been copied too.
+        // The log has what a checkpoint wrote meanwhile. If it has more frames than before, those
+        // may have been copied too.
         if log.frames() == frames && self::anchor(file, opened)? == Some(anchor) {
             return Ok(judged);
         }
@@ -90,7 +95,8 @@ fn compare(
 ) -> Result<Freshness, Error> {
     let state = opened.object.fresh_state(anchor)?;
     let in_use = log.frames() > 0;
-    // The first transaction of all may be lost as a whole, with its journal: SQLite plays nothing back into a file without pages.
+    // The first transaction of the database may be lost completely, with its journal: SQLite plays
+    // nothing back into a file without pages.
     let is_empty = file.size()? <= HEADER_LEN as u64 && state.before.pages == 0;
     let expected = match (in_use, is_empty) {
         (true, _) => state.base,

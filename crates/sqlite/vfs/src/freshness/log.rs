@@ -1,7 +1,7 @@
-//! The tails that a write-ahead log's frames hold: of each page, the one that it had in the database file when the log's
-//! generation wrote it for the first time (X2).
+//! Reads the tails in a write-ahead log's frames: for each page, the tail that it had in the
+//! database file when the log's generation wrote it for the first time (X2).
 //!
-//! Must not: take a frame for one that is not followed by the end of its transaction.
+//! Must not: use a frame whose transaction does not end in the log.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +16,23 @@ use crate::page_tail::{TAIL, Tail};
 use crate::seal::{UnitKey, unit_key};
 use crate::sealed::OpenedHeader;
 
-/// Reads at an offset of the log; false when the file ends before.
+/// Reads at an offset of the log. Returns false when the file ends before.
 pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<bool, Error>;
 
-/// What a log's transactions have of pages. Frames of finished transactions do not change within a generation, so what was
-/// read once holds.
+/// The tails in the finished transactions of a log. Their frames do not change within a generation,
+/// so they are read only once.
 #[derive(Default)]
 pub(crate) struct LogTails {
     generation: [u8; 16],
     key: Option<UnitKey>,
-    /// Frames of transactions that are whole.
+    /// The number of frames of finished transactions.
     frames: u64,
     first: BTreeMap<u64, Tail>,
 }
 
 impl LogTails {
-    /// Reads what of the log of this generation was not read yet. A log of another generation is empty.
+    /// Reads the frames of this generation that were not read yet. A log of another generation
+    /// counts as empty.
     pub(crate) fn read_new_frames(
         &mut self,
         opened: &OpenedHeader,
@@ -77,7 +78,7 @@ impl LogTails {
         Ok(())
     }
 
-    /// Frames of transactions that are whole.
+    /// The number of frames of finished transactions.
     pub(crate) fn frames(&self) -> u64 {
         self.frames
     }
@@ -87,7 +88,7 @@ impl LogTails {
         self.first.iter().map(|(page, tail)| (*page, tail))
     }
 
-    /// The tail of a page that is in the log.
+    /// The tail that a page had before the log wrote it. `None` for a page that is not in the log.
     pub(crate) fn tail_before(&self, page: u64) -> Option<&Tail> {
         self.first.get(&page)
     }
@@ -118,7 +119,7 @@ fn key_of(
     Ok(opens.then_some(key))
 }
 
-/// The page of a frame, and whether it ends a transaction (SQLite file format, section 4.1).
+/// The page of a frame, and whether the frame ends a transaction (SQLite file format, section 4.1).
 fn page_and_commit(frame: &[u8]) -> (u64, bool) {
     assert!(frame.len() > WAL_FRAME_HEADER, "a frame holds a page");
     let number = |at| be_u32_at(frame, at).unwrap_or(0);

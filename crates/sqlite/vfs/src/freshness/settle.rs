@@ -1,6 +1,7 @@
-//! The digest made anew over the pages as they are: what ends "unknown", and accepts pages that are not the newest.
+//! Computes the digest again over the pages as they are. This ends the result "unknown", and
+//! accepts pages that are not the newest.
 //!
-//! Must not: be done without being asked for.
+//! Must not: be called unless the user asks for it.
 
 use strongroom_format::code;
 use strongroom_format::freshness::{Covered, FreshState};
@@ -17,11 +18,12 @@ use crate::rekey::{in_write_transaction, rc_error, reload_opened_header, sql_err
 use crate::sealed::SealedDatabase;
 use crate::wal::log_length;
 
-/// Makes the digest of the schema's database anew, over the pages that it has, and gives its root.
+/// Computes the digest of the schema's database again, over the pages that it has, and returns its
+/// root.
 ///
 /// # Errors
-/// SR-6010 when another connection keeps the write-ahead log in use, SR-4014 when the database keeps no freshness, and those of
-/// reading and writing.
+/// SR-6010 when another connection keeps the write-ahead log in use, SR-4014 when the database
+/// keeps no freshness, and those of reading and writing.
 pub fn settle(connection: *mut sqlite3, schema: &str) -> Result<[u8; 32], Error> {
     let name = quote_identifier(schema);
     // In rollback mode this does nothing.
@@ -61,9 +63,10 @@ fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
     let Some(sealed) = main.sealed() else {
         return Err(Error::new(&code::NO_KEY, ""));
     };
-    // The log is empty, and one that a power cut brings back holds nothing that is not in the file.
+    // The log is empty, and a log that a power cut brings back holds nothing that is not in the
+    // file.
     sealed.set_generation(lower, [0; 16]).map_err(rc_error)?;
-    // Both sectors: neither may bring back what was before.
+    // Both sectors are written: neither may restore the former digest.
     for _ in 0..2 {
         write_anchor(sealed, lower, &state)?;
     }

@@ -1,13 +1,13 @@
-//! The sum behind a freshness digest. docs/spec/sqlite.md, "Freshness".
+//! The sum of which a freshness digest consists. docs/spec/sqlite.md, "Freshness".
 //!
 //! Must not: read a page.
 
-/// A sum of contributions: four numbers modulo 2^64.
+/// A sum of pages' contributions: four numbers modulo 2^64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DigestSum([u64; 4]);
 
 impl DigestSum {
-    /// The digest in a state, or the MAC of a page.
+    /// From the 32 bytes of a digest, or of the MAC of a page.
     pub(crate) fn of(bytes: &[u8; 32]) -> Self {
         let mut out = [0; 4];
         for (number, bytes) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
@@ -34,7 +34,7 @@ impl DigestSum {
         out
     }
 
-    /// Without `other`.
+    /// The sum without `other`.
     pub(crate) fn minus(self, other: Self) -> Self {
         let mut out = self;
         for (number, less) in out.0.iter_mut().zip(other.0) {

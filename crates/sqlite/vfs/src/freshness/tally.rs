@@ -1,5 +1,5 @@
-//! The digest of a database while a connection writes its pages: what it counts each page for, and how a change of a page
-//! changes it.
+//! The digest of a database while a connection writes its pages: what it counts each page for, and
+//! how a change of a page changes it.
 //!
 //! Must not: do I/O.
 
@@ -13,44 +13,45 @@ use super::DigestSum;
 /// The running digest of a connection that holds the database's write lock. See the module comment.
 pub(crate) struct RunningDigest {
     anchor: Anchor,
-    /// What that anchor keeps.
+    /// The state of freshness in that anchor.
     written: FreshState,
-    /// Pages that the transaction found; behind them nothing is lost when it is rolled back.
+    /// Pages that the database had before the transaction. A rollback loses nothing after them.
     found: u64,
-    /// An anchor said that this transaction writes pages of which its journal has no record.
+    /// An anchor notes that this transaction writes pages of which its journal has no record.
     unjournaled: bool,
-    /// In force before the transaction whose journal this is.
+    /// The digest in force before the transaction of this journal.
     before: Covered,
-    /// The journal; zero when there is none on the disk.
+    /// The journal; zero when none is on the disk.
     journal: [u8; 16],
-    /// That journal was found and is being played back.
+    /// The journal was found, and is being played back.
     pub(crate) playback: bool,
     sum: DigestSum,
-    /// Pages 1 to this one are counted.
+    /// The digest covers pages 1 to this one.
     page_count: u64,
-    /// Pages that page 1 names, if it was written.
+    /// The number of pages in page 1, if page 1 was written.
     named: Option<u64>,
-    /// Pages whose writing failed: what they are counted for, whatever is on the disk.
+    /// Pages whose write failed, with their contribution to the digest, whatever is on the disk.
     uncertain: BTreeMap<u64, DigestSum>,
-    /// Pages that were played back: their tail on the disk is what they are counted for.
+    /// Pages that were played back: their contribution is that of their tail on the disk.
     replayed: BTreeSet<u64>,
     doubt: bool,
     dirty: bool,
 }
 
-/// What a page is counted for.
+/// Where a page's contribution to the digest comes from.
 #[derive(Clone, Copy)]
 pub(crate) enum Contribution {
-    /// This.
+    /// This sum.
     As(DigestSum),
-    /// Its tail on the disk.
+    /// The page's tail on the disk.
     OnDisk,
-    /// The tail in its record in the journal that is being played back.
+    /// The tail in the page's record in the journal that is being played back.
     InRecord,
 }
 
 impl RunningDigest {
-    /// Goes on from the state in the anchor in force. `journal`: the one that is open, or is being played back.
+    /// Begins with the state in the anchor in force. `journal` is the one that is open, or is being
+    /// played back.
     pub(crate) fn new(
         anchor: Anchor,
         state: &FreshState,
@@ -82,29 +83,30 @@ impl RunningDigest {
             uncertain: BTreeMap::new(),
             replayed: BTreeSet::new(),
             doubt: state.doubt || (playback && same && state.loose),
-            // Played back, the state before is in force again, even if nothing is written.
+            // After a playback the state before the transaction is in force again, even if nothing
+            // is written.
             dirty: playback,
         }
     }
 
-    /// Whether this is still the tally of that journal. What is not in the anchor yet is not given up, except that a
-    /// playback begins from the anchor.
+    /// Whether this digest is still that of the given journal. Changes that are not in the anchor
+    /// yet are not given up, except that a playback begins from the anchor.
     pub(crate) fn continues(&self, journal: [u8; 16], playback: bool) -> bool {
         let same = self.journal == journal && self.playback == playback;
         same || (self.dirty && !playback)
     }
 
-    /// Whether pages changed since the anchor.
+    /// Whether pages changed since the anchor was written.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// Pages 1 to this one are counted.
+    /// The digest covers pages 1 to this one.
     pub(crate) fn page_count(&self) -> u64 {
         self.page_count
     }
 
-    /// What a page is counted for, which is about to be written.
+    /// Where the contribution of a page that is about to be written comes from.
     pub(crate) fn contribution_of(&mut self, number: u64) -> Contribution {
         if let Some(sum) = self.uncertain.get(&number) {
             Contribution::As(*sum)
@@ -117,7 +119,7 @@ impl RunningDigest {
         }
     }
 
-    /// A page is counted for something else now.
+    /// Replaces a page's contribution.
     pub(crate) fn exchange(&mut self, number: u64, old: DigestSum, new: DigestSum) {
         self.sum = self.sum.minus(old).plus(new);
         self.uncertain.remove(&number);
@@ -125,7 +127,7 @@ impl RunningDigest {
         self.dirty = true;
     }
 
-    /// The writing of a page failed: nobody knows what is on the disk.
+    /// Notes that the write of a page failed: what is on the disk is unknown.
     pub(crate) fn note_failed_write(&mut self, number: u64, counted: DigestSum) {
         if number <= self.page_count {
             self.uncertain.insert(number, counted);
@@ -133,12 +135,13 @@ impl RunningDigest {
         self.dirty = true;
     }
 
-    /// Page 1, which was just written, names so many pages (SQLite file format, section 1.3.7).
+    /// Notes the number of pages in page 1, which was just written (SQLite file format, section
+    /// 1.3.7).
     pub(crate) fn set_page_count(&mut self, pages: u32) {
         self.named = Some(u64::from(pages)).filter(|pages| *pages > 0);
     }
 
-    /// The pages that are to be counted when the transaction ends.
+    /// The number of pages that the digest is to cover when the transaction ends.
     pub(crate) fn final_page_count(&self) -> u64 {
         let otherwise = match self.playback {
             true => self.before.pages,
@@ -147,7 +150,7 @@ impl RunningDigest {
         self.named.unwrap_or(otherwise)
     }
 
-    /// The last page that is counted is no longer.
+    /// Removes the last page from the digest.
     pub(crate) fn drop_last(&mut self, counted: DigestSum) {
         let counted = self.uncertain.remove(&self.page_count).unwrap_or(counted);
         self.sum = self.sum.minus(counted);
@@ -155,7 +158,7 @@ impl RunningDigest {
         self.dirty = true;
     }
 
-    /// Pages of which nobody knows what is on the disk, with what they are counted for.
+    /// The pages whose content on the disk is unknown, with their contributions.
     pub(crate) fn uncertain_pages(&self) -> Vec<(u64, DigestSum)> {
         self.uncertain
             .iter()
@@ -163,13 +166,15 @@ impl RunningDigest {
             .collect()
     }
 
-    /// Whether the transaction is about to write a page that a rollback by somebody else would not bring back, for the first
-    /// time: SQLite makes no record of pages that it takes from the free list.
+    /// Whether the transaction is about to write, for the first time, a page that a rollback by
+    /// another process would not restore: SQLite makes no record of pages that it takes from the
+    /// free list.
     pub(crate) fn becomes_unjournaled(&self, number: u64) -> bool {
         !self.unjournaled && !self.playback && !self.has_no_journal() && number <= self.found
     }
 
-    /// What an anchor keeps that says so: the pages as they were, and a doubt if this transaction does not end itself.
+    /// The state for the anchor that notes this: the pages as they were, and a doubt that remains
+    /// if this transaction does not end by itself.
     pub(crate) fn unjournaled_state(&self) -> FreshState {
         FreshState {
             doubt: true,
@@ -177,7 +182,7 @@ impl RunningDigest {
         }
     }
 
-    /// That anchor is durable.
+    /// Notes that this anchor is written.
     pub(crate) fn set_unjournaled(&mut self, anchor: Anchor) {
         self.anchor = anchor;
         self.unjournaled = true;
@@ -188,12 +193,12 @@ impl RunningDigest {
         self.journal == [0; 16]
     }
 
-    /// Pages may have been written that no record tells of.
+    /// Notes that pages may have been written of which there is no record.
     pub(crate) fn set_doubt(&mut self) {
         self.doubt = true;
     }
 
-    /// What the next anchor keeps.
+    /// The state for the next anchor.
     pub(crate) fn state(&self) -> FreshState {
         let now = Covered {
             digest: self.sum.to_bytes(),
@@ -209,17 +214,17 @@ impl RunningDigest {
         }
     }
 
-    /// The anchor in force, which this goes on from.
+    /// The anchor in force, from which the digest continues.
     pub(crate) fn anchor(&self) -> &Anchor {
         &self.anchor
     }
 
-    /// Another anchor that keeps the same is in force.
+    /// Takes another anchor in force, with the same state.
     pub(crate) fn set_anchor(&mut self, anchor: Anchor) {
         self.anchor = anchor;
     }
 
-    /// The anchor says so now; the playback is over.
+    /// Notes that the anchor holds the digest; a playback is over.
     pub(crate) fn set_written(&mut self, anchor: Anchor) {
         self.written = self.state();
         self.anchor = anchor;

@@ -1,4 +1,5 @@
-//! Rollback journals: head, marks, segments, slots, shadow_of; read as SQLite reads a hot one, and then begun anew.
+//! Rollback journals: head, marks, segments, slots, shadow_of; read as SQLite reads a hot one, and
+//! then begun anew.
 //!
 //! Must not: know what is right for a journal that nobody changed; the other tests do.
 

@@ -51,7 +51,7 @@ impl MemoryFile {
         })
     }
 
-    /// The file as the guard takes it.
+    /// The file as [`LowerFile`] takes it.
     pub(super) fn lower(&mut self) -> LowerFile {
         // SAFETY: `repr(C)`, so that the file begins with its base; the caller keeps it.
         unsafe { LowerFile::new((&raw mut *self).cast::<sqlite3_file>()) }

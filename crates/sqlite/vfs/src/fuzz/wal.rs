@@ -1,4 +1,5 @@
-//! Write-ahead logs: prologue, header, frames; read as recovery, readers and checkpoints do, and then written on.
+//! Write-ahead logs: prologue, header, frames; read as recovery, readers and checkpoints do, and
+//! then written on.
 //!
 //! Must not: know what is right for a log that nobody changed; the other tests do.
 

@@ -1,5 +1,5 @@
-//! The head of a sealed rollback journal: which prologue is in force, and up to where the journal counts.
-//! docs/spec/sqlite.md, "Rollback journal".
+//! The head of a sealed rollback journal: which prologue is in force, and up to where the journal
+//! counts. docs/spec/sqlite.md, "Rollback journal".
 //!
 //! SQLite marks a journal's segments as valid by writing magic and record count over their headers.
 //! A header without them ends the journal, so damage to a header would silently undo half a
@@ -34,7 +34,8 @@ pub(crate) struct JournalHead {
     pub prologue: Prologue,
     /// The key of slots and marks.
     pub key: UnitKey,
-    /// The newest mark. `None`: the journal was never synced, so no page of its transaction is in the database.
+    /// The newest mark. `None`: the journal was never synced, so no page of its transaction is in
+    /// the database.
     pub mark: Option<JournalMark>,
     /// Both copies of a mark that must exist are gone: the mark found may not be the newest.
     pub mark_lost: bool,
@@ -138,9 +139,9 @@ pub(crate) fn new_head(
     Ok(out)
 }
 
-/// The segments that count, by logical offset, with their record counts: from the newest, which the mark names, back
-/// to the first. `read` gives the chunk of that index, `None` when it is missing or not authentic. The inner error is
-/// the logical offset of what is damaged.
+/// The segments that count, by logical offset, with their record counts: from the newest, which the
+/// mark names, back to the first. `read` gives the chunk of that index, `None` when it is missing
+/// or not authentic. The inner error is the logical offset of what is damaged.
 pub(crate) fn follow_segments<E>(
     newest: Segment,
     mut read: impl FnMut(u64) -> Result<Option<Vec<u8>>, E>,
@@ -167,8 +168,8 @@ pub(crate) fn follow_segments<E>(
     }
 }
 
-/// Logical length of a segment with its header, for pages of `page_size` bytes: each record is a page with its number
-/// and a sum (SQLite file format, section 3).
+/// Logical length of a segment with its header, for pages of `page_size` bytes: each record is a
+/// page with its number and a sum (SQLite file format, section 3).
 pub(crate) fn segment_length(records: u32, page_size: u32) -> u64 {
     u64::from(records)
         .saturating_mul(u64::from(page_size) + 8)

@@ -1,7 +1,8 @@
 //! The sealed rollback journal. docs/spec/sqlite.md, "Rollback journal".
 //!
 //! Invariants:
-//! J1. A slot that holds synced records, or the header of a segment that counts, is never written again.
+//! J1. A slot that holds synced records, or the header of a segment that counts, is never written
+//!     again.
 //! J2. Buffered records reach the file before any page of the database does (`MainFile` ensures
 //!     it), before a sync, and before they are read back.
 //! J3. A segment's record count is durable only after its records are, whatever `synchronous` says.

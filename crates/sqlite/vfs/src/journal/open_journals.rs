@@ -32,7 +32,7 @@ pub(super) fn remember(path: String, core: &Arc<Mutex<JournalCore>>) {
 /// Writes what is buffered of the journals at `path` to the file (J9).
 ///
 /// # Errors
-/// What the write below returned: nobody may take the journal for absent then.
+/// The error of the file below. The journal must not be taken for absent then.
 pub(crate) fn flush_journal_at(path: &str) -> SqliteResult<()> {
     let cores: Vec<Arc<Mutex<JournalCore>>> = live(|list| {
         let here = list.iter().filter(|(known, _)| known == path);

@@ -129,7 +129,8 @@ impl MainFile {
         )
     }
 
-    /// Bytes 24..40 of page 1: SQLite reads them at the start of each read transaction in rollback mode.
+    /// Bytes 24..40 of page 1: SQLite reads them at the start of each read transaction in rollback
+    /// mode.
     pub(super) fn read_change_counter(&mut self, out: &mut [u8]) -> SqliteResult<()> {
         let mut tail = [0; TAIL];
         let at = page_offset(1, self.page_size)

@@ -1,4 +1,4 @@
-//! What reads over the network: the interface, and the implementation that was registered for it.
+//! The interface of a client that reads over the network, and the registered client.
 //!
 //! Must not: know HTTP.
 
@@ -10,7 +10,7 @@ use strongroom_keyring::Error;
 use crate::report::{report, report_error};
 use crate::sqlite_code::SqliteResult;
 
-/// A file that is read over the network: one version of it, from open to close.
+/// One version of a file that is read over the network.
 pub trait RemoteFile: Send {
     /// Address and version, for messages. Holds no secret.
     fn name(&self) -> &str;
@@ -24,19 +24,19 @@ pub trait RemoteFile: Send {
     /// SR-2241 to SR-2247.
     fn read(&mut self, out: &mut [u8], at: u64) -> Result<(), Error>;
 
-    /// What was read of these bytes is not authentic: they are fetched again, past every cache.
+    /// Fetches these bytes again, past every cache, because what was read of them is not authentic.
     ///
     /// # Errors
     /// As [`Self::read`].
     fn distrust(&mut self, at: u64, len: usize) -> Result<(), Error>;
 }
 
-/// Opens a remote file by its parameters: the function answers with the value of `url`, `http_ca` and so on.
+/// Opens a remote file. The argument returns the value of a parameter: `url`, `http_ca` and so on.
 pub type RemoteClient = fn(&dyn Fn(&str) -> Option<String>) -> Result<Box<dyn RemoteFile>, Error>;
 
 static CLIENT: OnceLock<RemoteClient> = OnceLock::new();
 
-/// Registers what reads over the network. The first one stays.
+/// Registers the client. A second call has no effect.
 pub fn set_client(client: RemoteClient) {
     CLIENT.get_or_init(|| client);
 }

@@ -1,4 +1,4 @@
-//! The C face of a remote file: what stands in the place of a file of the VFS below.
+//! The C interface of a remote file, which takes the place of a file of the VFS below.
 //!
 //! Invariants: D1. A panic inside a call becomes `SQLITE_IOERR`.
 //! Must not: decide anything.
@@ -20,7 +20,7 @@ use crate::report::{report, report_error};
 use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
 use crate::sqlite_text::{self, uri_parameter};
 
-/// The object in SQLite's allocation. The VFS asks for room for it.
+/// The object in SQLite's allocation. The VFS asks SQLite to allocate enough for it.
 #[repr(C)]
 pub(crate) struct RemoteHandle {
     base: sqlite3_file,
@@ -51,24 +51,26 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
 
 /// A parameter of the URI that SQLite opens.
 pub(super) fn parameter(name: *const c_char, key: &str) -> Option<String> {
-    // SAFETY: `name` is the file name that SQLite's core gave to xOpen for a main database, as the function demands.
+    // SAFETY: `name` is the file name that SQLite's core gave to xOpen for a main database, as the
+    // function demands.
     unsafe { uri_parameter(name, key) }
 }
 
-/// The name by which SQLite knows the database.
+/// The name by which SQLite knows the database, for messages.
 pub(super) fn label(name: *const c_char) -> String {
     // SAFETY: SQLite's file name.
     unsafe { sqlite_text::text_of(name.cast()) }
 }
 
-/// Makes `place` the remote file. `out_flags` may be null.
+/// Turns `place` into the remote file. `out_flags` may be null.
 pub(super) fn install(
     place: *mut sqlite3_file,
     remote: Box<dyn RemoteFile>,
     out_flags: *mut c_int,
 ) {
     let file = Box::into_raw(Box::new(remote));
-    // SAFETY: the allocation of the file below has room for it (`vfs::register`), and nothing in it has a destructor.
+    // SAFETY: the allocation of the file below has room for it (`vfs::register`), and nothing in it
+    // has a destructor.
     unsafe {
         place.cast::<RemoteHandle>().write(RemoteHandle {
             base: sqlite3_file {
@@ -83,7 +85,7 @@ pub(super) fn install(
     }
 }
 
-/// Whether the file below is one of these.
+/// Whether the file below is a remote file.
 pub(crate) fn is_remote(lower: LowerFile) -> bool {
     is_ours(lower.as_ptr())
 }
@@ -93,7 +95,7 @@ fn is_ours(file: *mut sqlite3_file) -> bool {
     std::ptr::eq(unsafe { (*file).methods }, &raw const METHODS)
 }
 
-/// Calls the remote file below.
+/// Calls the remote file in the place of the file below.
 pub(super) fn with<T>(
     lower: LowerFile,
     call: impl FnOnce(&mut dyn RemoteFile) -> Result<T, Error>,
@@ -110,7 +112,8 @@ fn inside<T>(
     if !is_ours(file) {
         return Err(SqliteCode(SQLITE_IOERR));
     }
-    // SAFETY: the method table says that this is a `RemoteHandle`; its box lives until `close`, and SQLite serialises calls.
+    // SAFETY: the method table says that this is a `RemoteHandle`; its box lives until `close`, and
+    // SQLite serialises calls.
     let remote = unsafe { (*file.cast::<RemoteHandle>()).file.as_mut() };
     let Some(remote) = remote else {
         return Err(SqliteCode(SQLITE_IOERR));
@@ -190,7 +193,7 @@ unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int
     }))
 }
 
-/// Nothing changes, so there is nothing to lock.
+/// The file does not change, so locks are not needed.
 unsafe extern "C" fn lock(_file: *mut sqlite3_file, _level: c_int) -> c_int {
     SQLITE_OK
 }

@@ -1,17 +1,22 @@
-//! A sealed database that lies on a web server: which opens ask for one, and what reads it in place of the VFS below.
+//! Sealed databases on a web server: which opens ask for one, and how it takes the place of a file
+//! of the VFS below.
 //!
-//! The guard holds no client of anything: whoever builds the extension or the library registers one ([`set_client`]).
-//! What the client delivers is ciphertext, handed to `main_file` as a file below would be.
+//! This crate contains no HTTP client: the extension and the library register one ([`set_client`]).
+//! The client delivers ciphertext, which `main_file` treats like that of a file below.
 //!
 //! Invariants:
-//! D1. Nothing is written: every write below fails with `SQLITE_READONLY`, and the file says that it is immutable, so that
-//!     SQLite neither locks it nor looks for a log or journal beside its name.
-//! D2. An address comes from whoever opens the connection or from a pointer file, named as one, that nobody else can write; not
-//!     from SQL (unless `STRONGROOM_ATTACH_URL=1`).
-//! D3. Only what authenticates is read: a database sealed with AES-256-CTR is refused, and so is a plain one.
-//! D4. A page that does not authenticate is fetched once more, past every cache, before it is an error.
+//! D1. Nothing is written: every write to the file below fails with `SQLITE_READONLY`, and the file
+//!     reports that it is immutable, so that SQLite neither locks it nor looks for a log or journal
+//!     beside its name.
+//! D2. An address comes from the program that opens the connection, or from a pointer file that has
+//!     the name of one and that other users cannot write; not from SQL (unless
+//!     `STRONGROOM_ATTACH_URL=1`).
+//! D3. Only authentic pages are read: a database sealed with AES-256-CTR is refused, and so is a
+//!     plain one.
+//! D4. A page that does not authenticate is fetched once more, past every cache, before an error is
+//!     returned.
 //!
-//! Must not: know HTTP; touch the file that the connection's name stands for, but to read a pointer.
+//! Must not: know HTTP; use the local file of the connection's name, except to read a pointer.
 
 mod client;
 mod file;
@@ -43,7 +48,7 @@ thread_local! {
     static BY_APPLICATION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `open`, on this thread, as an open that the application itself asked for (D2).
+/// Runs `open` as an open that the application itself asked for (D2), on this thread.
 pub fn asked_by_application<T>(open: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
@@ -72,13 +77,14 @@ pub(crate) fn open(name: *const c_char, place: *mut sqlite3_file, out_flags: *mu
     }
 }
 
-/// D2.
+/// Checks that the address may be used (D2).
 fn check_permission(name: *const c_char) -> SqliteResult<()> {
     if BY_APPLICATION.get() {
         return Ok(());
     }
     let permitted = std::env::var_os("STRONGROOM_ATTACH_URL").is_some_and(|value| value == "1");
-    // A connection older than the guard reaches it only through the parameter `vfs`, and is not known to it.
+    // A connection that is older than the extension reaches this VFS only through the parameter
+    // `vfs`, and is not in the list of connections.
     let by_sql =
         || file::parameter(name, "vfs").is_some() || connection_list::may_be_opened_by_sql();
     if permitted || !by_sql() {
@@ -87,7 +93,8 @@ fn check_permission(name: *const c_char) -> SqliteResult<()> {
     Err(report(&code::REMOTE_SQL, file::label(name)))
 }
 
-/// If the local file that was opened is a pointer: closes it, opens what it leads to in its place, and says what it names.
+/// If the opened local file is a pointer: closes it, opens the remote file in its place, and
+/// returns the pointer.
 pub(crate) fn open_pointer_target(
     lower: LowerFile,
     path: &str,
@@ -103,7 +110,7 @@ pub(crate) fn open_pointer_target(
     Ok(Some(pointer))
 }
 
-/// The URI's parameters, and the key that the pointer names where the URI names none.
+/// The options of the URI, with the key that the pointer names if the URI names none.
 pub(crate) fn key_options(
     of_uri: impl Fn(&str) -> Option<String>,
     pointer: Option<&Pointer>,
@@ -119,7 +126,7 @@ pub(crate) fn key_options(
     })
 }
 
-/// The header of a remote database, which must be a sealed one. Its structure is checked by whoever opens it.
+/// Reads the header of a remote database, which must be sealed. The caller checks its structure.
 pub(crate) fn read_header(lower: LowerFile) -> SqliteResult<Vec<u8>> {
     let mut header = vec![0; HEADER_LEN];
     let whole = lower.read_whole(&mut header, 0)?;
@@ -130,7 +137,7 @@ pub(crate) fn read_header(lower: LowerFile) -> SqliteResult<Vec<u8>> {
     }
 }
 
-/// D3.
+/// Refuses a cipher that does not authenticate (D3).
 pub(crate) fn check_cipher(lower: LowerFile, cipher: Cipher) -> SqliteResult<()> {
     if is_remote(lower) && cipher != Cipher::Aes256Gcm {
         return Err(report(&code::REMOTE_CIPHER, name(lower)));
@@ -142,11 +149,11 @@ pub(crate) fn check_cipher(lower: LowerFile, cipher: Cipher) -> SqliteResult<()>
 const MEMORY_MAX_KIB: u32 = 1 << 20;
 
 /// Most work that the key slots of a remote database may ask for together, in KiB that Argon2id
-/// fills: 4 GiB, which is eighteen slots of the cost that writers choose, and some three seconds.
+/// fills: 4 GiB, which is eighteen slots at the default cost, and takes some three seconds.
 const WORK_MAX_KIB: u64 = 4 << 20;
 
-/// D5: whoever answers in a web server's place chooses the costs, because they are read before
-/// anything is authentic.
+/// D5: checks the costs of the key slots. An attacker who answers in the server's place could
+/// choose them, because they are used before anything is authentic.
 pub(crate) fn check_cost(lower: LowerFile, slots: &[Slot]) -> SqliteResult<()> {
     let (memory, work) = passphrase_cost(slots);
     if is_remote(lower) && (memory > MEMORY_MAX_KIB || work > WORK_MAX_KIB) {

@@ -1,4 +1,4 @@
-//! What lies beside a sealed database, unit by unit: the write-ahead log and the rollback journal.
+//! Verifies the write-ahead log and the rollback journal of a sealed database, unit by unit.
 //!
 //! Must not: write.
 
@@ -23,7 +23,7 @@ use crate::journal::{JournalHead, follow_segments, open_shadow, open_slot, segme
 use crate::seal::unit_key;
 use crate::sealed::OpenedHeader;
 
-/// The write-ahead log beside the database, whose anchor names the log that counts.
+/// Verifies the write-ahead log beside the database. `anchor` is the generation that counts.
 pub(super) fn verify_wal(
     path: &Path,
     opened: &OpenedHeader,
@@ -97,8 +97,9 @@ pub(super) fn verify_wal(
     Ok(())
 }
 
-/// A failure before a good unit is damage; behind the last good one stands what an earlier log or
-/// transaction left, or what was being written when the power went, or damage: that cannot be told.
+/// A failure before a good unit is damage. After the last good unit follow units of an earlier log
+/// or transaction, or of a write that a power cut interrupted, or damaged units: these cannot be
+/// told apart.
 fn split_failures(failures: Vec<BadUnit>, good_up_to: u64, what: &str, report: &mut VerifyReport) {
     let (damaged, trailing): (Vec<BadUnit>, Vec<BadUnit>) = failures
         .into_iter()
@@ -113,7 +114,8 @@ fn split_failures(failures: Vec<BadUnit>, good_up_to: u64, what: &str, report: &
     }
 }
 
-/// Whether it is to be played back: the database is then not what its file says.
+/// Verifies the rollback journal. Returns whether it is to be played back: the database's file is
+/// then not its current state.
 pub(super) fn verify_journal(
     path: &Path,
     opened: &OpenedHeader,
@@ -159,7 +161,7 @@ pub(super) fn verify_journal(
             open_shadow(&head.key, index, shadow)
         }))
     };
-    // Up to here, whatever does not open is damage.
+    // Up to this slot, a slot that does not open is damage.
     let mut counted = 0;
     if let Some(mark) = head.mark.filter(|mark| mark.state == JournalState::Counted) {
         let page_size = opened.object.header().unit_size;
@@ -195,7 +197,7 @@ fn is_to_be_played_back(head: &JournalHead) -> bool {
         .is_some_and(|mark| mark.state != JournalState::Ended)
 }
 
-/// The file and its length; `None` when it is not there or empty.
+/// Opens a file. Returns it with its length; `None` when it does not exist or is empty.
 fn open_beside(path: &Path) -> Result<Option<(File, u64)>, Error> {
     let failed = |error| Error::io(path.display().to_string(), error);
     match File::open(path) {

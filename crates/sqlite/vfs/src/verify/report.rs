@@ -1,4 +1,4 @@
-//! What a verification found.
+//! The result of a verification.
 //!
 //! Must not: judge anything.
 
@@ -7,7 +7,7 @@ use strongroom_format::sqlite::page_offset;
 
 use crate::freshness::Freshness;
 
-/// What a unit is.
+/// The kind of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitKind {
     /// A page of the database; numbered from 1.
@@ -21,7 +21,7 @@ pub enum UnitKind {
 }
 
 impl UnitKind {
-    /// The word used in output.
+    /// The name in output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,33 +33,33 @@ impl UnitKind {
     }
 }
 
-/// A unit that did not verify.
+/// A unit that is not authentic or is missing.
 #[derive(Clone, Copy, Debug)]
 pub struct BadUnit {
-    /// What it is.
+    /// Kind of the unit.
     pub kind: UnitKind,
-    /// Its number, from 1.
+    /// Number of the unit, from 1.
     pub index: u64,
-    /// Where it begins in its file, in bytes.
+    /// Offset of the unit in its file, in bytes.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The error.
     pub code: &'static Code,
 }
 
-/// What was verified.
+/// The result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// Pages in the file.
     pub pages: u64,
-    /// Pages whose tag holds.
+    /// Pages whose tag verifies.
     pub pages_ok: u64,
-    /// Log frames whose tag holds.
+    /// Log frames whose tag verifies.
     pub frames_ok: u64,
-    /// Journal slots whose tag holds.
+    /// Journal slots whose tag verifies.
     pub slots_ok: u64,
-    /// Everything that did not verify, in order.
+    /// All units that are not authentic or are missing, in order.
     pub bad: Vec<BadUnit>,
-    /// What is neither good nor bad.
+    /// Findings that are neither good nor bad.
     pub notes: Vec<String>,
     /// What was not checked, and why.
     pub not_checked: Vec<String>,
@@ -67,15 +67,15 @@ pub struct VerifyReport {
     pub cipher: &'static str,
     /// A rekey was begun and is not finished.
     pub rekey_under_way: bool,
-    /// Whether these are the newest pages.
+    /// Whether the pages are the newest ones.
     pub freshness: Freshness,
-    /// An estimate of the pages that were sealed under the data key. `None` when the cipher has no
+    /// An estimate of the number of pages sealed under the data key. `None` when the cipher has no
     /// limit, or no anchor is valid.
     pub seals: Option<u64>,
 }
 
 impl VerifyReport {
-    /// The page behind the last whole one is missing, or there in part.
+    /// Adds the page after the last whole one, which is missing or incomplete.
     pub(super) fn ends_early(&mut self, page_size: u32) {
         let index = self.pages + 1;
         self.bad.push(BadUnit {
