@@ -82,7 +82,7 @@ pub(crate) fn replace_open(api: &Api, below: *mut sqlite3_vfs, put_back: fn()) {
     }
     for WatchedVfs(vfs, _) in WATCHED.get().into_iter().flatten() {
         // SAFETY: SQLite writes to entries itself when they are registered, so they can be written.
-        // Whoever reads the pointer at this moment gets the one or the other function, and both
+        // A thread that reads the pointer at this moment gets one or the other function, and both
         // open the file.
         unsafe { (&raw mut (**vfs).open).write_volatile(Some(open)) };
     }

@@ -191,7 +191,7 @@ pub(crate) fn schemas(connection: *mut sqlite3) -> Vec<(String, String)> {
     }
     // SAFETY: a statement made just now.
     while unsafe { (api.step)(statement) } == SQLITE_ROW {
-        // SAFETY: the statement stands on a row; the text lives until the next step.
+        // SAFETY: the statement is at a row; the text lives until the next step.
         let text = |column| unsafe { text_of((api.column_text)(statement, column)) };
         found.push((text(1), text(2)));
     }

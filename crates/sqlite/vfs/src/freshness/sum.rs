@@ -16,7 +16,7 @@ impl DigestSum {
         Self(out)
     }
 
-    /// As it stands in a state.
+    /// The 32 bytes of the digest, as a state holds them.
     pub(crate) fn to_bytes(self) -> [u8; 32] {
         let mut out = [0; 32];
         for (bytes, number) in out.as_chunks_mut::<8>().0.iter_mut().zip(self.0) {

@@ -1,4 +1,4 @@
-//! Rollback journals: head, marks, segments, slots, shadow_of; read as SQLite reads a hot one, and
+//! Rollback journals: head, marks, segments, slots, shadow; read as SQLite reads a hot one, and
 //! then begun anew.
 //!
 //! Must not: know what is right for a journal that nobody changed; the other tests do.
@@ -26,7 +26,7 @@ use crate::seal::{UnitKey, unit_key};
 use crate::sealed::SealedDatabase;
 use crate::shared_state::SharedState;
 
-/// What stands in the chunks; a byte that SQLite itself writes over headers is another.
+/// The content of the chunks. It differs from every byte that SQLite writes over headers.
 const FILLING: u8 = 0x5e;
 /// SQLite's own part of a segment's header.
 const HEADER: usize = 28;

@@ -46,14 +46,14 @@ pub(crate) struct JournalOwner {
     pub shared: Arc<SharedState>,
 }
 
-pub(super) struct ReadHead {
+pub(super) struct LoadedHead {
     pub(super) key: UnitKey,
     pub(super) prologue: Prologue,
     /// The newest mark, if there is one.
     pub(super) mark: Option<JournalMark>,
 }
 
-impl ReadHead {
+impl LoadedHead {
     pub(super) fn is(&self, state: JournalState) -> bool {
         self.mark.is_some_and(|mark| mark.state == state)
     }
@@ -63,7 +63,7 @@ impl ReadHead {
 pub(crate) struct JournalCore {
     pub(super) lower: LowerFile,
     pub(super) database: JournalOwner,
-    pub(super) head: Option<ReadHead>,
+    pub(super) head: Option<LoadedHead>,
     /// This handle began the journal. Otherwise the journal was found, and may be stale (J4) or
     /// damaged (J6).
     pub(super) begun_here: bool,
@@ -182,7 +182,7 @@ impl JournalCore {
             .shared
             .set_undo_journal(prologue.generation(), is_uncounted);
         let mark = is_uncounted.then_some(uncounted);
-        self.head = Some(ReadHead {
+        self.head = Some(LoadedHead {
             key,
             prologue,
             mark,

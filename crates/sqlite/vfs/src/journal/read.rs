@@ -14,7 +14,7 @@ use strongroom_format::journal::{
 };
 use strongroom_format::layout::{Field, array};
 
-use super::core::{CHUNK, JOURNAL_END_LEN, JournalCore, ReadHead, lock, to_usize};
+use super::core::{CHUNK, JOURNAL_END_LEN, JournalCore, LoadedHead, lock, to_usize};
 use super::head::{JournalHead, UNCOUNTED, follow_segments, segment_length, segment_start};
 use super::slot::{copy_overlap, open_shadow, open_slot};
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
@@ -39,7 +39,7 @@ impl JournalCore {
         let Some(head) = self.read_head()? else {
             return Ok(false);
         };
-        self.head = Some(ReadHead {
+        self.head = Some(LoadedHead {
             key: head.key,
             prologue: head.prologue,
             mark: head.mark,
@@ -64,7 +64,7 @@ impl JournalCore {
             return Ok(());
         };
         let (mark, lost) = (head.mark, head.mark_lost);
-        self.head = Some(ReadHead {
+        self.head = Some(LoadedHead {
             key: head.key,
             prologue: head.prologue,
             mark,
@@ -302,11 +302,11 @@ impl JournalCore {
 }
 
 /// Whether the transaction of this journal has ended.
-fn has_ended(in_force: &ReadHead) -> bool {
+fn has_ended(in_force: &LoadedHead) -> bool {
     in_force.is(JournalState::Ended)
 }
 
 /// Whether this found journal is to be played back.
-fn is_to_be_played_back(in_force: &ReadHead) -> bool {
+fn is_to_be_played_back(in_force: &LoadedHead) -> bool {
     in_force.mark.is_some() && !has_ended(in_force)
 }
