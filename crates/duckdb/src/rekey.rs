@@ -4,18 +4,18 @@
 //!
 //! 1. The plan, in the rekey's file.
 //! 2. The main header's checksum, inverted: from now on DuckDB does not open the file, whatever key
-//!   it gets.
+//!    it gets.
 //! 3. Block after block: the old bytes of some of them, in the rekey's file; then these blocks,
-//!   under the new key.
+//!    under the new key.
 //! 4. The two database headers, in the same way.
 //! 5. The main header: the new canary, and the right checksum.
 //! 6. The rekey's file is removed. Without step 2's mark it means nothing, and a later rekey
-//!   replaces it.
+//!    replaces it.
 //!
-//! Invariants: D9, at any time every unit is whole under the old or the new key, or its old bytes
-//! are in the rekey's file; which key it is, its tag says (with CTR, its inner checksum). So a
-//! rekey that is run again needs no position: it looks at each unit. D10, nothing is written before
-//! every unit was found good, unless damage was allowed.
+//! Invariants: D9, at any time every unit is intact under the old or the new key, or its old bytes
+//! are in the rekey's file. Its tag says under which key it is (with CTR, its inner checksum). So a
+//! repeated rekey needs no position: it examines each unit. D10, nothing is written before every
+//! unit was found good, unless damage was allowed.
 //!
 //! Must not: write a unit that opened under neither key.
 
