@@ -128,7 +128,7 @@ fn check(room: &Room, name: &str, other: Option<&str>, when: &str, torn: bool) -
 /// to authenticate until then. The pages in use were read by `integrity_check`.
 fn settle(room: &Room, name: &str, torn: bool) {
     let report = ops::verify(&room.at(name), &room.options("first"), &mut |_, _| {}).unwrap();
-    let passing = |bad: &ops::Bad| match bad.kind {
+    let passing = |bad: &ops::BadUnit| match bad.kind {
         ops::UnitKind::JournalSlot => bad.index <= 1,
         ops::UnitKind::Page | ops::UnitKind::Anchor => torn,
         _ => false,

@@ -1,7 +1,7 @@
-//! A file as this crate uses it: reads and writes at places, made durable when asked. A trait, so that tests can stand for a disk
-//! that fails and a power supply that ends.
+//! The file operations that this crate uses: reads and writes at offsets, and sync. They are a
+//! trait, so that tests can simulate a failing disk and a power cut.
 //!
-//! Must not: lose an error of a sync.
+//! Must not: ignore an error of a sync.
 
 use std::fs::File;
 use std::io;
@@ -37,11 +37,11 @@ impl Disk for File {
     }
 }
 
-/// A database, and the place for the rekey's file beside it.
-pub(crate) trait Site: Sync {
+/// A database, and the file that a rekey keeps beside it.
+pub(crate) trait RekeyStorage: Sync {
     /// The database.
     fn database(&self) -> &dyn Disk;
-    /// Makes the rekey's file, empty and durable; what was there before is gone.
+    /// Creates the rekey's file, empty and durable, in place of an older one.
     fn create_undo(&self) -> io::Result<Box<dyn Disk>>;
     /// The rekey's file, if there is one.
     fn open_undo(&self) -> io::Result<Option<Box<dyn Disk>>>;

@@ -1,8 +1,9 @@
-//! A database file, opened under DuckDB's own lock, and what its headers say.
+//! A database file, opened under DuckDB's own lock, and the content of its headers.
 //!
-//! Invariants: D4, nothing is read before the lock is held, and nothing is written without DuckDB's write lock. The lock is one
-//! of the open file description, which conflicts with DuckDB's and is not lost when the file is closed elsewhere in this process.
-//! D5, a header with any value that is not known is refused before a key is tried.
+//! Invariants: D4, nothing is read before the lock is held, and nothing is written without DuckDB's
+//! write lock. The lock belongs to the open file description: it conflicts with DuckDB's, and is
+//! not lost when the file is closed elsewhere in this process. D5, a header with any unknown value
+//! is refused before a key is tried.
 //!
 //! Must not: wait for a lock.
 
@@ -21,13 +22,13 @@ use strongroom_format::duckdb::{
 use strongroom_format::layout::is_zero;
 use strongroom_keyring::{Error, durable};
 
-use crate::disk::{Disk, Site};
+use crate::disk::{Disk, RekeyStorage};
 use crate::key::KeyText;
 use crate::seal::Sealer;
 use crate::units::{UnitFault, Units, io_error};
 use crate::{REKEY_SUFFIX, WAL_SUFFIXES};
 
-/// What is to be done with a file.
+/// How a file is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -36,9 +37,9 @@ pub(crate) enum Access {
 
 /// A database under DuckDB's lock.
 pub(crate) struct DatabaseFile {
-    /// As it was named.
+    /// The path as it was given.
     named: PathBuf,
-    /// Without links.
+    /// The path without symbolic links.
     path: PathBuf,
     file: File,
 }
@@ -47,8 +48,8 @@ impl DatabaseFile {
     pub(crate) fn open(named: &Path, access: Access) -> Result<Self, Error> {
         let path = named
             .canonicalize()
-            .map_err(|error| not_there(named, error))?;
-        let about = std::fs::metadata(&path).map_err(|error| not_there(named, error))?;
+            .map_err(|error| open_error(named, error))?;
+        let about = std::fs::metadata(&path).map_err(|error| open_error(named, error))?;
         if !about.is_file() {
             let error = io::Error::other("not a regular file");
             return Err(Error::io(named.display().to_string(), error));
@@ -57,7 +58,7 @@ impl DatabaseFile {
         options.read(true).write(access == Access::Write);
         let file = options
             .open(&path)
-            .map_err(|error| not_there(named, error))?;
+            .map_err(|error| open_error(named, error))?;
         lock(&file, access, named)?;
         Ok(Self {
             named: named.to_owned(),
@@ -66,12 +67,12 @@ impl DatabaseFile {
         })
     }
 
-    /// For messages.
+    /// The path for messages.
     pub(crate) fn shown(&self) -> String {
         self.named.display().to_string()
     }
 
-    /// A file of DuckDB's beside the database that holds what is not in it yet.
+    /// A file of DuckDB's beside the database, with data that are not in the database yet.
     pub(crate) fn wal(&self) -> Option<PathBuf> {
         wal_beside(&self.named).or_else(|| wal_beside(&self.path))
     }
@@ -81,7 +82,7 @@ impl DatabaseFile {
     }
 }
 
-impl Site for DatabaseFile {
+impl RekeyStorage for DatabaseFile {
     fn database(&self) -> &dyn Disk {
         &self.file
     }
@@ -126,7 +127,7 @@ impl Site for DatabaseFile {
     }
 }
 
-/// Whether there is nothing, what a rekey left, or what a power failure left of that.
+/// Whether the path is free, or has a rekey's file, or what a power failure left of one.
 fn is_ours(path: &Path) -> io::Result<bool> {
     let mut first = Vec::new();
     match File::open(path) {
@@ -144,14 +145,14 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// A write-ahead log, or what a checkpoint makes of it, that is not empty.
+/// A write-ahead log, or a file that a checkpoint makes of it, that is not empty.
 pub(crate) fn wal_beside(path: &Path) -> Option<PathBuf> {
     let names = WAL_SUFFIXES.iter().map(|suffix| with_suffix(path, suffix));
     let mut there = names.filter(|name| std::fs::metadata(name).is_ok_and(|about| about.len() > 0));
     there.next()
 }
 
-fn not_there(path: &Path, error: io::Error) -> Error {
+fn open_error(path: &Path, error: io::Error) -> Error {
     let shown = path.display().to_string();
     if error.kind() == io::ErrorKind::NotFound {
         return Error::new(&code::NOT_FOUND, shown);
@@ -194,7 +195,7 @@ fn lock_type(constant: i32) -> i16 {
     i16::try_from(constant).unwrap_or_default()
 }
 
-/// The main header of a database, whatever its checksum says.
+/// Reads the main header of a database, whether or not its checksum is right.
 pub(crate) fn main_header(disk: &dyn Disk, shown: &str) -> Result<MainHeader, Error> {
     let len = disk.len().map_err(io_error(shown))?;
     let mut head = vec![0; DUCKDB_HEADER_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
@@ -208,8 +209,8 @@ pub(crate) fn main_header(disk: &dyn Disk, shown: &str) -> Result<MainHeader, Er
         .ok_or_else(|| Error::new(&code::DUCKDB_TRUNCATED, format!("{shown}: {len} bytes")))
 }
 
-/// What the fields of a header say, if all of them are known.
-pub(crate) fn gate(header: &MainHeader, shown: &str) -> Result<Format, Error> {
+/// The format that a header describes, if all its fields are known.
+pub(crate) fn parse_format(header: &MainHeader, shown: &str) -> Result<Format, Error> {
     header.gate().map_err(|refusal| match refusal {
         Refusal::Plain => Error::new(&code::DUCKDB_PLAIN, shown),
         Refusal::Unknown(field, value) => {
@@ -218,24 +219,25 @@ pub(crate) fn gate(header: &MainHeader, shown: &str) -> Result<Format, Error> {
     })
 }
 
-/// The main header of a database in its usual state; an error when a rekey is under way, or it is damaged.
-pub(crate) fn whole_header(disk: &dyn Disk, shown: &str) -> Result<(MainHeader, Format), Error> {
+/// Reads the main header of a database in its usual state. An error when a rekey is unfinished, or
+/// the header is damaged.
+pub(crate) fn intact_header(disk: &dyn Disk, shown: &str) -> Result<(MainHeader, Format), Error> {
     let header = main_header(disk, shown)?;
     match header.state() {
         HeaderState::Whole => {}
         HeaderState::Rekeying => return Err(Error::new(&code::DUCKDB_REKEYING, shown)),
         HeaderState::Damaged => return Err(Error::new(&code::DUCKDB_HEADER, shown)),
     }
-    let format = gate(&header, shown)?;
+    let format = parse_format(&header, shown)?;
     Ok((header, format))
 }
 
-/// What is wrong with one of the two database headers, or what it says.
+/// A database header, or why it cannot be used.
 pub(crate) type FoundHeader = Result<DatabaseHeader, UnitFault>;
 
-/// What the database headers say, and what follows for the blocks.
+/// The database header that counts, and the positions of the blocks that follow from it.
 pub(crate) struct Geometry {
-    /// The one that counts.
+    /// The database header that counts.
     pub(crate) active: DatabaseHeader,
     /// Whole blocks in the file.
     pub(crate) blocks: Units,
@@ -246,7 +248,8 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Of the headers that one of the keys opens. SR-2216 when there is none; SR-2203 for a size that is not known.
+    /// Reads the database headers that one of the keys opens. SR-2216 when there is none; SR-2203
+    /// for an unknown block size.
     pub(crate) fn read(disk: &dyn Disk, keys: &[&Sealer], shown: &str) -> Result<Self, Error> {
         let headers = [
             database_header(disk, keys, 0).map_err(io_error(shown))?,
@@ -272,7 +275,7 @@ impl Geometry {
         })
     }
 
-    /// Blocks that the database has and the file has not.
+    /// The number of blocks that the database has and the file does not.
     pub(crate) fn missing(&self) -> u64 {
         self.active.block_count.saturating_sub(self.blocks.count)
     }
@@ -306,12 +309,12 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// With the first of `keys` that its canary was sealed under.
+    /// Opens a database with the first of `keys` under which its canary was sealed.
     pub(crate) fn open(path: &Path, access: Access, keys: &[KeyText]) -> Result<Self, Error> {
         let file = DatabaseFile::open(path, access)?;
         let shown = file.shown();
-        let (header, format) = whole_header(file.database(), &shown)?;
-        let key = opener(&header, format, keys)?
+        let (header, format) = intact_header(file.database(), &shown)?;
+        let key = find_opener(&header, format, keys)?
             .ok_or_else(|| Error::new(&code::DUCKDB_KEY, shown.as_str()))?;
         let geometry = Geometry::read(file.database(), &[&key], &shown)?;
         Ok(Self {
@@ -323,8 +326,8 @@ impl Opened {
     }
 }
 
-/// The first of `keys` that the header's canary was sealed under.
-pub(crate) fn opener(
+/// The first of `keys` under which the header's canary was sealed.
+pub(crate) fn find_opener(
     header: &MainHeader,
     format: Format,
     keys: &[KeyText],

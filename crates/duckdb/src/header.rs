@@ -1,6 +1,8 @@
-//! The main header, kept in a file of its own and put back. Without its salt and canary a database is lost.
+//! Backs up the main header to a file of its own, and restores it. Without its salt and canary a
+//! database is lost.
 //!
-//! Must not: put a header back that does not open the database's own headers, or over one that is whole.
+//! Must not: restore a header that does not open the database's own headers, or replace a header
+//! that is intact.
 
 use std::path::Path;
 
@@ -8,8 +10,8 @@ use strongroom_format::code;
 use strongroom_format::duckdb::{DUCKDB_HEADER_LEN, HeaderState, MainHeader};
 use strongroom_keyring::{Error, durable};
 
-use crate::disk::Site as _;
-use crate::file::{Access, DatabaseFile, Geometry, gate, opener, whole_header};
+use crate::disk::RekeyStorage as _;
+use crate::file::{Access, DatabaseFile, Geometry, find_opener, intact_header, parse_format};
 use crate::key::KeyText;
 use crate::undo::Undo;
 use crate::units::io_error;
@@ -20,7 +22,7 @@ use crate::units::io_error;
 /// SR-1002 when there is something at `copy`; those of the header; SR-5001.
 pub fn backup_header(path: &Path, copy: &Path) -> Result<(), Error> {
     let file = DatabaseFile::open(path, Access::Read)?;
-    let (header, _) = whole_header(file.database(), &file.shown())?;
+    let (header, _) = intact_header(file.database(), &file.shown())?;
     durable::create_new(copy, header.as_bytes(), 0o600).map_err(|error| {
         let shown = copy.display().to_string();
         if error.kind() == std::io::ErrorKind::AlreadyExists {
@@ -30,10 +32,12 @@ pub fn backup_header(path: &Path, copy: &Path) -> Result<(), Error> {
     })
 }
 
-/// Puts a copied main header back, if one of `keys` opens its canary and, with it, a database header of the file.
+/// Restores a copied main header, if one of `keys` opens its canary and, with it, a database header
+/// of the file.
 ///
 /// # Errors
-/// SR-2215 when the copy does not belong, or the file's own header is whole; SR-2211; SR-2204; SR-5001.
+/// SR-2215 when the copy does not belong, or the file's own header is whole; SR-2211; SR-2204;
+/// SR-5001.
 pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), Error> {
     let shown_copy = copy.display().to_string();
     let bytes = std::fs::read(copy).map_err(io_error(&shown_copy))?;
@@ -41,7 +45,7 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
     let header = MainHeader::parse(&bytes)
         .filter(|header| bytes.len() == DUCKDB_HEADER_LEN && header.state() == HeaderState::Whole);
     let header = header.ok_or_else(|| refused("it is not a whole main header"))?;
-    let format = gate(&header, &shown_copy)?;
+    let format = parse_format(&header, &shown_copy)?;
     let file = DatabaseFile::open(path, Access::Write)?;
     let (shown, disk) = (file.shown(), file.database());
     let mut there = vec![0; DUCKDB_HEADER_LEN];
@@ -49,13 +53,14 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
     let current = MainHeader::parse(&there);
     match current.as_ref().map(MainHeader::state) {
         Some(HeaderState::Rekeying) => return Err(Error::new(&code::DUCKDB_REKEYING, shown)),
-        // A whole header that opens with the key is left as it is; one that was replaced by another does not.
+        // An intact header that opens with the key is left unchanged; one that was replaced by
+        // another does not open with it.
         Some(HeaderState::Whole) if is_fine(current.as_ref(), keys)? => {
             return Err(refused("the file's own header is whole"));
         }
         _ => {}
     }
-    let key = opener(&header, format, keys)?
+    let key = find_opener(&header, format, keys)?
         .ok_or_else(|| Error::new(&code::DUCKDB_KEY, shown_copy.as_str()))?;
     Geometry::read(disk, &[&key], &shown).map_err(|error| {
         if error.code() == &code::DUCKDB_HEADERS {
@@ -63,7 +68,7 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
         }
         error
     })?;
-    // One that was lost while its key was being changed is still to be finished.
+    // If it was lost during a rekey, the rekey must still be finished.
     let begun = Undo::open(&file)?.is_some_and(|undo| undo.plan.old_header == header);
     let header = header.in_state(begun);
     let written = disk
@@ -77,5 +82,5 @@ fn is_fine(header: Option<&MainHeader>, keys: &[KeyText]) -> Result<bool, Error>
     else {
         return Ok(false);
     };
-    Ok(opener(header, format, keys)?.is_some())
+    Ok(find_opener(header, format, keys)?.is_some())
 }

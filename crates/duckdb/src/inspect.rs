@@ -1,6 +1,6 @@
-//! What a DuckDB file says without a key.
+//! Shows what a DuckDB file says without a key.
 //!
-//! Must not: change anything, take a lock, or believe anything: nothing of this is authenticated.
+//! Must not: change anything, take a lock, or trust what it reads: nothing of it is authenticated.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -18,29 +18,30 @@ use crate::file::{main_header, with_suffix};
 use crate::seal::unused;
 use crate::units::{Units, io_error};
 
-/// What was found.
+/// The result of an inspection.
 pub struct Inspection {
     /// The main header.
     pub header: MainHeader,
-    /// What its checksum says.
+    /// Whether its checksum is right.
     pub state: HeaderState,
-    /// A field that is not known; `None` when the database is plain, or can be read.
+    /// An unknown field. `None` when the database is plain, or all fields are known.
     pub refusal: Option<(&'static str, u64)>,
-    /// Units whose place is the same for every block size.
+    /// Units whose position is the same for every block size.
     pub units: u64,
-    /// Of these, units with something else than zeros in bytes that nothing uses.
+    /// The number of these whose unused bytes are not zero.
     pub unused_set: u64,
-    /// Whether the file may consist of blocks of the usual 262144 bytes, so that these are all units.
+    /// Whether the file may consist of blocks of the usual 262144 bytes, so that these are all
+    /// units.
     pub usual_blocks_fit: bool,
     /// The write-ahead log.
     pub wal: Option<WalInspection>,
-    /// The file of a rekey, if it is there.
+    /// The file of an unfinished rekey, if there is one.
     pub rekey_file: Option<PathBuf>,
 }
 
-/// What the first record of a write-ahead log says.
+/// The content of the first record of a write-ahead log.
 pub struct WalInspection {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Its length in bytes.
     pub len: u64,
@@ -52,7 +53,7 @@ pub struct WalInspection {
     pub iteration: Option<u64>,
 }
 
-/// Looks at a DuckDB database, encrypted or not.
+/// Inspects a DuckDB database, encrypted or not.
 ///
 /// # Errors
 /// SR-2200, SR-2208; SR-5001.
@@ -67,7 +68,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     if let Ok(format) = gate {
         for kind in [Units::headers(), Units::certain(len)] {
             units += kind.count;
-            unused_set += set(&file, kind, unused(format)).map_err(io_error(&shown))?;
+            unused_set += count_nonzero(&file, kind, unused(format)).map_err(io_error(&shown))?;
         }
     }
     let rekey_file = with_suffix(path, REKEY_SUFFIX);
@@ -86,7 +87,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     })
 }
 
-fn set(file: &File, units: Units, unused: std::ops::Range<usize>) -> io::Result<u64> {
+fn count_nonzero(file: &File, units: Units, unused: std::ops::Range<usize>) -> io::Result<u64> {
     let mut bytes = vec![0; unused.len()];
     let mut found = 0;
     for number in 0..units.count {
@@ -98,7 +99,7 @@ fn set(file: &File, units: Units, unused: std::ops::Range<usize>) -> io::Result<
 }
 
 fn wal(path: &Path, header: &MainHeader) -> io::Result<Option<WalInspection>> {
-    /// More than a first record takes.
+    /// Longer than any first record.
     const RECORD_MAX: u64 = 128;
     let Some(path) = crate::file::wal_beside(path) else {
         return Ok(None);

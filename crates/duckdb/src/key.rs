@@ -1,35 +1,38 @@
-//! What a user gives DuckDB as `ENCRYPTION_KEY`, and how DuckDB makes a key of it.
+//! The text that a user gives DuckDB as `ENCRYPTION_KEY`, and the key that DuckDB derives from it.
 //!
-//! The rule is DuckDB's (`src/common/encryption_key_manager.cpp`, `src/common/types/blob.cpp`), compared with DuckDB itself by
-//! `crates/cli/tests/duckdb_keys.rs`: the text is cast to a BLOB, which resolves `\xHH`; the bytes are decoded as Base64 if they
-//! decode, else taken as they are; the key is SHA-256 of the database's identifier and these.
+//! The rule is DuckDB's (`src/common/encryption_key_manager.cpp`, `src/common/types/blob.cpp`),
+//! compared with DuckDB itself by
+//! `crates/cli/tests/duckdb_keys.rs`: the text is cast to a BLOB, which resolves `\xHH`; the bytes
+//! are decoded as Base64 if they decode, else taken as they are; the key is SHA-256 of the
+//! database's identifier and these.
 //!
-//! Must not: guess. What DuckDB refuses, or what depends on how it was written, is refused.
+//! Must not: guess. A text that DuckDB refuses, or that it treats differently by version, is
+//! refused.
 
 use strongroom_crypto::{SecretBytes, SecretKey, hkdf, sha256_key};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-/// Longest key text, in bytes: what the sources of the command give.
+/// Longest key text in bytes: the limit of the command's key sources.
 const TEXT_MAX: usize = 65_536;
-/// Label of the key that a key of the keyring makes for DuckDB.
+/// Label for deriving a DuckDB key from a key of the keyring.
 const KEYRING_INFO: &[u8] = b"strongroom/v1/duckdb-key";
-/// From this length on, key material is not what somebody can guess.
+/// Key material of this length cannot be guessed.
 const STRONG: usize = 32;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The bytes that DuckDB hashes: a key's text, resolved and decoded.
+/// The bytes that DuckDB hashes: the text of a key, with its escapes resolved, and decoded.
 pub struct KeyText {
     material: SecretBytes,
 }
 
 impl KeyText {
-    /// From what stands between the quotes in `ENCRYPTION_KEY '...'`.
+    /// Takes the text between the quotes in `ENCRYPTION_KEY '...'`.
     ///
     /// # Errors
-    /// SR-2205 for a text that DuckDB does not take, or takes differently by version: empty, not ASCII, a backslash that does
-    /// not begin `\xHH`, a zero byte (write it as `\x00`); SR-5001.
+    /// SR-2205 for a text that DuckDB does not take, or takes differently by version: empty, not
+    /// ASCII, a backslash that does not begin `\xHH`, a zero byte (write it as `\x00`); SR-5001.
     pub fn new(text: &SecretBytes) -> Result<Self, Error> {
         if text.is_empty() || text.len() > TEXT_MAX {
             return Err(refused("it is empty or too long"));
@@ -42,7 +45,7 @@ impl KeyText {
         Ok(Self { material })
     }
 
-    /// The text that stands for a key of the keyring: Base64 of 32 bytes that HKDF-SHA-256 makes of it.
+    /// The text for a key of the keyring: Base64 of 32 bytes that HKDF-SHA-256 derives from it.
     ///
     /// # Errors
     /// SR-5001.
@@ -59,7 +62,8 @@ impl KeyText {
         Self::new(&Self::text_of_keyring_key(key)?)
     }
 
-    /// Whether it is short enough for guessing to be worth trying: DuckDB hashes it once, so every guess is cheap.
+    /// Whether the key is short enough to be guessed: DuckDB hashes it only once, so every guess is
+    /// cheap.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.material.len() < STRONG
@@ -117,10 +121,11 @@ fn hex_digit(digit: u8) -> Option<u8> {
     }
 }
 
-/// How many bytes DuckDB's decoder makes of it; `None` when it refuses, so that the bytes are taken as they are.
+/// The number of bytes that DuckDB's decoder makes of the text. `None` when the decoder refuses it,
+/// and the bytes are used as they are.
 ///
-/// It is laxer than RFC 4648: `=` may stand in the last two places whatever is in the other one, and bits beyond the last
-/// byte may be anything.
+/// The decoder is laxer than RFC 4648: `=` may be in the last two positions whatever the other one
+/// is, and bits after the last byte may have any value.
 fn decoded_len(text: &[u8]) -> Option<usize> {
     let (groups, rest) = text.as_chunks::<4>();
     let (last, before) = groups.split_last()?;
@@ -174,7 +179,7 @@ fn encode(bytes: &[u8; 32]) -> Result<SecretBytes, Error> {
     Ok(text)
 }
 
-/// Without a table in memory whose lines would tell which was read.
+/// Uses no table in memory, since the cache lines that are read would reveal the key.
 fn sextet(digit: u8) -> Option<u8> {
     match digit {
         b'A'..=b'Z' => Some(digit - b'A'),
@@ -204,7 +209,8 @@ mod tests {
 
     #[test]
     fn texts_become_what_duckdb_makes_of_them() {
-        // Each of these was seen in DuckDB 1.4.4, 1.5.5 and 2.0.0; the command's tests ask DuckDB again.
+        // Each of these was seen in DuckDB 1.4.4, 1.5.5 and 2.0.0; the command's tests ask DuckDB
+        // again.
         let known: [(&[u8], &[u8]); 14] = [
             (b"asdf", &[0x6a, 0xc7, 0x5f]),
             (b"abcde", b"abcde"),

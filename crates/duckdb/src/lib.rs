@@ -1,12 +1,13 @@
-//! DuckDB's encrypted database files from outside, without DuckDB: what they are, whether every unit is authentic, a new key in
-//! place, unused bytes zeroed, the main header kept and put back.
+//! Works on DuckDB's encrypted database files from outside, without DuckDB: shows what they are,
+//! verifies every unit, replaces the key in place, zeroes unused bytes, and backs up and restores
+//! the main header.
 //!
 //!     DatabaseFile::open --> unlock(KeyText) --> verify | rekey | scrub
 //!
 //! Bytes: docs/spec/duckdb.md. Invariants D1 to D10: docs/internals/duckdb.md.
 //!
-//! Must not: write to a file that DuckDB or anybody else has open; write a unit that was not read as authentic; show a byte of
-//! what it decrypts.
+//! Must not: write to a file that DuckDB or another program has open; write a unit that was not
+//! read as authentic; show a byte of what it decrypts.
 #![forbid(unsafe_code)]
 #![deny(clippy::expect_used)]
 
@@ -30,8 +31,9 @@ pub use scrub::{ScrubReport, scrub};
 pub use units::UnitFault;
 pub use verify::{BAD_MAX, BadUnit, UnitKind, VerifyReport, verify};
 
-/// What Strongroom keeps beside a database while its key is changed: appended to the database's name.
+/// Suffix of the file that Strongroom keeps beside a database while its key is replaced.
 pub const REKEY_SUFFIX: &str = ".strongroom-rekey";
 
-/// What DuckDB keeps beside a database: its write-ahead log, and what it makes of it during a checkpoint.
+/// Suffixes of the files that DuckDB keeps beside a database: its write-ahead log, and the files
+/// that a checkpoint makes of it.
 pub const WAL_SUFFIXES: [&str; 3] = [".wal", ".wal.checkpoint", ".wal.recovery"];

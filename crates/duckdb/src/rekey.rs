@@ -1,17 +1,21 @@
-//! Another key for a database, in place.
+//! Replaces the key of a database, in place.
 //!
-//! Order, each step durable before the next:
+//! The steps, each durable before the next:
 //!
 //! 1. The plan, in the rekey's file.
-//! 2. The main header's checksum, inverted: from now on DuckDB does not open the file, whatever key it gets.
-//! 3. Block after block: the old bytes of some of them, in the rekey's file; then these blocks, under the new key.
+//! 2. The main header's checksum, inverted: from now on DuckDB does not open the file, whatever key
+//!    it gets.
+//! 3. Block after block: the old bytes of some of them, in the rekey's file; then these blocks,
+//!    under the new key.
 //! 4. The two database headers, in the same way.
 //! 5. The main header: the new canary, and the right checksum.
-//! 6. The rekey's file is removed. Without step 2's mark it means nothing, and a later rekey replaces it.
+//! 6. The rekey's file is removed. Without step 2's mark it means nothing, and a later rekey
+//!    replaces it.
 //!
-//! Invariants: D9, at any time every unit is whole under the old or the new key, or its old bytes are in the rekey's file; which
-//! key it is, its tag says (with CTR, its inner checksum). So a rekey that is run again needs no position: it looks at each unit.
-//! D10, nothing is written before every unit was found good, unless damage was allowed.
+//! Invariants: D9, at any time every unit is intact under the old or the new key, or its old bytes
+//! are in the rekey's file. Its tag says under which key it is (with CTR, its inner checksum). So a
+//! repeated rekey needs no position: it examines each unit. D10, nothing is written before every
+//! unit was found good, unless damage was allowed.
 //!
 //! Must not: write a unit that opened under neither key.
 
@@ -25,43 +29,43 @@ use strongroom_format::duckdb::{
 use strongroom_format::layout::is_zero;
 use strongroom_keyring::Error;
 
-use crate::disk::{Disk, Site};
-use crate::file::{Access, DatabaseFile, Geometry, gate, main_header, opener};
+use crate::disk::{Disk, RekeyStorage};
+use crate::file::{Access, DatabaseFile, Geometry, find_opener, main_header, parse_format};
 use crate::key::KeyText;
 use crate::seal::{Sealer, unused};
 use crate::undo::Undo;
 use crate::units::{Units, for_each, io_error, threads};
-use crate::verify::Tally;
+use crate::verify::VerifyCounts;
 
-/// Bytes whose old state is kept at a time, at most: between two waits for the disk.
+/// Most bytes whose old state is kept at a time, between two syncs.
 const BATCH: usize = 64 << 20;
 
-/// How to go about it.
+/// Options of a rekey.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RekeyOptions {
-    /// Leave units as they are that open under no key, instead of refusing: they are lost either way.
+    /// Leave units unchanged that open under no key, instead of refusing: they are lost either way.
     pub allow_damaged: bool,
 }
 
-/// What was done.
+/// The result of a rekey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RekeyReport {
     /// Blocks that are under the new key now.
     pub blocks: u64,
     /// Units that this run sealed.
     pub sealed: u64,
-    /// Units of zeros, which stay so.
+    /// Units of zeros, which stay zeros.
     pub zero: u64,
-    /// Units left as they are, because no key opens them.
+    /// Units left unchanged, because no key opens them.
     pub left: u64,
-    /// Units that a crash had left half written, put back.
+    /// Units that a crash left half written, and that were restored.
     pub put_back: u64,
-    /// Whether an unfinished rekey was finished.
+    /// Whether this call finished an earlier rekey.
     pub resumed: bool,
 }
 
-/// Seals a database under another key. `old` and `new` are each tried in order; the first of `new` is what a fresh rekey seals for.
-/// `progress` is told bytes: done, and all of them.
+/// Seals a database under another key. `old` and `new` are each tried in order; the first of `new`
+/// is what a fresh rekey seals for. `progress` is told bytes: done, and all of them.
 ///
 /// # Errors
 /// SR-2200 to SR-2216; SR-5001. A rekey that was begun is finished by the same call.
@@ -88,28 +92,28 @@ pub fn rekey(
     work.run(old, new, progress)
 }
 
-/// What a rekey works on.
+/// The database and the keys of a rekey.
 pub(crate) struct Work<'a> {
-    pub(crate) site: &'a dyn Site,
+    pub(crate) site: &'a dyn RekeyStorage,
     pub(crate) shown: &'a str,
     pub(crate) options: RekeyOptions,
     pub(crate) threads: usize,
     pub(crate) batch: usize,
 }
 
-/// A rekey that can go on: the plan is durable, and the file marked.
-struct Begun {
+/// A rekey that can continue: the plan is durable, and the file is marked.
+struct RekeyInProgress {
     undo: Undo,
-    /// Opens what is not yet under `to`.
+    /// The key of the units that are not yet under `to`.
     from: Sealer,
     to: Sealer,
-    /// The main header at the end.
+    /// The main header after the rekey.
     header: MainHeader,
     /// Whether some units may be under `to` already.
     resumed: bool,
 }
 
-/// What happened to units, counted from several threads.
+/// Counts of units, which several threads increment.
 #[derive(Default)]
 struct Counts {
     sealed: AtomicU64,
@@ -129,9 +133,9 @@ impl Work<'_> {
         let mut header = main_header(self.disk(), self.shown)?;
         let state = header.state();
         if state == HeaderState::Damaged {
-            header = self.half_written(&header)?;
+            header = self.restore_half_written_header(&header)?;
         }
-        let format = gate(&header, self.shown)?;
+        let format = parse_format(&header, self.shown)?;
         let mut report = RekeyReport::default();
         let begun = if state == HeaderState::Whole {
             self.begin(&header, format, [old, new], progress)?
@@ -160,8 +164,8 @@ impl Work<'_> {
         format: Format,
         [old, new]: [&[KeyText]; 2],
         progress: Progress<'_>,
-    ) -> Result<Begun, Error> {
-        let from = opener(header, format, old)?
+    ) -> Result<RekeyInProgress, Error> {
+        let from = find_opener(header, format, old)?
             .ok_or_else(|| Error::new(&code::DUCKDB_KEY, self.shown))?;
         let new = new.first().ok_or_else(|| wrong_keys(self.shown))?;
         let to = Sealer::new(new, format)?;
@@ -178,7 +182,7 @@ impl Work<'_> {
             digest: [0; 32],
         };
         let header = plan.new_header.clone();
-        let begun = Begun {
+        let begun = RekeyInProgress {
             undo: Undo::create(self.site, plan)?,
             from,
             to,
@@ -189,7 +193,8 @@ impl Work<'_> {
         Ok(begun)
     }
 
-    /// Every unit opens, or is of zeros, or is behind the last one of the database.
+    /// Checks that every unit opens, or consists of zeros, or is after the last one of the
+    /// database.
     fn check(
         &self,
         key: &Sealer,
@@ -198,7 +203,7 @@ impl Work<'_> {
         progress: Progress<'_>,
     ) -> Result<(), Error> {
         let (units, in_use) = (geometry.blocks, geometry.active.block_count);
-        let tally = Tally::of(key, unused(format), units, in_use);
+        let tally = VerifyCounts::of(key, unused(format), units, in_use);
         let all = total(units);
         tally.headers(self.disk(), self.shown)?;
         let mut half = |done: u64, _: u64| progress(done.saturating_mul(units.len as u64) / 2, all);
@@ -223,7 +228,7 @@ impl Work<'_> {
         Err(Error::new(code, detail))
     }
 
-    /// Finds out which of the keys is which, and puts back what was half written.
+    /// Determines which of the keys is which, and restores what was half written.
     fn resume(
         &self,
         header: &MainHeader,
@@ -231,34 +236,34 @@ impl Work<'_> {
         keys: [&[KeyText]; 2],
         report: &mut RekeyReport,
         progress: Progress<'_>,
-    ) -> Result<Begun, Error> {
+    ) -> Result<RekeyInProgress, Error> {
         let before = header.in_state(false);
         let Some(undo) = Undo::open(self.site)? else {
-            return self.resume_alone(&before, format, keys, progress);
+            return self.resume_without_undo(&before, format, keys, progress);
         };
         if undo.plan.old_header != before {
             let detail = format!("{}: it is about another state or database", self.shown);
             return Err(Error::new(&code::DUCKDB_REKEY_FILE, detail));
         }
         let plan = &undo.plan;
-        gate(&plan.new_header, self.shown)?;
+        parse_format(&plan.new_header, self.shown)?;
         let [old, new] = keys;
-        // As it was begun; or back, with the keys exchanged.
+        // In the direction in which it was begun, or back, with the keys exchanged.
         let ways = [
             (&plan.old_header, &plan.new_header),
             (&plan.new_header, &plan.old_header),
         ];
         let mut found = None;
         for (from_header, to_header) in ways {
-            let from = opener(from_header, format, old)?;
-            let to = opener(to_header, format, new)?;
+            let from = find_opener(from_header, format, old)?;
+            let to = find_opener(to_header, format, new)?;
             if let (None, Some(from), Some(to)) = (&found, from, to) {
                 found = Some((from, to, to_header.clone()));
             }
         }
         let (from, to, header) = found.ok_or_else(|| wrong_keys(self.shown))?;
-        report.put_back = undo.put_back(self.disk(), &[&from, &to])?;
-        Ok(Begun {
+        report.put_back = undo.restore(self.disk(), &[&from, &to])?;
+        Ok(RekeyInProgress {
             from,
             to,
             header,
@@ -267,17 +272,19 @@ impl Work<'_> {
         })
     }
 
-    /// Without the rekey's file: every unit must be whole.
-    fn resume_alone(
+    /// Resumes without the rekey's file: every unit must be intact.
+    fn resume_without_undo(
         &self,
         before: &MainHeader,
         format: Format,
         [old, new]: [&[KeyText]; 2],
         progress: Progress<'_>,
-    ) -> Result<Begun, Error> {
+    ) -> Result<RekeyInProgress, Error> {
         let first = |keys: &[KeyText]| keys.first().map(|key| Sealer::new(key, format)).transpose();
-        let (from, to, header) = match (opener(before, format, old)?, opener(before, format, new)?)
-        {
+        let (from, to, header) = match (
+            find_opener(before, format, old)?,
+            find_opener(before, format, new)?,
+        ) {
             (Some(from), _) => {
                 let to = first(new)?.ok_or_else(|| wrong_keys(self.shown))?;
                 let header = to.with_canary(before)?;
@@ -291,7 +298,7 @@ impl Work<'_> {
         };
         let geometry = Geometry::read(self.disk(), &[&from, &to], self.shown)?;
         if !self.options.allow_damaged {
-            self.every_unit_is_whole(&[&from, &to], &geometry, progress)?;
+            self.check_all_units(&[&from, &to], &geometry, progress)?;
         }
         let plan = RekeyPlan {
             block_size: geometry.block_size,
@@ -304,7 +311,7 @@ impl Work<'_> {
             },
             digest: [0; 32],
         };
-        Ok(Begun {
+        Ok(RekeyInProgress {
             undo: Undo::create(self.site, plan)?,
             from,
             to,
@@ -313,7 +320,7 @@ impl Work<'_> {
         })
     }
 
-    fn every_unit_is_whole(
+    fn check_all_units(
         &self,
         keys: &[&Sealer],
         geometry: &Geometry,
@@ -343,8 +350,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A main header that is neither marked nor whole: the one of the plan, half replaced by what it was to become.
-    fn half_written(&self, header: &MainHeader) -> Result<MainHeader, Error> {
+    /// Handles a main header that is neither marked nor intact: the plan's one, half replaced by
+    /// the final one.
+    fn restore_half_written_header(&self, header: &MainHeader) -> Result<MainHeader, Error> {
         let damaged = || Error::new(&code::DUCKDB_HEADER, self.shown);
         let undo = Undo::open(self.site)?.ok_or_else(damaged)?;
         let marked = undo.plan.old_header.in_state(true);
@@ -373,7 +381,7 @@ impl Work<'_> {
     /// Steps 3 and 4.
     fn reseal_all(
         &self,
-        begun: &Begun,
+        begun: &RekeyInProgress,
         counts: &Counts,
         progress: Progress<'_>,
     ) -> Result<(), Error> {
@@ -386,7 +394,7 @@ impl Work<'_> {
             while first < units.count {
                 let rest = usize::try_from(units.count - first).unwrap_or(usize::MAX);
                 let count = rest.min(most);
-                if !begun.resumed || self.is_anything_left(begun, units, first, count)? {
+                if !begun.resumed || self.has_units_left(begun, units, first, count)? {
                     self.reseal(begun, counts, units, first, count)?;
                 }
                 first += count as u64;
@@ -397,10 +405,10 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether a unit of these is not yet under the new key.
-    fn is_anything_left(
+    /// Whether one of these units is not yet under the new key.
+    fn has_units_left(
         &self,
-        begun: &Begun,
+        begun: &RekeyInProgress,
         units: Units,
         first: u64,
         count: usize,
@@ -425,13 +433,13 @@ impl Work<'_> {
 
     fn reseal(
         &self,
-        begun: &Begun,
+        begun: &RekeyInProgress,
         counts: &Counts,
         units: Units,
         first: u64,
         count: usize,
     ) -> Result<(), Error> {
-        let kept = begun.undo.keep(self.disk(), units, first, count);
+        let kept = begun.undo.save(self.disk(), units, first, count);
         kept.map_err(io_error("the rekey's file"))?;
         for_each(
             first..first.saturating_add(count as u64),
@@ -462,8 +470,9 @@ impl Work<'_> {
         self.disk().sync().map_err(io_error(self.shown))
     }
 
-    /// A unit that opens under no key is left alone only where that was allowed, or where the database has no block.
-    fn leave(&self, begun: &Begun, units: Units, number: u64) -> Result<(), Error> {
+    /// Leaves a unit unchanged that opens under no key. An error unless that was allowed, or the
+    /// database has no such block.
+    fn leave(&self, begun: &RekeyInProgress, units: Units, number: u64) -> Result<(), Error> {
         if self.options.allow_damaged {
             return Ok(());
         }
@@ -485,7 +494,7 @@ impl Work<'_> {
     }
 
     /// Steps 5 and 6.
-    fn finish(&self, begun: &Begun) -> Result<(), Error> {
+    fn finish(&self, begun: &RekeyInProgress) -> Result<(), Error> {
         let disk = self.disk();
         let written = disk
             .write_at(begun.header.as_bytes(), 0)

@@ -1,8 +1,8 @@
-//! Zeroes the bytes of units that nothing uses and no tag covers.
+//! Zeroes the bytes of units that are not used and that no tag covers.
 //!
-//! Invariant D6: only places that are certain are written to: with the key, those of the block size that the database header
-//! says; without it, those that are the same for every block size. A write is of a few bytes within one sector, and changes
-//! nothing that is read.
+//! Invariant D6: only certain positions are written: with the key, those that follow from the block
+//! size in the database header; without it, those that are the same for every block size. A write
+//! has a few bytes within one sector, and changes nothing that is read.
 //!
 //! Must not: guess a block size.
 
@@ -12,15 +12,15 @@ use strongroom_format::duckdb::Format;
 use strongroom_format::layout::is_zero;
 use strongroom_keyring::Error;
 
-use crate::disk::{Disk, Site as _};
-use crate::file::{Access, DatabaseFile, Geometry, opener, whole_header};
+use crate::disk::{Disk, RekeyStorage as _};
+use crate::file::{Access, DatabaseFile, Geometry, find_opener, intact_header};
 use crate::key::KeyText;
 use crate::seal::unused;
 use crate::units::{Units, io_error};
 
-/// What was done.
+/// The result.
 pub struct ScrubReport {
-    /// Units that were looked at.
+    /// Units that were examined.
     pub units: u64,
     /// Units whose unused bytes were not zero, and are now.
     pub zeroed: u64,
@@ -28,19 +28,20 @@ pub struct ScrubReport {
     pub complete: bool,
 }
 
-/// Zeroes unused bytes. Without a key, `keys` is empty, and only units in places that every block size has are looked at.
+/// Zeroes unused bytes. Without a key (`keys` is empty), only units at positions that every block
+/// size has are examined.
 ///
 /// # Errors
 /// As `verify`; SR-5001.
 pub fn scrub(path: &Path, keys: &[KeyText]) -> Result<ScrubReport, Error> {
     let file = DatabaseFile::open(path, Access::Write)?;
     let (shown, disk) = (file.shown(), file.database());
-    let (header, format) = whole_header(disk, &shown)?;
+    let (header, format) = intact_header(disk, &shown)?;
     let (blocks, complete) = if keys.is_empty() {
         let len = disk.len().map_err(io_error(&shown))?;
         (Units::certain(len), false)
     } else {
-        let key = opener(&header, format, keys)?
+        let key = find_opener(&header, format, keys)?
             .ok_or_else(|| Error::new(&strongroom_format::code::DUCKDB_KEY, shown.as_str()))?;
         (Geometry::read(disk, &[&key], &shown)?.blocks, true)
     };

@@ -1,9 +1,9 @@
-//! Units and canaries of one database under one key.
+//! Seals and opens the units and the canary of one database under one key.
 //!
-//! Invariants: D1, every unit is sealed under a nonce of its own, from the system's generator. D2, bytes of a unit that nothing
-//! uses are written as zero.
+//! Invariants: D1, every unit is sealed under a nonce of its own, from the system's generator. D2,
+//! unused bytes of a unit are written as zero.
 //!
-//! Must not: tell a wrong key from damage; that is the canary's part.
+//! Must not: distinguish a wrong key from damage; the canary does that.
 
 use strongroom_crypto::{CtrKey, GcmIv16Key, GcmKey, SecretKey, nonce12, random16};
 use strongroom_format::code;
@@ -16,12 +16,12 @@ use strongroom_keyring::Error;
 use crate::key::KeyText;
 use crate::units::UnitFault;
 
-/// The key of one database, expanded for all that it is used for.
+/// The key of one database, expanded for all its uses.
 pub(crate) struct Sealer {
     format: Format,
     derived: SecretKey,
     mode: Mode,
-    /// The canary of version 1 is sealed with GCM whatever the cipher is.
+    /// The canary of version 1 is sealed with GCM, whatever the cipher is.
     canary: GcmKey,
 }
 
@@ -47,7 +47,7 @@ impl Sealer {
         })
     }
 
-    /// Whether this is the key that the other one is.
+    /// Whether both have the same key.
     pub(crate) fn is_same_key(&self, other: &Self) -> bool {
         self.derived.ct_eq(&other.derived)
     }
@@ -94,7 +94,8 @@ impl Sealer {
         Ok(canary)
     }
 
-    /// Decrypts a unit in place: inner checksum and data; what is before them stays. After a failure of the tag they are zero.
+    /// Decrypts a unit in place: inner checksum and data; what is before them stays. After a
+    /// failure of the tag they are zero.
     pub(crate) fn open(&self, unit: &mut [u8]) -> Result<(), UnitFault> {
         let (clear, sealed) = split(unit).ok_or(UnitFault::Tag)?;
         let nonce16 = first(clear).ok_or(UnitFault::Tag)?;
@@ -147,7 +148,8 @@ impl Sealer {
         Ok(())
     }
 
-    /// The first counter block: in version 1 the last 4 bytes are zero, whatever the unit has there.
+    /// The first counter block: in version 1 the last 4 bytes are zero, whatever the unit has
+    /// there.
     fn counter(&self, nonce: &[u8; 16]) -> [u8; 16] {
         let mut counter = *nonce;
         if self.format.version == EncryptionVersion::V1 {
@@ -157,9 +159,9 @@ impl Sealer {
     }
 }
 
-/// Where the bytes are that nothing uses: from, to; both counted from the beginning of a unit.
+/// The range of unused bytes, counted from the beginning of a unit.
 ///
-/// They are outside what a tag covers, or in the place of a tag that is not there.
+/// No tag covers them, or they are in the place of a tag that does not exist.
 pub(crate) fn unused(format: Format) -> std::ops::Range<usize> {
     match (format.version, format.cipher) {
         (EncryptionVersion::V0, Cipher::Gcm) => 32..32,

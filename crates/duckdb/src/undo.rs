@@ -1,9 +1,11 @@
-//! The file beside a database whose key is being changed: the plan, and the old bytes of the units that are being overwritten.
+//! The file beside a database whose key is being replaced: the plan, and the old bytes of the units
+//! that are being overwritten.
 //!
-//! Invariants: D7, a unit is overwritten only after its old bytes are durable here. D8, an old unit is put back only where a unit
-//! opens under neither key, and only if it is the one that the copy's head names for that place and opens itself.
+//! Invariants: D7, a unit is overwritten only after its old bytes are durable here. D8, an old unit
+//! is restored only where a unit opens under neither key, and only if the copy's head names it for
+//! that position and it opens itself.
 //!
-//! Must not: hold a key, or anything that was decrypted.
+//! Must not: hold a key, or decrypted bytes.
 
 use std::io;
 
@@ -16,7 +18,7 @@ use strongroom_format::duckdb::{
 use strongroom_format::layout::is_zero;
 use strongroom_keyring::Error;
 
-use crate::disk::{Disk, Site};
+use crate::disk::{Disk, RekeyStorage};
 use crate::seal::Sealer;
 use crate::units::{Units, io_error};
 
@@ -28,7 +30,7 @@ pub(crate) struct Undo {
 
 impl Undo {
     /// Writes a plan, durably.
-    pub(crate) fn create(site: &dyn Site, plan: RekeyPlan) -> Result<Self, Error> {
+    pub(crate) fn create(site: &dyn RekeyStorage, plan: RekeyPlan) -> Result<Self, Error> {
         let plan = RekeyPlan {
             digest: digest_of(&plan),
             ..plan
@@ -43,8 +45,9 @@ impl Undo {
         Ok(Self { disk, plan })
     }
 
-    /// What an unfinished rekey left; `None` when there is no file, or one whose plan was never finished.
-    pub(crate) fn open(site: &dyn Site) -> Result<Option<Self>, Error> {
+    /// Opens the file of an unfinished rekey. `None` when there is no file, or its plan was never
+    /// finished.
+    pub(crate) fn open(site: &dyn RekeyStorage) -> Result<Option<Self>, Error> {
         let failed = io_error("the rekey's file");
         let Some(disk) = site.open_undo().map_err(&failed)? else {
             return Ok(None);
@@ -61,7 +64,7 @@ impl Undo {
     }
 
     /// Copies units of the database, durably, before they are overwritten.
-    pub(crate) fn keep(
+    pub(crate) fn save(
         &self,
         database: &dyn Disk,
         units: Units,
@@ -89,8 +92,8 @@ impl Undo {
         self.disk.sync()
     }
 
-    /// Puts back what a crash left half written. Returns how many units.
-    pub(crate) fn put_back(&self, database: &dyn Disk, keys: &[&Sealer]) -> Result<u64, Error> {
+    /// Restores the units that a crash left half written. Returns their number.
+    pub(crate) fn restore(&self, database: &dyn Disk, keys: &[&Sealer]) -> Result<u64, Error> {
         let failed = io_error("putting units back");
         let Some(head) = self.head().map_err(&failed)? else {
             return Ok(0);
@@ -125,7 +128,8 @@ impl Undo {
         Ok(restored)
     }
 
-    /// The head of the copy; `None` when there is none, or one that was not finished: then nothing was overwritten after it.
+    /// The head of the copy. `None` when there is none, or it was not finished: then nothing was
+    /// overwritten after it.
     fn head(&self) -> io::Result<Option<UndoHead>> {
         let most = DUCKDB_UNDO_SLOTS_AT.saturating_sub(DUCKDB_UNDO_AT);
         let there = self.disk.len()?.saturating_sub(DUCKDB_UNDO_AT).min(most);
@@ -138,7 +142,7 @@ impl Undo {
         Ok(head.filter(|head| digest_of_head(head) == head.digest && head.plan == self.mark()))
     }
 
-    /// What binds a copy to its plan.
+    /// The value that binds a copy to its plan.
     fn mark(&self) -> [u8; 16] {
         let mark = self.plan.digest.first_chunk::<16>();
         mark.copied().unwrap_or_default()

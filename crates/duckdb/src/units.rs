@@ -1,6 +1,6 @@
-//! Where the units of a database are, and work on many of them at once.
+//! The positions of a database's units, and parallel work on them.
 //!
-//! Invariant D3: memory is some buffers for each thread, whatever the size of the file.
+//! Invariant D3: memory is a few buffers for each thread, whatever the size of the file.
 //!
 //! Must not: know a key.
 
@@ -16,12 +16,12 @@ use strongroom_format::duckdb::{
 };
 use strongroom_keyring::Error;
 
-/// Why a unit is not good.
+/// Why a unit is bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitFault {
-    /// Its tag is not that of its bytes under this key.
+    /// Its tag does not match its bytes under this key.
     Tag,
-    /// Its inner checksum is not that of its data.
+    /// Its inner checksum does not match its data.
     Checksum,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Units {
     pub(crate) kind: UndoKind,
     /// Length of each, in bytes.
     pub(crate) len: usize,
-    /// How many there are.
+    /// Their number.
     pub(crate) count: u64,
 }
 
@@ -65,8 +65,9 @@ impl Units {
         }
     }
 
-    /// Blocks that begin where one does whatever the block size is: each is a multiple of the largest from the first, and has room
-    /// for the smallest. Their length is not known.
+    /// Positions at which a block begins for every block size: each is a multiple of the largest
+    /// block size from the first, and leaves room for the smallest. The length of these blocks is
+    /// unknown.
     pub(crate) fn certain(file_len: u64) -> Self {
         let body = file_len.saturating_sub(DUCKDB_BLOCKS_AT);
         let room = body.saturating_add(DUCKDB_BLOCK_MAX - DUCKDB_BLOCK_MIN);
@@ -74,7 +75,7 @@ impl Units {
         Self::blocks(size, room / DUCKDB_BLOCK_MAX)
     }
 
-    /// Where a unit begins.
+    /// The offset of a unit in bytes.
     pub(crate) fn offset(self, number: u64) -> u64 {
         let (from, len) = match self.kind {
             UndoKind::Blocks => (DUCKDB_BLOCKS_AT, self.len as u64),
@@ -84,16 +85,17 @@ impl Units {
     }
 }
 
-/// Threads for work on units: the processors, and no more than memory is to be spent on.
+/// Number of threads for work on units: the number of processors, limited by the memory for
+/// buffers.
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, |count| count.get().min(8))
 }
 
-/// Units that a thread takes at a time.
+/// Number of units that a thread takes at a time.
 const STRIDE: u64 = 8;
 
-/// Calls `work` for each number in `range`, in some order, on `threads` threads, each with a state of its own; ends at the first
-/// error. `progress` is told how many are done.
+/// Calls `work` for each number in `range`, in any order, on `threads` threads, each with a state
+/// of its own. Ends at the first error. `progress` gets the number of units done.
 pub(crate) fn for_each<S>(
     range: Range<u64>,
     threads: usize,
@@ -123,7 +125,7 @@ pub(crate) fn for_each<S>(
                     return Err(error);
                 }
             }
-            // Nobody listens any more only when all is over.
+            // The receiver is gone only when everything is done.
             if from >= range.end || tell.send(to - from).is_err() {
                 break;
             }
@@ -151,7 +153,7 @@ pub(crate) fn for_each<S>(
     })
 }
 
-/// An error of the system about `what`.
+/// Converts an error of the operating system about `what`.
 pub(crate) fn io_error(what: &str) -> impl Fn(io::Error) -> Error {
     move |error| Error::io(what, error)
 }

@@ -1,7 +1,7 @@
-//! Is every unit of a database authentic, under this key.
+//! Checks whether every unit of a database is authentic under a key.
 //!
-//! Must not: claim that the database is: units are not bound to their places, nor to a point in time, nor to each other. What
-//! was not checked is said in the report.
+//! Must not: claim that the database is authentic: units are not bound to their positions, nor to a
+//! point in time, nor to each other. The report names what was not checked.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -13,13 +13,13 @@ use strongroom_format::duckdb::Cipher;
 use strongroom_format::layout::is_zero;
 use strongroom_keyring::Error;
 
-use crate::disk::{Disk, Site as _};
+use crate::disk::{Disk, RekeyStorage as _};
 use crate::file::{Access, Opened};
 use crate::key::KeyText;
 use crate::seal::{Sealer, unused};
 use crate::units::{Units, for_each, io_error, threads};
 
-/// What a unit is.
+/// The kind of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnitKind {
     /// One of the two database headers.
@@ -29,7 +29,7 @@ pub enum UnitKind {
 }
 
 impl UnitKind {
-    /// In words.
+    /// The name in output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,17 +42,18 @@ impl UnitKind {
 /// A unit that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BadUnit {
-    /// What it is.
+    /// Kind of the unit.
     pub kind: UnitKind,
     /// Its number, from 0.
     pub index: u64,
-    /// Where it begins in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// SR-2206 for a tag, SR-2207 for an inner checksum, SR-2208 for a block that the file ends before.
+    /// SR-2206 for a tag, SR-2207 for an inner checksum, SR-2208 for a block that is not completely
+    /// in the file.
     pub number: u16,
 }
 
-/// What was found.
+/// The result of a verification.
 pub struct VerifyReport {
     /// Name of the cipher.
     pub cipher: &'static str,
@@ -64,13 +65,14 @@ pub struct VerifyReport {
     pub blocks_ok: u64,
     /// Blocks of zeros: free ones that were given back to the file system, or lost ones.
     pub blocks_zero: u64,
-    /// Blocks behind the last one that the database has: of a checkpoint that was not finished. They do not count as bad.
+    /// Blocks after the last one of the database, from an unfinished checkpoint. They do not count
+    /// as bad.
     pub blocks_beyond: u64,
     /// The first bad units, in order, at most [`BAD_MAX`].
     pub bad: Vec<BadUnit>,
     /// Bad units in all.
     pub bad_count: u64,
-    /// Units with something else than zeros in bytes that nothing uses.
+    /// Units whose unused bytes are not zero.
     pub unused_set: u64,
     /// What was not checked.
     pub not_checked: Vec<String>,
@@ -80,14 +82,15 @@ pub struct VerifyReport {
 pub const BAD_MAX: usize = 1000;
 
 impl VerifyReport {
-    /// What the first bad unit amounts to.
+    /// The code of the first bad unit, if there is one.
     #[must_use]
     pub fn failure(&self) -> Option<&'static Code> {
         self.bad.first().and_then(|bad| code::by_number(bad.number))
     }
 }
 
-/// Verifies a database that the first fitting one of `keys` opens. `progress` is told blocks: done, and all of them.
+/// Verifies a database that the first fitting one of `keys` opens. `progress` is told blocks: done,
+/// and all of them.
 ///
 /// # Errors
 /// SR-2200 to SR-2211 and SR-2216 when there is nothing to verify; SR-5001.
@@ -100,10 +103,10 @@ pub fn verify(
     let shown = opened.file.shown();
     let disk = opened.file.database();
     let geometry = &opened.geometry;
-    let tally = Tally::new(&opened);
+    let tally = VerifyCounts::new(&opened);
     tally.headers(disk, &shown)?;
     tally.blocks(disk, &shown, threads(), progress)?;
-    let mut not_checked = blind(opened.format.cipher);
+    let mut not_checked = not_checked_by_format(opened.format.cipher);
     if geometry.rest > 0 {
         not_checked.push(format!(
             "{} bytes after the last whole block",
@@ -117,8 +120,8 @@ pub fn verify(
     Ok(tally.report(opened.format.cipher.name(), not_checked))
 }
 
-/// What no reader of this format can see.
-fn blind(cipher: Cipher) -> Vec<String> {
+/// What no reader of this format can check.
+fn not_checked_by_format(cipher: Cipher) -> Vec<String> {
     let mut blind = vec![
         "whether each block is in its place: the format does not bind one to it".to_owned(),
         "whether this is the newest state: blocks and headers may be older ones of this database"
@@ -132,12 +135,12 @@ fn blind(cipher: Cipher) -> Vec<String> {
     blind
 }
 
-/// What is being counted, from several threads.
-pub(crate) struct Tally<'a> {
+/// The counts of a verification, which several threads increment.
+pub(crate) struct VerifyCounts<'a> {
     key: &'a Sealer,
     unused: std::ops::Range<usize>,
     units: Units,
-    /// Blocks that the database has.
+    /// The number of blocks of the database.
     in_use: u64,
     headers_ok: AtomicU64,
     ok: AtomicU64,
@@ -148,7 +151,7 @@ pub(crate) struct Tally<'a> {
     bad: Mutex<Vec<BadUnit>>,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> VerifyCounts<'a> {
     pub(crate) fn new(opened: &'a Opened) -> Self {
         Self::of(
             &opened.key,
@@ -187,7 +190,7 @@ impl<'a> Tally<'a> {
             let mut unit = vec![0; units.len];
             let offset = units.offset(number);
             disk.read_at(&mut unit, offset).map_err(io_error(shown))?;
-            self.look_at_unused(&unit);
+            self.check_unused(&unit);
             match self.key.open(&mut unit) {
                 Ok(()) => count(&self.headers_ok),
                 Err(fault) => {
@@ -198,7 +201,7 @@ impl<'a> Tally<'a> {
         Ok(())
     }
 
-    /// Every block that the file holds whole.
+    /// Every block that is completely in the file.
     pub(crate) fn blocks(
         &self,
         disk: &dyn Disk,
@@ -225,7 +228,7 @@ impl<'a> Tally<'a> {
         if is_zero(unit) {
             return count(&self.zero);
         }
-        self.look_at_unused(unit);
+        self.check_unused(unit);
         match self.key.open(unit) {
             Ok(()) => count(&self.ok),
             Err(_) if number >= self.in_use => count(&self.beyond),
@@ -241,7 +244,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn look_at_unused(&self, unit: &[u8]) {
+    fn check_unused(&self, unit: &[u8]) {
         let unused = unit.get(self.unused.clone());
         if !unused.is_none_or(is_zero) {
             count(&self.unused_set);

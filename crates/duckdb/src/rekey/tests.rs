@@ -1,5 +1,6 @@
-//! Rekeys on a simulated disk that loses power at each write, sync and change of a name, with any part of what was not synced; and
-//! that fails. After each, the rekey is run again, or undone, and every unit must be whole, with what was in it.
+//! Rekeys on a simulated disk that loses power at each write, sync and change of a name, with any
+//! part of what was not synced; and that fails. After each, the rekey is run again, or undone, and
+//! every unit must be whole, with what was in it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -72,7 +73,8 @@ impl Machine {
         }
     }
 
-    /// What a disk holds after the power came back: any sectors of what was not synced, in any state.
+    /// What a disk holds after the power came back: any sectors of what was not synced, in any
+    /// state.
     fn restart(&mut self) {
         for name in ["database", "undo"] {
             let Some(mut platter) = self.files.remove(name) else {
@@ -153,7 +155,7 @@ impl Disk for Simulated {
     }
 }
 
-impl Site for Simulated {
+impl RekeyStorage for Simulated {
     fn database(&self) -> &dyn Disk {
         self
     }
@@ -189,7 +191,8 @@ fn sealers(header: &MainHeader) -> (Sealer, Sealer) {
     (of("old key"), of("new key"))
 }
 
-/// What block `number` holds in clear, its inner checksum left out. Block 3 is one of zeros on the disk.
+/// What block `number` holds in clear, its inner checksum left out. Block 3 is one of zeros on the
+/// disk.
 fn contents(number: usize, len: usize) -> Vec<u8> {
     let bytes = (0..=u8::MAX).cycle().skip(number * 7);
     bytes.take(len - 40).collect()
@@ -259,7 +262,8 @@ fn run(site: &Simulated, from: &str, to: &str, threads: usize) -> Result<RekeyRe
     work.run(&[text(from)], &[text(to)], &mut |_, _| {})
 }
 
-/// Every unit opens under the one key and not under the other, and holds what it held; nothing is left beside it.
+/// Every unit opens under the one key and not under the other, and holds what it held; nothing is
+/// left beside it.
 #[track_caller]
 fn whole(site: &Simulated, is_new: bool) {
     let bytes = site.bytes();
@@ -313,7 +317,8 @@ fn a_rekey_seals_every_unit_anew() {
     }
 }
 
-/// Power is lost at each change in turn, several times with other sectors surviving; then the rekey is run again, or back.
+/// Power is lost at each change in turn, several times with other sectors surviving; then the rekey
+/// is run again, or back.
 #[test]
 fn a_rekey_goes_on_after_the_power_was_lost_anywhere() {
     let rounds = if cfg!(debug_assertions) { 6 } else { 24 };
@@ -387,7 +392,8 @@ fn a_rekey_goes_on_after_two_losses_of_power() {
 
 fn interrupted() -> Simulated {
     let site = Simulated::new(database(Cipher::Gcm, EncryptionVersion::V1), 5);
-    // After a batch of blocks: plan, its sync, mark, sync, two units and the head kept, sync, two sealed, sync.
+    // After a batch of blocks: plan, its sync, mark, sync, two units and the head kept, sync, two
+    // sealed, sync.
     site.machine().left = Some(14);
     assert!(run(&site, "old key", "new key", 1).is_err());
     site.machine().restart();

@@ -1,5 +1,5 @@
-//! `libstrongroom_sqlite.so`: the guard as a loadable extension for an unmodified SQLite, such as the distribution's
-//! `sqlite3` shell and Python's `sqlite3` module.
+//! `libstrongroom_sqlite.so`: the VFS as a loadable extension for an unmodified SQLite, such as the
+//! distribution's `sqlite3` shell and Python's `sqlite3` module.
 //!
 //! Must not: contain anything but the two names under which SQLite looks for an entry point.
 #![expect(unsafe_code, reason = "symbols that SQLite looks up")]
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn sqlite3_strongroomsqlite_init(
     error: *mut *mut c_char,
     routines: *const c_void,
 ) -> c_int {
-    // SQLite's interface carries no text, so the extension says on standard error what went wrong.
+    // SQLite's interface carries no text, so the extension reports errors on standard error.
     to_stderr(std::env::var_os("STRONGROOM_LOG").is_none_or(|value| value != "off"));
     take_default_from_environment();
     #[cfg(feature = "http")]

@@ -1,18 +1,22 @@
-//! What was fetched, kept on disk as it was fetched: sealed. One file for each version of each address, in a directory that may
-//! be shared by any number of readers, threads and processes.
+//! A cache on disk of what was fetched, which is ciphertext. It has one file for each version of
+//! each address, in a directory that any number of readers, threads and processes may share.
 //!
-//! A file is a table of slots; block `b` has slot `b` modulo their number, so a file never grows beyond what was set, and
-//! what is overwritten is what was there before. A slot says which block it holds and a digest over it, the address, the
-//! version and the place: one half written, damaged, or from elsewhere is as good as empty. Nothing is locked and nothing
-//! synced. The layout is not specified: it may change at any time, with the name.
+//! A file is a table of slots. Block `b` has slot `b` modulo the number of slots, so a file never
+//! exceeds its configured size, and a block overwrites the one that had its slot before. A slot
+//! holds the number of its block, and a digest over the block, the address, the version and the
+//! position: a slot that is half written, damaged or copied from elsewhere counts as empty. Nothing
+//! is locked, and nothing is synced. The layout is not specified and may change at any time,
+//! together with its name.
 //!
 //! Invariants:
-//! E4. `get` gives bytes only whose digest holds. The digest has no key: who can write the file can make one, and what he
-//!     puts there fails as a page (D4 of the guard).
-//! E5. Files are opened below a directory of this user's that others cannot write, never through a link, and only regular
-//!     ones of this user's with one name and no rights of others.
+//! E4. `get` returns only bytes whose digest matches. The digest has no key: a user who can write
+//!     the file can compute one, and such a page then fails to authenticate (D4 of the VFS).
+//! E5. Files are opened below a directory that belongs to this user and that others cannot write,
+//!     never through a symbolic link, and only if they are regular files of this user with one name
+//!     and no permissions for others.
 //!
-//! Must not: fail a read: a cache that cannot be used is said once, as a warning, and left alone.
+//! Must not: fail a read. A cache that cannot be used is reported once, as a warning, and then not
+//! used.
 
 use std::ffi::CStr;
 use std::fs::{DirBuilder, File};
@@ -28,21 +32,21 @@ use strongroom_crypto::sha256;
 use strongroom_format::code;
 use strongroom_sqlite_vfs::warn;
 
-use crate::BLOCK;
 use crate::client::Version;
 use crate::options::Options;
+use crate::sizes::BLOCK;
 
-/// Names the layout, in digests and through them in file names.
+/// The name of the layout, which is part of digests and so of file names.
 const LABEL: &[u8] = b"strongroom http cache 1";
 const PREFIX: &str = "strongroom-";
 const SUFFIX: &str = ".cache";
-/// Bytes before a slot's block: digest 32, number of the block 8, zeros.
+/// Bytes before a slot's block: the digest (32), the number of the block (8), and zeros.
 const HEAD: usize = 64;
 const HEAD_USED: usize = 40;
 /// Bytes of a slot.
 const SLOT: u64 = HEAD as u64 + BLOCK;
-/// Bytes written between two looks at what the directory holds.
-const LOOK_EVERY: u64 = 16 << 20;
+/// After this many written bytes, the size of the directory is checked again.
+const CHECK_EVERY: u64 = 16 << 20;
 
 /// The cache of one version of one file.
 pub(crate) struct Cache {
@@ -50,18 +54,18 @@ pub(crate) struct Cache {
     path: String,
     name: String,
     file: File,
-    /// Of address and version.
+    /// Digest of address and version.
     id: [u8; 32],
     slots: u64,
     total: u64,
     limit: u64,
-    /// Bytes written since the last look.
+    /// Bytes written since the size of the directory was last checked.
     written: u64,
     off: bool,
 }
 
 impl Cache {
-    /// `None`, with a warning, where there can be none.
+    /// Opens the cache. `None`, after a warning, when there can be none.
     pub(crate) fn open(path: &Path, options: &Options, version: &Version) -> Option<Self> {
         Self::try_open(path, options, version)
             .map_err(|why| warn(&code::REMOTE_CACHE, &format!("{}: {why}", path.display())))
@@ -69,7 +73,7 @@ impl Cache {
     }
 
     fn try_open(path: &Path, options: &Options, version: &Version) -> Result<Self, String> {
-        let directory = directory(path)?;
+        let directory = open_directory(path)?;
         let total = version.total.to_le_bytes();
         let parts = [options.url.as_bytes(), version.etag.as_bytes()];
         let lengths = parts.map(|part| (part.len() as u64).to_le_bytes());
@@ -80,8 +84,8 @@ impl Cache {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let name = format!("{PREFIX}{hex}{SUFFIX}");
-        let file = private_file(&directory, &name)?;
-        // What is used is the last to go.
+        let file = open_private_file(&directory, &name)?;
+        // The caches that were used most recently are removed last.
         file.set_modified(SystemTime::now())
             .map_err(|error| error.to_string())?;
         let slots = (options.cache_size / SLOT).clamp(1, version.total.div_ceil(BLOCK).max(1));
@@ -97,11 +101,11 @@ impl Cache {
             written: 0,
             off: false,
         };
-        cache.make_room();
+        cache.enforce_limit();
         Ok(cache)
     }
 
-    fn place(&self, block: u64) -> u64 {
+    fn slot_offset(&self, block: u64) -> u64 {
         block % self.slots * SLOT
     }
 
@@ -116,14 +120,14 @@ impl Cache {
         sha256(&[LABEL, &self.id, &block.to_le_bytes(), &len, bytes])
     }
 
-    /// Whether the block's slot says that it holds it. It may still be damaged.
+    /// Whether the block's slot has the number of the block. The slot may still be damaged.
     pub(crate) fn has(&self, block: u64) -> bool {
         let mut head = [0; HEAD_USED];
-        let read = self.file.read_exact_at(&mut head, self.place(block));
-        !self.off && read.is_ok() && head[32..40] == number_of(block)
+        let read = self.file.read_exact_at(&mut head, self.slot_offset(block));
+        !self.off && read.is_ok() && head[32..40] == slot_number(block)
     }
 
-    /// The block, if it is there, whole and right.
+    /// The block, if it is cached and its digest matches.
     pub(crate) fn get(&mut self, block: u64) -> Option<Vec<u8>> {
         let len = usize::try_from(self.len_of(block)).ok()?;
         let mut slot = vec![0; HEAD.checked_add(len)?];
@@ -131,68 +135,70 @@ impl Cache {
             || len == 0
             || self
                 .file
-                .read_exact_at(&mut slot, self.place(block))
+                .read_exact_at(&mut slot, self.slot_offset(block))
                 .is_err()
         {
             return None;
         }
         let bytes = slot.split_off(HEAD);
-        let is_it = slot[32..40] == number_of(block) && slot[..32] == self.digest(block, &bytes);
+        let is_it = slot[32..40] == slot_number(block) && slot[..32] == self.digest(block, &bytes);
         is_it.then_some(bytes)
     }
 
-    /// Keeps the block.
+    /// Caches the block.
     pub(crate) fn put(&mut self, block: u64, bytes: &[u8]) {
         if self.off || bytes.len() as u64 != self.len_of(block) {
             return;
         }
         let mut slot = Vec::with_capacity(HEAD + bytes.len());
         slot.extend_from_slice(&self.digest(block, bytes));
-        slot.extend_from_slice(&number_of(block));
+        slot.extend_from_slice(&slot_number(block));
         slot.resize(HEAD, 0);
         slot.extend_from_slice(bytes);
-        if let Err(error) = self.file.write_all_at(&slot, self.place(block)) {
+        if let Err(error) = self.file.write_all_at(&slot, self.slot_offset(block)) {
             self.off = true;
             warn(&code::REMOTE_CACHE, &format!("{}: {error}", self.path));
             return;
         }
         self.written = self.written.saturating_add(slot.len() as u64);
-        if self.written >= LOOK_EVERY {
+        if self.written >= CHECK_EVERY {
             self.written = 0;
-            self.make_room();
+            self.enforce_limit();
         }
     }
 
-    /// Removes the files that were not used for longest, until what the directory may take is not passed. Another reader's
-    /// file goes on without a name until that reader ends; one that has lost its name is not written any more.
-    fn make_room(&mut self) {
+    /// Removes the least recently used files until the directory is within its limit. The file of
+    /// another reader stays open without a name until that reader ends; a reader whose own file has
+    /// lost its name stops writing to it.
+    fn enforce_limit(&mut self) {
         if self.file.metadata().map_or(0, |about| about.nlink()) == 0 {
             self.off = true;
             return;
         }
-        let Ok(mut found) = cached(&self.directory) else {
+        let Ok(mut found) = cache_files(&self.directory) else {
             return;
         };
-        // Own first: it stays.
+        // The own file comes first, and so is not removed.
         found.sort_by_key(|file| (file.name != self.name, std::cmp::Reverse(file.used)));
         let mut sum = self.slots.saturating_mul(SLOT);
         for file in found.iter().filter(|file| file.name != self.name) {
             sum = sum.saturating_add(file.bytes);
             if sum > self.limit {
-                // It may be gone already.
-                let _gone = unlinkat(&self.directory, file.name.as_str(), AtFlags::empty());
+                // Another reader may have removed it already.
+                let _removed = unlinkat(&self.directory, file.name.as_str(), AtFlags::empty());
             }
         }
     }
 }
 
-/// As a slot says which block it holds: from 1, so that a slot that was never written holds none.
-fn number_of(block: u64) -> [u8; 8] {
+/// The number of a block as a slot holds it: from 1, so that a slot that was never written has
+/// none.
+fn slot_number(block: u64) -> [u8; 8] {
     block.saturating_add(1).to_le_bytes()
 }
 
-/// The directory, made if there is none. E5.
-fn directory(path: &Path) -> Result<OwnedFd, String> {
+/// Opens the directory, and creates it if it does not exist (E5).
+fn open_directory(path: &Path) -> Result<OwnedFd, String> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -207,17 +213,18 @@ fn directory(path: &Path) -> Result<OwnedFd, String> {
     Ok(directory)
 }
 
-/// The file, made if there is none; what stands there and is none of ours is removed. E5.
-fn private_file(directory: &OwnedFd, name: &str) -> Result<File, String> {
+/// Opens the file, and creates it if it does not exist. Another file of that name, which is not
+/// this user's alone, is removed (E5).
+fn open_private_file(directory: &OwnedFd, name: &str) -> Result<File, String> {
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     for flags in [flags, flags | OFlags::EXCL, flags] {
         let file = match openat(directory, name, flags, mode) {
             Ok(file) => File::from(file),
-            // Made by another reader just now.
+            // Another reader has just created it.
             Err(Errno::EXIST) => continue,
-            // A link, a socket, a directory, or a file without rights.
+            // A symbolic link, a socket, a directory, or a file without permissions.
             Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS) => {
                 remove(directory, name)?;
                 continue;
@@ -246,13 +253,13 @@ fn remove(directory: &OwnedFd, name: &str) -> Result<(), String> {
 
 struct Cached {
     name: String,
-    /// Bytes that it takes of the disk.
+    /// Bytes on the disk.
     bytes: u64,
     used: SystemTime,
 }
 
-/// The caches in the directory.
-fn cached(directory: &OwnedFd) -> rustix::io::Result<Vec<Cached>> {
+/// Lists the cache files in the directory.
+fn cache_files(directory: &OwnedFd) -> rustix::io::Result<Vec<Cached>> {
     let mut found = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;

@@ -1,42 +1,44 @@
 //! Sealed databases read from a web server, a part at a time.
 //!
-//! [`register`] hands the guard (`strongroom-sqlite-vfs`) a client. It delivers ciphertext, as a file below the guard would,
-//! and the guard verifies each page with its place, so neither server, network nor cache is believed in what they deliver.
-//! What they could still do is deliver a mix of two versions, both authentic; that is what is watched here.
+//! [`register`] gives the VFS (`strongroom-sqlite-vfs`) a client. The client delivers ciphertext,
+//! as a file of the VFS below would, and the VFS authenticates each page together with its
+//! position. So the server, the network and the cache need not be trusted with the content. They
+//! could still deliver a mix of two versions whose pages are all authentic; this crate prevents
+//! that.
 //!
 //! Invariants (docs/internals/sqlite-vfs.md):
-//! E1. From open to close, one version: a strong ETag and a length, pinned by the first answer; every later request is
-//!     conditional on that ETag, and every answer must show it, with exactly the range that was asked for (`client`).
-//! E2. Every read ends within the time that was set, tries included (`client`).
-//! E3. Memory: 1 MiB of the last long answer, and 128 KiB of a short one or of the cache (`reader`).
-//! E4. What is cached is what was fetched, sealed; each block is bound by a digest to address, version and place, and a
-//!     block that is not whole and right is as good as absent (`cache`).
+//! E1. One version is read from open to close: a strong ETag and a length, which the first response
+//!     sets. Every later request is conditional on that ETag, and every response must show it, with
+//!     exactly the range that was requested (`client`).
+//! E2. Every read ends within the configured timeout, retries included (`client`).
+//! E3. At most 1 MiB of the last long response, and 128 KiB of a short one or of the cache, are in
+//!     memory (`reader`).
+//! E4. The cache holds what was fetched, which is ciphertext. A digest binds each block to address,
+//!     version and position; a block that is incomplete or does not match its digest counts as
+//!     absent (`cache`).
 //!
-//! Must not: hold a key, see a page in clear, follow a redirection, or write anything but the cache.
+//! Must not: hold a key, see a page in clear, follow a redirection, or write anything but the
+//! cache.
 
 mod cache;
 mod client;
-mod heads;
+mod etag;
 mod options;
+mod read_ahead;
 mod reader;
+mod sizes;
 
 pub use options::Options;
+pub use sizes::{BLOCK, FIRST, RUN_MAX};
 use strongroom_keyring::Error;
 use strongroom_sqlite_vfs::{RemoteFile, set_client};
 
-/// Bytes of a block: what is fetched at least, and what is cached as one.
-pub const BLOCK: u64 = 16 * 1024;
-/// Most blocks of one request: 1 MiB.
-pub const RUN_MAX: u64 = 64;
-/// Bytes that the first request asks for.
-pub const FIRST: u64 = 4 * BLOCK;
-
-/// Makes the guard able to open remote databases. Idempotent.
+/// Registers the HTTP client, so that the VFS can open remote databases. Idempotent.
 pub fn register() {
-    set_client(open);
+    set_client(open_remote);
 }
 
-fn open(get: &dyn Fn(&str) -> Option<String>) -> Result<Box<dyn RemoteFile>, Error> {
+fn open_remote(get: &dyn Fn(&str) -> Option<String>) -> Result<Box<dyn RemoteFile>, Error> {
     let options = Options::read(get)?;
-    Ok(Box::new(reader::Remote::open(&options)?))
+    Ok(Box::new(reader::Reader::open(&options)?))
 }

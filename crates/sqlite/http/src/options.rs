@@ -1,7 +1,8 @@
-//! What a remote database is asked for with: its address and the options beside it, by the names that URIs and pointer files
-//! use.
+//! The address of a remote database and the options for reading it, by the names that URIs and
+//! pointer files use.
 //!
-//! Must not: keep an address with a user's name or password in it; those of a query are never shown.
+//! Must not: accept an address with a user's name or password in it, or show the query of an
+//! address.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,13 +12,13 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use ureq::http::Uri;
 
-use crate::client::etag_is_strong;
+use crate::etag::etag_is_strong;
 
 /// Longest address, in bytes.
 const URL_MAX: usize = 4096;
-/// Seconds that one read may take, tries included, unless said otherwise.
-const TIMEOUT: u64 = 30;
-/// Bytes of a cache unless said otherwise.
+/// Default limit for one read, retries included, in seconds.
+const TIMEOUT_S: u64 = 30;
+/// Default size of a cache in bytes.
 const CACHE_SIZE: u64 = 256 << 20;
 /// Bytes of the smallest cache.
 const CACHE_SIZE_MIN: u64 = 1 << 20;
@@ -27,22 +28,22 @@ const CACHE_SIZE_MIN: u64 = 1 << 20;
 pub struct Options {
     /// `url`: `https://HOST[:PORT]/PATH[?QUERY]`.
     pub url: String,
-    /// `http_ca`: a file of authorities in PEM, the only ones trusted; `None`: the system's.
+    /// `http_ca`: a PEM file of the only trusted certificate authorities. `None`: the system's.
     pub ca: Option<PathBuf>,
-    /// `http_cache`: a directory for what was fetched, sealed as it is; `None`: nothing is kept.
+    /// `http_cache`: a directory in which fetched ciphertext is cached. `None`: there is no cache.
     pub cache: Option<PathBuf>,
-    /// `http_cache_size`: bytes that the cache may take.
+    /// `http_cache_size`: largest size of the cache in bytes.
     pub cache_size: u64,
-    /// `http_timeout`: how long one read may take, tries included; whole seconds.
+    /// `http_timeout`: limit for one read, retries included, in whole seconds.
     pub timeout: Duration,
-    /// `http_plain=1`: http:// to any host, not only to this one.
+    /// `http_plain=1`: http:// is allowed to any host, not only to this one.
     pub plain: bool,
-    /// `http_etag`: the one version that is accepted.
+    /// `http_etag`: the only version that is accepted.
     pub etag: Option<String>,
 }
 
 impl Options {
-    /// Of an address, with everything else as it is unless said otherwise.
+    /// The default options for an address.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -50,13 +51,13 @@ impl Options {
             ca: None,
             cache: None,
             cache_size: CACHE_SIZE,
-            timeout: Duration::from_secs(TIMEOUT),
+            timeout: Duration::from_secs(TIMEOUT_S),
             plain: false,
             etag: None,
         }
     }
 
-    /// By the names of a URI's parameters.
+    /// Reads the options; `get` gives the value of a URI's parameter, or of a pointer file's line.
     pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let url = get("url").ok_or_else(|| refused("there is no url"))?;
         let number = |name: &str, range: std::ops::RangeInclusive<u64>| {
@@ -79,13 +80,14 @@ impl Options {
         options.cache = path(get("http_cache"), "http_cache")?;
         options.cache_size =
             number("http_cache_size", CACHE_SIZE_MIN..=1 << 50)?.unwrap_or(CACHE_SIZE);
-        options.timeout = Duration::from_secs(number("http_timeout", 1..=3600)?.unwrap_or(TIMEOUT));
+        options.timeout =
+            Duration::from_secs(number("http_timeout", 1..=3600)?.unwrap_or(TIMEOUT_S));
         options.plain = plain;
         options.etag = get("http_etag");
         Ok(options)
     }
 
-    /// The parameters that [`Self::read`] makes the same options of, as names and values.
+    /// The parameters, as names and values, from which [`Self::read`] makes these options again.
     #[must_use]
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -100,7 +102,7 @@ impl Options {
         found
     }
 
-    /// The address, checked.
+    /// Parses and checks the address.
     pub(crate) fn address(&self) -> Result<Address, Error> {
         if self.url.len() > URL_MAX || self.url.contains('#') {
             return Err(refused("the address is too long, or has a fragment"));
@@ -139,10 +141,10 @@ impl Options {
     }
 }
 
-/// Where a remote database lies.
+/// The address of a remote database.
 pub(crate) struct Address {
     pub(crate) uri: Uri,
-    /// Without the query, which may hold a permission.
+    /// The address without its query, which may hold an access token.
     pub(crate) shown: String,
 }
 
@@ -158,7 +160,7 @@ fn path(text: Option<String>, name: &str) -> Result<Option<PathBuf>, Error> {
     Ok(path)
 }
 
-/// Whether requests to `host` stay on this machine. The name is taken for what it says.
+/// Whether requests to `host` stay on this machine. The name is not resolved.
 fn is_this_host(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")

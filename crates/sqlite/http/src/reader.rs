@@ -1,10 +1,12 @@
-//! A remote file as the guard reads it: from the last answer, from the cache, or from the server, in that order.
+//! A remote file as the VFS reads it: from the last response, from the cache, or from the server,
+//! in that order.
 //!
 //! Invariants:
-//! E1. Bytes of an answer are used only after the client has taken them for this version.
-//! E3. At most `RUN_MAX` blocks of the last long answer and `SHORT` blocks of another are in memory.
+//! E1. Bytes of a response are used only after the client has found that they are of this version.
+//! E3. At most `RUN_MAX` blocks of the last long response and `SHORT` blocks of another are in
+//!     memory.
 //!
-//! Must not: give out a byte beyond the file's length.
+//! Must not: return a byte beyond the file's length.
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
@@ -12,22 +14,22 @@ use strongroom_sqlite_vfs::RemoteFile;
 
 use crate::cache::Cache;
 use crate::client::{Client, Range, Version};
-use crate::heads::Heads;
 use crate::options::Options;
-use crate::{BLOCK, FIRST};
+use crate::read_ahead::ReadAhead;
+use crate::sizes::{BLOCK, FIRST};
 
-/// Blocks of a short answer.
+/// Most blocks of a short response.
 const SHORT: u64 = 8;
 
-/// Bytes of the file, from a place on.
+/// Consecutive bytes of the file.
 #[derive(Default)]
-struct Held {
+struct Extent {
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Held {
-    /// The bytes from `at` to the end of what is held, if `at` is.
+impl Extent {
+    /// The bytes from offset `at` to the end of the extent. `None` when it does not contain `at`.
     fn from(&self, at: u64) -> Option<&[u8]> {
         let within = usize::try_from(at.checked_sub(self.start)?).ok()?;
         self.bytes.get(within..).filter(|rest| !rest.is_empty())
@@ -35,22 +37,22 @@ impl Held {
 }
 
 /// One version of a remote file.
-pub(crate) struct Remote {
+pub(crate) struct Reader {
     client: Client,
     version: Version,
     name: String,
     cache: Option<Cache>,
-    /// Of the last answer.
-    answer: Held,
-    /// Of the cache, or of an answer so short that it does not take the place of a long one.
-    block: Held,
-    heads: Heads,
+    /// The last long response.
+    long: Extent,
+    /// A block of the cache, or a response so short that it does not replace the last long one.
+    short: Extent,
+    read_ahead: ReadAhead,
 }
 
-impl Remote {
+impl Reader {
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
         let client = Client::new(options)?;
-        // What a cache may have of this file is of no use before its version is known, and the header is always fetched.
+        // The cache cannot be used before the version is known. The header is always fetched.
         let (bytes, version) = client.first(FIRST)?;
         let name = format!("{}, ETag {}", client.shown(), version.etag);
         if let Some(expected) = &options.etag
@@ -70,11 +72,11 @@ impl Remote {
             version,
             name,
             cache,
-            answer: Held { start: 0, bytes },
-            block: Held::default(),
-            heads: Heads::default(),
+            long: Extent { start: 0, bytes },
+            short: Extent::default(),
+            read_ahead: ReadAhead::default(),
         };
-        Self::keep(&mut remote.cache, &remote.answer);
+        Self::store(&mut remote.cache, &remote.long);
         Ok(remote)
     }
 
@@ -82,23 +84,23 @@ impl Remote {
         self.version.total.div_ceil(BLOCK)
     }
 
-    /// Makes the block `wanted` one that is held; `last` is the last one that this read needs.
+    /// Brings the block `wanted` into memory. `last` is the last block that this read needs.
     fn load(&mut self, wanted: u64, last: u64) -> Result<(), Error> {
         if let Some(bytes) = self.cache.as_mut().and_then(|cache| cache.get(wanted)) {
             let start = wanted * BLOCK;
-            self.block = Held { start, bytes };
+            self.short = Extent { start, bytes };
             return Ok(());
         }
-        let planned = self.heads.plan(wanted);
+        let planned = self.read_ahead.plan(wanted);
         let end = wanted.saturating_add(planned).min(self.blocks());
-        // What the cache has is not fetched again, but for what this read needs in one piece.
+        // Blocks of the cache are not fetched again, unless this read needs them in one response.
         let cached = |block: &u64| self.cache.as_ref().is_some_and(|cache| cache.has(*block));
         let needed = last.saturating_add(1);
         let end = (needed..end).find(cached).unwrap_or(end).max(needed);
         self.fetch(wanted, needed, end, false)
     }
 
-    /// Fetches the blocks from `first` to before `end`; where that fails, to before `needed`.
+    /// Fetches the blocks from `first` up to, not including, `end`; if that fails, up to `needed`.
     fn fetch(&mut self, first: u64, needed: u64, end: u64, past_caches: bool) -> Result<(), Error> {
         let total = self.version.total;
         let start = first * BLOCK;
@@ -106,34 +108,36 @@ impl Remote {
             start,
             len: end.saturating_mul(BLOCK).min(total).saturating_sub(start),
         };
-        // Room for what comes. A look at something else, in the middle of a scan, leaves what the scan has.
-        self.block = Held::default();
+        // Frees the memory first. A short read in the middle of a scan keeps what the scan fetched.
+        self.short = Extent::default();
         if end.saturating_sub(first) > SHORT {
-            self.answer = Held::default();
+            self.long = Extent::default();
         }
         let mut tries = 0;
-        let mut of_try = |attempt| {
+        let mut range_of_attempt = |attempt| {
             tries = attempt;
             range(if attempt == 1 { end } else { needed })
         };
-        let part = self.client.part(&mut of_try, &self.version, past_caches);
+        let part = self
+            .client
+            .part(&mut range_of_attempt, &self.version, past_caches);
         if tries > 1 {
-            self.heads.failed();
+            self.read_ahead.note_failed();
         }
         let (range, bytes) = part?;
-        self.heads
-            .fetched(range.start.saturating_add(range.len).div_ceil(BLOCK));
-        let held = Held { start, bytes };
-        Self::keep(&mut self.cache, &held);
+        self.read_ahead
+            .note_fetched(range.start.saturating_add(range.len).div_ceil(BLOCK));
+        let held = Extent { start, bytes };
+        Self::store(&mut self.cache, &held);
         match end.saturating_sub(first) > SHORT {
-            true => self.answer = held,
-            false => self.block = held,
+            true => self.long = held,
+            false => self.short = held,
         }
         Ok(())
     }
 
-    /// Puts an answer into the cache.
-    fn keep(cache: &mut Option<Cache>, held: &Held) {
+    /// Puts what was fetched into the cache.
+    fn store(cache: &mut Option<Cache>, held: &Extent) {
         let Some(cache) = cache else { return };
         let size = usize::try_from(BLOCK).unwrap_or(usize::MAX);
         let first = held.start / BLOCK;
@@ -143,7 +147,7 @@ impl Remote {
     }
 }
 
-impl RemoteFile for Remote {
+impl RemoteFile for Reader {
     fn name(&self) -> &str {
         &self.name
     }
@@ -161,7 +165,7 @@ impl RemoteFile for Remote {
         let mut at = at;
         let mut out = out;
         while !out.is_empty() {
-            let held = [&self.answer, &self.block];
+            let held = [&self.long, &self.short];
             let Some(bytes) = held.into_iter().find_map(|held| held.from(at)) else {
                 self.load(at / BLOCK, last)?;
                 continue;
@@ -179,8 +183,8 @@ impl RemoteFile for Remote {
         let end = at.saturating_add(len as u64).min(self.version.total);
         let last = end.saturating_sub(1) / BLOCK;
         let needed = last.saturating_add(1);
-        // Also where it is held.
-        self.answer = Held::default();
+        // It must not be read from memory either.
+        self.long = Extent::default();
         self.fetch(at / BLOCK, needed, needed, true)
     }
 }

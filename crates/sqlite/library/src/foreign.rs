@@ -1,10 +1,11 @@
-//! Databases that another product has encrypted, recognised without a key: `SQLCipher`, `SQLite3`
+//! Recognises, without a key, databases that another product has encrypted: `SQLCipher`, `SQLite3`
 //! Multiple Ciphers, SEE.
 //!
-//! A page of theirs is noise. Some of their formats leave bytes of SQLite's header in clear, which
-//! tells more; of the others only the length and the noise speak, so that the answer is a guess.
+//! Their pages are indistinguishable from random bytes. Some formats leave bytes of SQLite's header
+//! in clear, which is conclusive. For the others there are only the length and the randomness, so
+//! that the result is a guess.
 //!
-//! Must not: call a file what it only may be.
+//! Must not: present a guess as certain.
 
 /// First bytes of a plain database (SQLite file format, section 1.3).
 const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -12,15 +13,15 @@ const MAGIC: &[u8] = b"SQLite format 3\0";
 const EXPANSION: std::ops::Range<usize> = 72..92;
 /// Bytes 21 to 23 of SQLite's header: fixed fractions.
 const FRACTIONS: [u8; 3] = [64, 32, 32];
-/// How much of a file is looked at, in bytes.
+/// How much of a file is examined, in bytes.
 pub const SAMPLE: usize = 65_536;
-/// Fewer bytes say too little of whether they are noise.
+/// With fewer bytes, randomness cannot be judged.
 const SAMPLE_MIN: usize = 1024;
 /// Chi-square over 256 values, 255 degrees of freedom: one random sample in 10^7 is above.
 const NOISE: f64 = 400.0;
 
-/// How files of other formats begin whose contents are noise: compressed, or encrypted by other
-/// products. Where the bytes stand, and which they are.
+/// The first bytes of files of other formats whose contents look random, because they are
+/// compressed or encrypted: offset and bytes.
 const OTHER_FORMATS: [(usize, &[u8]); 34] = [
     (0, b"PK\x03\x04"),            // zip, and what is made of it
     (0, b"PK\x05\x06"),            // an empty one
@@ -58,10 +59,10 @@ const OTHER_FORMATS: [(usize, &[u8]); 34] = [
     (0, b"\x84\x5e\x03"),          // and Curve25519
 ];
 
-/// What a file may be.
+/// A file that another product may have encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign {
-    /// By which product it may be encrypted.
+    /// The product.
     pub product: &'static str,
     /// Its page size in bytes; a guess unless `certain`.
     pub page_size: u32,
@@ -70,7 +71,7 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// In words.
+    /// A description for users.
     #[must_use]
     pub fn describe(&self) -> String {
         let (product, size) = (self.product, self.page_size);
@@ -84,9 +85,9 @@ impl Foreign {
     }
 }
 
-/// Looks at the beginning of a file of `size` bytes: its first [`SAMPLE`] bytes, or all. `None` for
-/// what is not recognised, for plain databases and for other formats that are known by their first
-/// bytes. The caller has made sure that it is none of Strongroom's own formats.
+/// Examines the beginning of a file of `size` bytes: its first [`SAMPLE`] bytes, or all. `None` for
+/// a file that is not recognised, for plain databases, and for other formats that are known by
+/// their first bytes. The caller ensures that the file has none of Strongroom's own formats.
 #[must_use]
 pub fn recognise(head: &[u8], size: u64) -> Option<Foreign> {
     let head = head.get(..SAMPLE).unwrap_or(head);
@@ -113,7 +114,7 @@ pub fn recognise(head: &[u8], size: u64) -> Option<Foreign> {
             certain: true,
         });
     }
-    // SQLCipher 4 has pages of 4096 bytes unless it is told otherwise, before it had 1024.
+    // SQLCipher 4 has pages of 4096 bytes by default; earlier versions had 1024.
     let fits = [4096, 1024, 512].into_iter();
     let page_size = fits
         .into_iter()
@@ -134,8 +135,8 @@ fn page_size(bytes: &[u8]) -> Option<u32> {
     (number.is_power_of_two() && (512..=65_536).contains(&number)).then_some(number)
 }
 
-/// Whether the file begins as one of another format does. An encrypted database begins with random
-/// bytes, so that one in ten thousand is taken for a file of another format.
+/// Whether the file begins like one of another format. An encrypted database begins with random
+/// bytes, so one in ten thousand is taken for a file of another format.
 fn is_other_format(head: &[u8]) -> bool {
     OTHER_FORMATS.iter().any(|(at, magic)| {
         head.get(*at..)

@@ -1,4 +1,5 @@
-//! Sealed SQLite as a Rust library on rusqlite: open sealed databases, and encrypt, decrypt, rekey and verify them.
+//! Sealed SQLite as a Rust library on rusqlite: open sealed databases, and encrypt, decrypt, rekey
+//! and verify them.
 //!
 //! ```no_run
 //! use strongroom_sqlite::{KeySource, OpenOptions};
@@ -6,12 +7,13 @@
 //! let key = KeySource::KeyId { id: "accounts".to_owned() };
 //! let options = OpenOptions { key: Some(key), create: true, ..OpenOptions::default() };
 //! let connection = strongroom_sqlite::open("accounts.db".as_ref(), &options)?;
-//! connection.execute_batch("CREATE TABLE IF NOT EXISTS account(id INTEGER PRIMARY KEY, balance INTEGER)")
+//! connection
+//!     .execute_batch("CREATE TABLE IF NOT EXISTS account(id INTEGER PRIMARY KEY, balance INTEGER)")
 //!     .map_err(strongroom_sqlite::explain)?;
 //! # Ok::<(), strongroom_sqlite::Error>(())
 //! ```
 //!
-//! Must not: hold a key elsewhere than in the keyring crate's types.
+//! Must not: hold a key anywhere but in the keyring crate's types.
 
 pub mod foreign;
 mod open;

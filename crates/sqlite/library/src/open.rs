@@ -1,6 +1,6 @@
-//! Opening a database, sealed or plain, through the guard.
+//! Opens a database, sealed or plain, through the VFS.
 //!
-//! Invariant: a key given to [`open`] is known to the guard for the time of the call only.
+//! Invariant: the VFS knows a key given to [`open`] only during the call.
 //! Must not: put key material into a URI.
 #![expect(
     unsafe_code,
@@ -20,15 +20,17 @@ use strongroom_sqlite_vfs as vfs;
 
 /// How a database is to be opened.
 pub struct OpenOptions {
-    /// Where the key comes from; `None` for a plain database.
+    /// The source of the key; `None` for a plain database.
     pub key: Option<KeySource>,
     /// The keyring for [`KeySource::KeyId`]; `None` for `STRONGROOM_KEYRING` or the default path.
     pub keyring: Option<PathBuf>,
     /// Page cipher of a database that is created.
     pub cipher: Cipher,
-    /// Page size in bytes of a database that is created; 0 for 4096, or for the source's when one is copied.
+    /// Page size in bytes of a database that is created; 0 for 4096, or for the source's when a
+    /// database is copied.
     pub page_size: u32,
-    /// A database that is created keeps a digest over its pages: [`crate::ops::verify`] then finds an older copy of a page.
+    /// A database that is created keeps a digest over its pages, so that [`crate::ops::verify`]
+    /// finds an older copy of a page.
     pub freshness: bool,
     /// Opens for reading only.
     pub read_only: bool,
@@ -81,7 +83,7 @@ pub(crate) fn opener_of(
         .map(Arc::new)
 }
 
-/// Registers the guard with the bundled SQLite as its default VFS. Idempotent; [`open`] does it itself.
+/// Registers the VFS with the bundled SQLite as its default. Idempotent; [`open`] calls it.
 ///
 /// # Errors
 /// SR-9001 when SQLite refuses.
@@ -93,12 +95,13 @@ pub fn register() -> Result<(), Error> {
     if *done {
         return Ok(());
     }
-    // SAFETY: SQLite calls the entry point back, for each new connection, with an entry point's arguments.
+    // SAFETY: SQLite calls the entry point back, for each new connection, with an entry point's
+    // arguments.
     unsafe { rusqlite::ffi::sqlite3_auto_extension(Some(entry)) };
-    // The first connection makes the guard the default VFS; it must not be the one that is to use it.
+    // The first connection makes our VFS the default; it must not be the one that is to use it.
     let first = Connection::open_in_memory().map_err(explain)?;
     drop(first);
-    // By now the guard has registered itself for the connections to come.
+    // The VFS has registered itself for later connections now.
     // SAFETY: the pointer that was registered above.
     unsafe { rusqlite::ffi::sqlite3_cancel_auto_extension(Some(entry)) };
     vfs::enable(std::ptr::null_mut())?;
@@ -129,8 +132,8 @@ unsafe extern "C" fn entry(
 /// Opens the database at `path`.
 ///
 /// # Errors
-/// Every error of the key (SR-2xxx), of the header (SR-3xxx) and of page 1 (SR-4001) shows here, not at the first
-/// statement; SR-1006 when the file does not exist and is not to be created.
+/// Every error of the key (SR-2xxx), of the header (SR-3xxx) and of page 1 (SR-4001) is returned
+/// here, not at the first statement; SR-1006 when the file does not exist and is not to be created.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
     register()?;
     let about = storage::of(path).about(path);
@@ -142,7 +145,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
     open_with(path, options, opener)
 }
 
-/// As [`open`], with an opener at hand.
+/// As [`open`], with an opener.
 pub(crate) fn open_with(
     path: &Path,
     options: &OpenOptions,
@@ -156,7 +159,7 @@ pub(crate) fn open_with(
     } else {
         OpenFlags::SQLITE_OPEN_READ_WRITE
     };
-    // With its mutex, so that the guard can tell which statement opens a file (VACUUM INTO, ATTACH).
+    // With its mutex, so that the VFS can see which statement opens a file (VACUUM INTO, ATTACH).
     let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_FULL_MUTEX;
     let mut parameters = vec![("cipher", options.cipher.name().to_owned())];
     if options.page_size != 0 {
@@ -174,7 +177,7 @@ pub(crate) fn open_with(
     Ok(connection)
 }
 
-/// Runs `call` while the guard knows `opener` as the key of `path`.
+/// Runs `call` while `opener` is registered as the key of `path`.
 pub(crate) fn with_key<T>(
     path: &Path,
     opener: Option<Arc<Opener>>,
@@ -198,7 +201,7 @@ fn text(path: &Path) -> Result<&str, Error> {
         .ok_or_else(|| Error::new(&code::URI, "the path is not UTF-8"))
 }
 
-/// `path` as a URI through the guard, with `parameters`.
+/// `path` as a URI for the VFS, with `parameters`.
 pub(crate) fn uri(path: &Path, parameters: &[(&str, String)]) -> Result<String, Error> {
     let mut uri = String::from("file:");
     escape(text(path)?, &mut uri);
@@ -225,8 +228,8 @@ fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// The guard's own error behind one of SQLite's, if it reported one on this thread; else SQLite's, as SR-1005, SR-6010
-/// or SR-5001.
+/// Our own error behind one of SQLite's, if one was reported on this thread; else SQLite's, as
+/// SR-1005, SR-6010 or SR-5001.
 #[must_use]
 pub fn explain(error: rusqlite::Error) -> Error {
     let error = match error {
@@ -240,8 +243,8 @@ pub fn explain(error: rusqlite::Error) -> Error {
         .sqlite_error()
         .map_or(rusqlite::ffi::SQLITE_ERROR, |error| error.extended_code);
     let text = error.to_string();
-    // Pragmas and functions fail with the same result code whatever the error is: there SQLite's
-    // text is the guard's.
+    // Pragmas and functions fail with the same result code whatever the error is: SQLite's text is
+    // then ours.
     let told = vfs::last_text().is_some_and(|last| last == text);
     let last = match told {
         true => vfs::take_last(),

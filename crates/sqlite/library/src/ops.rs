@@ -1,10 +1,10 @@
-//! What is done to a whole database: encrypt, decrypt, rekey, verify.
+//! Operations on a whole database: encrypt, decrypt, rekey, verify.
 //!
 //! Invariants:
-//! Q1. An output appears under its name only when it is whole and durable; until then it is a temporary file beside it,
-//!     removed on failure. An existing file is never overwritten.
+//! Q1. An output gets its name only when it is complete and durable. Until then it is a temporary
+//!     file beside it, which is removed on failure. An existing file is never overwritten.
 //! Q2. The source of a copy is not changed.
-//! Q3. After a failure nothing of the output is left, durably, or the error says where it is.
+//! Q3. After a failure nothing of the output remains, durably, or the error says where it is.
 //!
 //! Must not: write a plaintext page anywhere but in the output that `decrypt` was asked for.
 #![expect(
@@ -25,17 +25,17 @@ use strongroom_sqlite_vfs as vfs;
 use crate::foreign;
 use crate::open::{OpenOptions, explain, open, open_with, opener_of, register, uri, with_key};
 
-pub use strongroom_sqlite_vfs::{Bad, Freshness, RekeyReport, UnitKind, VerifyReport};
+pub use strongroom_sqlite_vfs::{BadUnit, Freshness, RekeyReport, UnitKind, VerifyReport};
 
 static CANCELLED: AtomicBool = AtomicBool::new(false);
 
-/// Stops the [`encrypt`] or [`decrypt`] that is running in this process; it fails with SR-1005 and leaves nothing
-/// behind. Only sets a flag, so a signal handler may call it.
+/// Stops the [`encrypt`] or [`decrypt`] that is running in this process: it fails with SR-1005 and
+/// removes its output. Only sets a flag, so a signal handler may call it.
 pub fn cancel() {
     CANCELLED.store(true, Ordering::Relaxed);
 }
 
-/// What [`encrypt`] or [`decrypt`] wrote.
+/// The output of [`encrypt`] or [`decrypt`].
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     /// Pages of the output.
@@ -46,8 +46,8 @@ pub struct Report {
     pub bytes: u64,
 }
 
-/// Writes a sealed copy of the plain database `plain` to `sealed`, with the key, cipher and page size of `options`
-/// (page size 0: the source's). `progress` gets pages done and pages in all.
+/// Writes a sealed copy of the plain database `plain` to `sealed`, with the key, cipher and page
+/// size of `options` (page size 0: the source's). `progress` gets pages done and pages in all.
 ///
 /// # Errors
 /// SR-1002, SR-1003, SR-1006 for the names; SR-3011 when the source is sealed already, SR-2288 when
@@ -82,8 +82,8 @@ pub fn encrypt(
         .ok_or_else(|| Error::new(&code::NO_KEY, sealed.display().to_string()))?;
     let mut source = open_source(plain, &OpenOptions::default())?;
     let own_page_size = number(&source, "page_size")?;
-    // SQLite reads zeros where the last page is cut, and says nothing. It has played a journal back
-    // by now, which may have made the file shorter.
+    // SQLite silently reads zeros where the last page is cut off. It has played a journal back
+    // already, which may have made the file shorter.
     let size = about(plain)?.len;
     let beyond = u64::try_from(own_page_size)
         .ok()
@@ -148,12 +148,13 @@ pub fn decrypt(
     })
 }
 
-/// Writes a consistent copy of the database `source`, which may be in use, to `copy`: a plain one of a plain database, of a
-/// sealed one a database that is sealed for the same key with the same cipher, under a data key of its own. `progress` gets
-/// pages done and pages in all.
+/// Writes a consistent copy of the database `source`, which may be in use, to `copy`: a plain one
+/// of a plain database, of a sealed one a database that is sealed for the same key with the same
+/// cipher, under a data key of its own. `progress` gets pages done and pages in all.
 ///
 /// # Errors
-/// SR-1002, SR-1006 for the names; SR-2001 when the source is sealed and no key is given; SR-2012 when the key is retired.
+/// SR-1002, SR-1006 for the names; SR-2001 when the source is sealed and no key is given; SR-2012
+/// when the key is retired.
 pub fn copy_online(
     source: &Path,
     copy: &Path,
@@ -193,7 +194,7 @@ pub fn copy_online(
     Ok(Copied { report, sealed })
 }
 
-/// What [`copy_online`] wrote.
+/// The output of [`copy_online`].
 #[derive(Clone, Copy, Debug)]
 pub struct Copied {
     /// The copy.
@@ -202,11 +203,13 @@ pub struct Copied {
     pub sealed: bool,
 }
 
-/// Gives the database a new data key and seals every page again (`slots_only`: only rewraps the key it has). Without
-/// `new_key` the slot stays as it is. Goes on with a rekey that was interrupted, also when only the new key still opens.
+/// Gives the database a new data key and seals every page again (`slots_only`: only rewraps its
+/// data key). Without `new_key` the key slot stays as it is. Continues a rekey that was
+/// interrupted, also when only the new key still opens the database.
 ///
 /// # Errors
-/// SR-2019 for `slots_only` without a new key; SR-6010 when other connections keep it from finishing; those of `open`.
+/// SR-2019 for `slots_only` without a new key; SR-6010 when other connections keep it from
+/// finishing; those of `open`.
 pub fn rekey(
     sealed: &Path,
     options: &OpenOptions,
@@ -230,7 +233,8 @@ pub fn rekey(
         .map(|source| opener_of(source, options, sealed, true))
         .transpose()?;
     let connection = match open(sealed, options) {
-        // Interrupted after the header was rewritten: only the new key opens now.
+        // It was interrupted after the header was rewritten: only the new key opens the database
+        // now.
         Err(error) if error.code().number == code::WRONG_KEY.number && new.is_some() => {
             let resumed = open_with(sealed, &OpenOptions::default(), new.clone());
             match resumed {
@@ -262,7 +266,7 @@ pub fn rekey(
 /// Authenticates every page, log frame and journal slot. Changes nothing.
 ///
 /// # Errors
-/// Those of opening the header. What is damaged is in the report.
+/// Those of opening the header. Damage is in the report.
 pub fn verify(
     sealed: &Path,
     options: &OpenOptions,
@@ -277,11 +281,13 @@ pub fn verify(
     vfs::verify(sealed, &opener, progress)
 }
 
-/// Makes the digest of the database's pages anew, as they are, and gives its root: after [`verify`] said that it cannot tell
-/// whether a page is an older copy, or that one is and that is how it shall be. Whatever is there is then taken for the newest.
+/// Computes the digest of the database's pages again, as they are, and returns its root. For use
+/// after [`verify`] could not tell whether a page is an older copy, or when an older copy is
+/// accepted: the current pages then count as the newest.
 ///
 /// # Errors
-/// SR-4014 when the database keeps no freshness; SR-6010 when other connections keep its log in use; those of `open`.
+/// SR-4014 when the database keeps no freshness; SR-6010 when other connections keep its log in
+/// use; those of `open`.
 pub fn settle(sealed: &Path, options: &OpenOptions) -> Result<[u8; 32], Error> {
     if !sealed_at(sealed)? {
         return Err(Error::new(&code::NOT_SEALED, sealed.display().to_string()));
@@ -343,7 +349,7 @@ fn number(connection: &Connection, pragma: &str) -> Result<i64, Error> {
         .map_err(explain)
 }
 
-/// VACUUM INTO, with progress by the growing size of its target.
+/// Runs VACUUM INTO; the size of its target shows the progress.
 fn copy(
     source: &mut Connection,
     target: &str,
@@ -357,14 +363,14 @@ fn copy(
     progress(0, total);
     let interrupt = source.get_interrupt_handle();
     std::thread::scope(|scope| {
-        // The guard's error text belongs to the thread that ran the statement.
+        // Our error text belongs to the thread that ran the statement.
         let work = scope.spawn(move || source.execute("VACUUM INTO ?1", [target]).map_err(explain));
         while !work.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(20));
             if CANCELLED.load(Ordering::Relaxed) {
                 interrupt.interrupt();
             }
-            // Looking at a file's size opens nothing, so it drops no lock.
+            // Reading a file's size opens nothing, so it drops no lock.
             let bytes = std::fs::metadata(target_path).map_or(0, |metadata| metadata.len());
             progress((bytes / page_size).min(total), total);
         }
@@ -378,7 +384,7 @@ fn copy(
     Ok(())
 }
 
-/// Carries the journal mode over, closes the output, and gives it its source's permissions.
+/// Sets the source's journal mode, closes the output, and gives it its source's permissions.
 fn finish(
     source_path: &Path,
     source: &Connection,
@@ -413,13 +419,14 @@ fn about(path: &Path) -> Result<About, Error> {
         .map_err(|error| Error::io(path.display().to_string(), error))
 }
 
-/// An output under way, and what SQLite puts beside it.
+/// An unfinished output, and the files that SQLite creates beside it.
 struct Temporary {
     path: PathBuf,
 }
 
 impl Temporary {
-    /// Makes an output with `make`, which gets the path to write to, and gives it its name (Q1). On failure it is removed (Q3).
+    /// Makes an output with `make`, which gets the path to write to, and renames it to its own name
+    /// (Q1). On failure it is removed (Q3).
     fn publish(
         target: &Path,
         make: impl FnOnce(&Path) -> Result<Report, Error>,
@@ -432,13 +439,13 @@ impl Temporary {
         });
         let error = match made {
             Ok(report) => {
-                // There is nothing beside a database that was closed; and the output is what it is.
+                // A closed database has no files beside it, and the output is complete.
                 drop(temporary.remove());
                 return Ok(report);
             }
             Err(error) => error,
         };
-        // It has its name, but nobody knows for how long: it is not there, then.
+        // The output has its name, but the name may not be durable, so the output is removed.
         let unnamed = if named { remove(target) } else { Ok(()) };
         let removed = temporary.remove();
         Err(match unnamed.and(removed) {
@@ -466,7 +473,7 @@ impl Temporary {
         temporary.push(format!(".{tag}.part"));
         let path = target.with_file_name(temporary);
         CANCELLED.store(false, Ordering::Relaxed);
-        // Made before SQLite opens it, so that nobody else can read a decryption under way.
+        // Created before SQLite opens it, so that other users cannot read an unfinished decryption.
         let made = storage::of(&path).create_new(&path);
         made.map_err(|error| Error::io(path.display().to_string(), error))?;
         Ok(Self { path })

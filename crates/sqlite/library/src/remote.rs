@@ -1,4 +1,4 @@
-//! Opening a sealed database on a web server, read-only.
+//! Opens a sealed database on a web server, read-only.
 //!
 //! Must not: put key material into a URI.
 
@@ -9,10 +9,11 @@ use strongroom_sqlite_vfs as vfs;
 
 use crate::open::{OpenOptions, explain, register, uri, with_key};
 
-/// Opens the sealed database at `remote.url`. Of `options`, `key` and `keyring` count.
+/// Opens the sealed database at `remote.url`. Of `options`, only `key` and `keyring` are used.
 ///
-/// The connection is read-only and sees one version of the file, the one that the server had at the open. A read that needs
-/// more of it once the server has another fails with SR-2246; a new connection sees the new version.
+/// The connection is read-only and sees one version of the file, which is the server's at the time
+/// of the open. A read that needs more of it after the server has another version fails with
+/// SR-2246; a new connection sees the new version.
 ///
 /// # Errors
 /// SR-2240 to SR-2253; those of the key (SR-2xxx), of the header (SR-3xxx) and of page 1 (SR-4001).
@@ -29,7 +30,8 @@ use crate::open::{OpenOptions, explain, register, uri, with_key};
 /// ```
 pub fn open_remote(remote: &Options, options: &OpenOptions) -> Result<Connection, Error> {
     register()?;
-    // A name for SQLite to know it by; nothing is looked for there. One for each address, because keys go by it.
+    // A name for SQLite; no file of this name is opened. There is one for each address, because
+    // keys are registered by name.
     let path = std::path::PathBuf::from(format!("/strongroom-remote/{}", label(&remote.url)));
     let opener = options.opener(&path, false)?;
     let uri = uri(&path, &remote.parameters())?;

@@ -1,13 +1,13 @@
-//! Executables of 64 bits in the Executable and Linkable Format (System V ABI, "Object Files"), as
-//! far as it is asked here: the dynamic linker, and the names of the dynamic symbols.
+//! Reads 64-bit executables in the Executable and Linkable Format (System V ABI, "Object Files"),
+//! as far as needed here: the dynamic linker, and the names of the dynamic symbols.
 //!
 //! Must not: trust an offset or a length of the file.
 
 use crate::sqlite_magic;
 
 const MAGIC: &[u8] = b"\x7fELF";
-/// Offsets in the file's header: class and byte order, machine, where the program headers begin,
-/// how long one is, and how many there are.
+/// Offsets in the file's header: class and byte order, machine, offset of the program headers,
+/// length of one, and their number.
 const CLASS: usize = 4;
 const MACHINE: usize = 18;
 const HEADERS_AT: usize = 32;
@@ -17,8 +17,8 @@ const HEADER_COUNT: usize = 56;
 const PT_LOAD: usize = 1;
 const PT_DYNAMIC: usize = 2;
 const PT_INTERP: usize = 3;
-/// Length of an entry of the dynamic section; those that say where the symbols' names begin in
-/// memory, and how long they are.
+/// Length of an entry of the dynamic section, and the tags of the entries for the address and the
+/// length of the symbols' names.
 const DYNAMIC_ENTRY: usize = 16;
 const DT_STRTAB: usize = 5;
 const DT_STRSZ: usize = 10;
@@ -52,8 +52,8 @@ pub fn links_sqlite(bytes: &[u8]) -> bool {
     })
 }
 
-/// Whether the program has an SQLite in its executable whose functions it does not export, so that
-/// calls of them go past every other library.
+/// Whether the executable contains an SQLite whose functions it does not export, so that calls of
+/// them bypass every other library.
 #[must_use]
 pub fn has_own_sqlite(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, &sqlite_magic()).is_some() && !links_sqlite(bytes)
@@ -71,9 +71,9 @@ fn field(bytes: &[u8], at: usize, len: usize) -> Option<usize> {
 #[derive(Clone, Copy)]
 struct Segment {
     kind: usize,
-    /// Where it begins in the file, in bytes.
+    /// Offset in the file, in bytes.
     offset: usize,
-    /// Where it begins in memory.
+    /// Address in memory.
     address: usize,
     /// Its length in the file, in bytes.
     len: usize,

@@ -1,11 +1,11 @@
-//! What the bytes of an executable say of whether the guard can be put into it: asked by the
-//! command `strongroom sqlite run`, and by the library that it preloads.
+//! Determines from the bytes of an executable whether the SQLite extension can be preloaded into
+//! it. The command `strongroom sqlite run` and the library that it preloads use this.
 //!
-//! The guard comes in by the dynamic linker. It ignores `LD_PRELOAD` where a program is run with
-//! other rights than its caller's, and has no part in a static program. Where an executable has an
-//! SQLite of its own, calls of it go past any preloaded library.
+//! The dynamic linker loads the extension. It ignores `LD_PRELOAD` where a program runs with other
+//! privileges than its caller's, and a static program has no dynamic linker. Where an executable
+//! contains its own SQLite, calls of it bypass any preloaded library.
 //!
-//! Must not: allocate, since a child of `fork` calls it; read files; panic over any bytes.
+//! Must not: allocate, since a child of `fork` calls it; read files; panic for any bytes.
 #![cfg_attr(
     not(test),
     deny(
@@ -19,18 +19,18 @@ mod elf;
 
 pub use elf::{dynamic_linker, has_own_sqlite, is_elf, kind, links_sqlite};
 
-/// `#!` lines that lead to another one: the kernel follows as many.
+/// Most `#!` lines that lead to another one; the kernel follows as many.
 pub const SCRIPTS: u32 = 4;
 
-/// Longest executable that is looked at, in bytes.
+/// Longest executable that is searched, in bytes.
 pub const EXECUTABLE_MAX: u64 = 1 << 30;
 
-/// Permission bits by which a program runs with other rights than its caller's (set-user-ID and
+/// Permission bits by which a program runs with other privileges than its caller's (set-user-ID and
 /// set-group-ID).
 pub const OTHER_RIGHTS: u32 = 0o6000;
 
-/// First bytes of a database (SQLite file format, section 1.3), which every SQLite holds as a
-/// constant. Put together when it is used, so that the libraries that look for it do not hold it.
+/// First bytes of a database (SQLite file format, section 1.3), which every SQLite contains as a
+/// constant. Computed when it is used, so that the libraries that search for it do not contain it.
 #[must_use]
 pub fn sqlite_magic() -> [u8; 16] {
     let mut magic = *b"\x003 tamrof etiLQS";
@@ -53,12 +53,12 @@ pub fn interpreter(line: &[u8]) -> Option<Interpreter<'_>> {
     Some(Interpreter::ByEnv(named))
 }
 
-/// What a script's first line runs.
+/// The program that a script's first line runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpreter<'a> {
     /// The file of this path.
     Program(&'a [u8]),
-    /// The program of this name, which `env` looks for.
+    /// The program of this name, for which `env` searches.
     ByEnv(&'a [u8]),
 }
 

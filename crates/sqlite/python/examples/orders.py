@@ -40,7 +40,7 @@ def make(path: Path) -> None:
 
 
 def prove(path: Path) -> None:
-    """What says that it is sealed: the guard, and the bytes."""
+    """What says that it is sealed: the extension, and the bytes."""
     connection = strongroom.connect(path, key_env="ORDERS_KEY")
     for database in connection.databases():
         print(f"{database.name}: sealed {database.encrypted}, {database.cipher}, key {database.key_id}")

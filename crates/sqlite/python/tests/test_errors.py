@@ -103,7 +103,7 @@ class Errors(Case):
         connection.close()
         with self.assertRaises(sqlite3.ProgrammingError):
             connection.execute("SELECT 1")
-        # An older error of the guard with the same result code, in another thread, is not this one's.
+        # An older error of the extension with the same result code, in another thread, is not this one's.
         thread = threading.Thread(target=lambda: self.fails("SR-2002", strongroom.connect, "a.db", key_env="K2"))
         thread.start()
         thread.join()
@@ -125,7 +125,7 @@ class Errors(Case):
     def test_no_traceback_shows_a_key(self):
         self.make()
         secret = "a-passphrase-that-nobody-may-see"
-        long = secret * 200  # Too long for the guard.
+        long = secret * 200  # Too long for the extension.
 
         def shown_by(call):
             """Every variable of the package's frames, and all that the exceptions hold."""
@@ -193,11 +193,11 @@ class Errors(Case):
             self.assertEqual(texts, rows[code], code)
 
     def test_advice_is_that_of_the_reference(self):
-        guard = sqlite3.connect(":memory:")
+        connection = sqlite3.connect(":memory:")
         for code, (_, advice) in documented().items():
-            self.assertEqual(guard.execute("SELECT strongroom_explain(?)", (code,)).fetchone()[0], advice)
+            self.assertEqual(connection.execute("SELECT strongroom_explain(?)", (code,)).fetchone()[0], advice)
         for unknown in ("SR-0000", "x", None, 99999):
-            self.assertIsNone(guard.execute("SELECT strongroom_explain(?)", (unknown,)).fetchone()[0])
+            self.assertIsNone(connection.execute("SELECT strongroom_explain(?)", (unknown,)).fetchone()[0])
 
     def test_nothing_on_standard_error_unless_it_was_asked_for(self):
         self.make()

@@ -1,4 +1,4 @@
-"""Goal: the guard gets into the SQLite that Python uses by either way, into apsw's, never into two, and says why it cannot.
+"""Goal: the extension gets into the SQLite that Python uses by either way, into apsw's, never into two, and says why it cannot.
 
 Method: processes of their own, since loading is once and for all. STRONGROOM_PYTHONS: further interpreters, separated by
 spaces, for which the package is imported from here.

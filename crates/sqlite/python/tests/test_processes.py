@@ -68,7 +68,7 @@ class Processes(Case):
     def test_forked_and_spawned_workers(self):
         self.make()
         path = str(self.directory / "a.db")
-        reads(path)  # The parent has the guard loaded, which a forked child inherits.
+        reads(path)  # The parent has the extension loaded, which a forked child inherits.
         for method, rows in (("fork", 300), ("spawn", 340)):
             with multiprocessing.get_context(method).Pool(2) as pool:
                 self.assertEqual(pool.map(reads, [path] * 4), [rows] * 4)

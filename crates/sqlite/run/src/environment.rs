@@ -1,11 +1,11 @@
-//! The environment of what a guarded program starts: the variables by which the guard gets into a
-//! program are put back where they are missing.
+//! Restores, in the environment of a program that is about to be started, the variables that load
+//! this library into it.
 //!
-//! Programs start others with an environment that they made themselves (`env -i`, Python's
-//! `subprocess` with `env=`, a service manager), and such a child would write plain databases.
+//! Programs start others with an environment of their own (`env -i`, Python's `subprocess` with
+//! `env=`, a service manager), and such a child would write plain databases.
 //!
-//! Must not: allocate in [`with_guard`], which a child of `fork` or `vfork` calls; change an
-//! environment that asks for no guard ([`OUTSIDE_VARIABLE`]) or already has this library.
+//! Must not: allocate in [`with_variables`], which a child of `fork` or `vfork` calls; change an
+//! environment that excludes this library on purpose ([`OUTSIDE_VARIABLE`]) or already has it.
 #![expect(unsafe_code, reason = "reads environments as C keeps them")]
 
 use std::ffi::{CStr, CString, OsString, c_char};
@@ -20,16 +20,16 @@ use strongroom_format::run::{
 
 use crate::objects::{file_of, own_address};
 
-/// By this a list of preloaded libraries names this one.
+/// The part of its file name by which this library is recognised in a list of preloaded libraries.
 const LIBRARY: &[u8] = b"libstrongroom_sqlite_run";
 const PRELOAD: &str = "LD_PRELOAD";
-/// Most variables of an environment that is put together, and the longest list of preloaded
-/// libraries in bytes: both lie on the stack of who starts a program.
+/// Most variables of a changed environment, and the longest list of preloaded libraries in bytes.
+/// Both are on the stack of the caller.
 const VARIABLES: usize = 4096;
 const PRELOAD_MAX: usize = 8192;
 
-/// What this program was started with.
-pub(crate) struct Own {
+/// The settings with which this program was started.
+pub(crate) struct OwnSettings {
     /// `LD_PRELOAD=` and the path of this library.
     preload: CString,
     /// The variable that says where the key is, with its name.
@@ -42,24 +42,25 @@ pub(crate) struct Own {
     pub(crate) never_plain: bool,
 }
 
-static OWN: OnceLock<Option<Own>> = OnceLock::new();
+static OWN: OnceLock<Option<OwnSettings>> = OnceLock::new();
 
 // SAFETY: the dynamic linker calls each function of this section once, as the library is loaded.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static AT_LOAD: extern "C" fn() = at_load;
 
-/// Before the program begins, so that it has changed nothing yet.
+/// Runs before the program, which can have changed nothing yet.
 extern "C" fn at_load() {
-    OWN.get_or_init(Own::take);
+    OWN.get_or_init(OwnSettings::take);
 }
 
-/// `None` where no guard is to be put into what is started: this program has none either.
-pub(crate) fn own() -> Option<&'static Own> {
-    OWN.get_or_init(Own::take).as_ref()
+/// The settings of this program. `None` when started programs are not to get this library, because
+/// this program does not have it either.
+pub(crate) fn own() -> Option<&'static OwnSettings> {
+    OWN.get_or_init(OwnSettings::take).as_ref()
 }
 
-impl Own {
+impl OwnSettings {
     fn take() -> Option<Self> {
         let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let entry = |name: &str, value: OsString| {
@@ -83,8 +84,8 @@ impl Own {
         })
     }
 
-    /// Whether the file is the `strongroom` command, which has an SQLite of its own and seals what
-    /// it writes.
+    /// Whether the file is the `strongroom` command, which has its own SQLite and seals what it
+    /// writes.
     pub(crate) fn is_command(&self, device: u64, inode: u64) -> bool {
         self.command_file == Some((device, inode))
     }
@@ -116,12 +117,11 @@ unsafe fn entries<'a>(environment: *const *const c_char) -> impl Iterator<Item =
     })
 }
 
-/// Whether this library is missing in the environment, and the environment does not say that it is
-/// meant to be.
+/// Whether the environment does not load this library, and does not exclude it on purpose.
 ///
 /// # Safety
 /// As [`entries`].
-unsafe fn lacks_guard(environment: *const *const c_char) -> bool {
+unsafe fn lacks_library(environment: *const *const c_char) -> bool {
     // SAFETY: the caller's word.
     !unsafe { entries(environment) }.any(|entry| {
         value_of(entry, OUTSIDE_VARIABLE) == Some(b"1")
@@ -130,17 +130,17 @@ unsafe fn lacks_guard(environment: *const *const c_char) -> bool {
     })
 }
 
-/// Calls `start` with the environment, or with one that has the guard's variables too. `None` when
-/// it is too long for that.
+/// Calls `start` with the environment, or with one to which the missing variables are added. `None`
+/// when it is too long for that.
 ///
 /// # Safety
 /// As [`entries`].
-pub(crate) unsafe fn with_guard<T>(
+pub(crate) unsafe fn with_variables<T>(
     environment: *const *const c_char,
     start: impl FnOnce(*const *const c_char) -> T,
 ) -> Option<T> {
     // SAFETY: the caller's word.
-    let own = own().filter(|_| unsafe { lacks_guard(environment) });
+    let own = own().filter(|_| unsafe { lacks_library(environment) });
     let Some(own) = own else {
         return Some(start(environment));
     };
@@ -182,11 +182,11 @@ pub(crate) unsafe fn with_guard<T>(
     Some(start(list.as_ptr().cast()))
 }
 
-/// Puts the guard's variables back into the environment of this process, for functions of the C
-/// library that start a program with it and take none.
-pub(crate) fn put_back() {
+/// Restores the variables in the environment of this process, for functions of the C library that
+/// start a program with this environment and take none.
+pub(crate) fn restore_variables() {
     // SAFETY: the process's own environment.
-    let lacks = unsafe { lacks_guard(own_environment()) };
+    let lacks = unsafe { lacks_library(own_environment()) };
     let Some(own) = own().filter(|_| lacks) else {
         return;
     };

@@ -1,14 +1,14 @@
-//! The C library's functions that start a program, as a guarded program calls them: the program is
-//! looked at first (`started`), and gets the guard's variables where they are missing
+//! Replaces the C library's functions that start a program: the program is checked first
+//! (`program_check`), and gets the variables that load this library where they are missing
 //! (`environment`).
 //!
-//! `execl`, `execlp` and `execle` take any number of arguments, which Rust cannot define: each is a
-//! few instructions that lay its arguments out in memory, for a function that collects them.
+//! `execl`, `execlp` and `execle` take any number of arguments, which Rust cannot define. Each is a
+//! few instructions that store its arguments in memory, for a function that collects them.
 //!
-//! What is not seen: a program that asks the kernel itself (`syscall`, and so a static program, or
-//! one that Go has built), and what a child that has no guard starts.
+//! Not seen are programs that call the kernel directly (`syscall`, and so static programs and those
+//! built by Go), and what a child without this library starts.
 //!
-//! Must not: start a program in another way than was asked for.
+//! Must not: start a program in another way than the caller asked for.
 #![expect(
     unsafe_code,
     reason = "C symbols, and calls through what is behind them"
@@ -17,10 +17,10 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::environment::{own_environment, put_back, with_guard};
-use crate::guard::function;
+use crate::environment::{own_environment, restore_variables, with_variables};
+use crate::install::function;
 use crate::objects::Library;
-use crate::started::{may_start, may_start_named, path_at, path_of, text};
+use crate::program_check::{may_start, may_start_named, path_at, path_of, text};
 
 /// A list of texts that ends with a null pointer.
 type List = *const *const c_char;
@@ -74,14 +74,14 @@ fn real() -> &'static Real {
     })
 }
 
-/// Sets `errno`, and gives what a function of the C library returns then.
+/// Sets `errno`, and returns the C library's result for a failure.
 fn failed(errno: c_int) -> c_int {
     // SAFETY: this thread's own place.
     unsafe { libc::__errno_location().write(errno) };
     -1
 }
 
-/// Looks at the program, and starts it with the guard.
+/// Checks the program, and starts it with the variables.
 ///
 /// # Safety
 /// `path` and `environment` are what the function of the C library asks for.
@@ -96,10 +96,10 @@ unsafe fn start(
         return Err(libc::EACCES);
     }
     // SAFETY: as above.
-    unsafe { with_guard(environment, call) }.ok_or(libc::E2BIG)
+    unsafe { with_variables(environment, call) }.ok_or(libc::E2BIG)
 }
 
-/// As `execve`, or as `execvpe` where `look` looks in `PATH`.
+/// As `execve`, or as `execvpe` when `look` is true, which searches `PATH`.
 ///
 /// # Safety
 /// As those functions'.
@@ -198,7 +198,7 @@ unsafe extern "C" fn execveat(
     let mut buffer = [0; libc::PATH_MAX as usize];
     // SAFETY: as above.
     let named = unsafe { text(path) };
-    // A path that is too long is none to the kernel either.
+    // The kernel refuses a path that is too long, too.
     let file = named.and_then(|name| path_at(&mut buffer, directory, name, flags));
     let file = file.map_or(std::ptr::null(), CStr::as_ptr);
     // SAFETY: as above.
@@ -240,7 +240,7 @@ spawn!(posix_spawnp, may_start_named);
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn system(command: *const c_char) -> c_int {
-    put_back();
+    restore_variables();
     match real().system {
         // SAFETY: the caller's own argument.
         Some(function) => unsafe { function(command) },
@@ -253,7 +253,7 @@ unsafe extern "C" fn system(command: *const c_char) -> c_int {
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
-    put_back();
+    restore_variables();
     match real().popen {
         // SAFETY: the caller's own arguments.
         Some(function) => unsafe { function(command, mode) },
@@ -269,22 +269,22 @@ const ARGUMENTS: usize = 1024;
 
 #[cfg(target_arch = "x86_64")]
 mod layout {
-    /// Arguments in registers, and words between them and those on the caller's stack: the address
-    /// of the caller.
+    /// Number of arguments in registers, and of words between them and those on the caller's stack:
+    /// the return address.
     pub(super) const IN_REGISTERS: usize = 6;
     pub(super) const BETWEEN: usize = 1;
 }
 
 #[cfg(target_arch = "aarch64")]
 mod layout {
-    /// Arguments in registers, and words between them and those on the caller's stack: the address
-    /// of the caller, and one that is not used.
+    /// Number of arguments in registers, and of words between them and those on the caller's stack:
+    /// the return address, and one that is not used.
     pub(super) const IN_REGISTERS: usize = 8;
     pub(super) const BETWEEN: usize = 2;
 }
 
-/// Declares an exported function of any number of arguments: `goes_on` gets the place where they
-/// lie.
+/// Declares an exported function of any number of arguments: `goes_on` gets the address at which
+/// they are stored.
 macro_rules! variadic {
     ($name:ident, $goes_on:ident) => {
         /// # Safety
@@ -331,7 +331,7 @@ variadic!(execl, execl_with);
 variadic!(execlp, execlp_with);
 variadic!(execle, execle_with);
 
-/// One of the arguments that were laid out at `words`.
+/// One of the arguments that were stored at `words`.
 ///
 /// # Safety
 /// The function was called with as many arguments.
@@ -343,11 +343,11 @@ unsafe fn argument(words: List, index: usize) -> *const c_char {
 }
 
 /// Collects the list of arguments, which ends with a null pointer, and calls `call` with the first
-/// argument, the list, and the argument behind the list.
+/// argument, the list, and the argument after the list.
 ///
 /// # Safety
 /// As [`argument`]; `takes_more` is true for a function that takes an argument behind the list.
-unsafe fn collected(
+unsafe fn collect_arguments(
     words: List,
     takes_more: bool,
     call: impl FnOnce(*const c_char, List, List) -> c_int,
@@ -371,15 +371,15 @@ unsafe fn collected(
 
 unsafe extern "C" fn execl_with(words: List) -> c_int {
     // SAFETY: the arguments of `execl`.
-    unsafe { collected(words, false, |path, list, env| execve(path, list, env)) }
+    unsafe { collect_arguments(words, false, |path, list, env| execve(path, list, env)) }
 }
 
 unsafe extern "C" fn execlp_with(words: List) -> c_int {
     // SAFETY: the arguments of `execlp`.
-    unsafe { collected(words, false, |name, list, env| execvpe(name, list, env)) }
+    unsafe { collect_arguments(words, false, |name, list, env| execvpe(name, list, env)) }
 }
 
 unsafe extern "C" fn execle_with(words: List) -> c_int {
     // SAFETY: the arguments of `execle`.
-    unsafe { collected(words, true, |path, list, env| execve(path, list, env)) }
+    unsafe { collect_arguments(words, true, |path, list, env| execve(path, list, env)) }
 }

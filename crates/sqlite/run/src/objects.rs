@@ -1,7 +1,6 @@
-//! Loaded libraries: which one an address belongs to, and what a library and those that it needs
-//! export.
+//! Loaded libraries: which one contains an address, and what a library and its dependencies export.
 //!
-//! Must not: load a library that is not loaded, but for the guard's own.
+//! Must not: load a library other than the extension.
 #![expect(unsafe_code, reason = "dladdr, dlopen and dlsym")]
 
 use std::ffi::{CStr, CString, c_void};
@@ -46,7 +45,7 @@ pub(crate) fn own_address() -> *const c_void {
     (&raw const OWN).cast()
 }
 
-/// A handle of a library, given back on drop.
+/// A handle of a library, which is released on drop.
 pub(crate) struct Library(*mut c_void);
 
 impl Library {
@@ -59,7 +58,7 @@ impl Library {
         (!handle.is_null()).then(|| Self(handle))
     }
 
-    /// Loads the library, for good.
+    /// Loads the library; it stays loaded.
     pub(crate) fn load(path: &Path) -> Option<Self> {
         let name = CString::new(path.as_os_str().as_bytes()).ok()?;
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
@@ -68,7 +67,7 @@ impl Library {
         (!handle.is_null()).then(|| Self(handle))
     }
 
-    /// What stands behind this library in the order in which symbols are looked up.
+    /// The libraries after this one in the order in which symbols are looked up.
     pub(crate) const fn next() -> Self {
         Self(libc::RTLD_NEXT)
     }

@@ -1,9 +1,9 @@
-//! The functions of SQLite that open a database, as the program calls them.
+//! Replaces the functions of SQLite that open a database.
 //!
-//! Each is a few instructions that add the address from which it was called as one more argument: a
-//! process can have several SQLite libraries, and the caller tells which one is meant.
+//! Each is a few instructions that add the caller's address as one more argument: a process can
+//! have several SQLite libraries, and the address identifies the right one.
 //!
-//! Must not: change arguments or result of a call that SQLite answers.
+//! Must not: change the arguments or the result of a call that SQLite answers.
 #![expect(
     unsafe_code,
     reason = "C symbols, and calls through what is behind them"
@@ -11,13 +11,13 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::guard::{self, Sqlite};
+use crate::install::{self, Sqlite};
 
-/// `SQLITE_ERROR`, for a database that is not opened because the guard is not there.
+/// `SQLITE_ERROR`, the result when a database is not opened because the extension is not loaded.
 const SQLITE_ERROR: c_int = 1;
 
 /// Declares an exported function: its name, the register for the caller's address, and the function
-/// that is jumped to.
+/// to which it jumps.
 macro_rules! entry {
     ($name:ident, $register:literal, $goes_on:ident) => {
         /// As the function of SQLite of this name.
@@ -60,9 +60,10 @@ mod entries {
     entry!(sqlite3_open_v2, "x4", open_v2);
 }
 
-/// The SQLite that is meant, with the guard in it. Without it the caller gets no connection.
-fn guarded(out: *mut *mut c_void, caller: *const c_void) -> Option<Sqlite> {
-    let found = guard::sqlite_of(caller);
+/// The SQLite of the caller, with the extension loaded. If there is none, the caller gets no
+/// connection.
+fn sqlite_for(out: *mut *mut c_void, caller: *const c_void) -> Option<Sqlite> {
+    let found = install::sqlite_of(caller);
     if found.is_none() && !out.is_null() {
         // SAFETY: the caller's place for the connection.
         unsafe { out.write(std::ptr::null_mut()) };
@@ -75,7 +76,7 @@ unsafe extern "C" fn open(
     out: *mut *mut c_void,
     caller: *const c_void,
 ) -> c_int {
-    match guarded(out, caller) {
+    match sqlite_for(out, caller) {
         // SAFETY: the caller's own arguments.
         Some(sqlite) => unsafe { (sqlite.open)(name, out) },
         None => SQLITE_ERROR,
@@ -87,7 +88,7 @@ unsafe extern "C" fn open16(
     out: *mut *mut c_void,
     caller: *const c_void,
 ) -> c_int {
-    match guarded(out, caller) {
+    match sqlite_for(out, caller) {
         // SAFETY: the caller's own arguments.
         Some(sqlite) => unsafe { (sqlite.open16)(name, out) },
         None => SQLITE_ERROR,
@@ -101,7 +102,7 @@ unsafe extern "C" fn open_v2(
     vfs: *const c_char,
     caller: *const c_void,
 ) -> c_int {
-    match guarded(out, caller) {
+    match sqlite_for(out, caller) {
         // SAFETY: the caller's own arguments.
         Some(sqlite) => unsafe { (sqlite.open_v2)(name, out, flags, vfs) },
         None => SQLITE_ERROR,

@@ -1,8 +1,9 @@
-//! The functions of SQLite that the guard calls, as one table, filled either from the routines that SQLite hands to
-//! a loadable extension or from a library that is linked in. The guard itself links to no SQLite.
+//! The functions of SQLite that this crate calls, as one table. It is filled from the routines that
+//! SQLite gives to a loadable extension, or from a library that is linked in. This crate itself
+//! links to no SQLite.
 //!
 //! Invariant A1: the table is set once, before the VFS is registered, and never changes.
-//! Must not: call anything while the table is being filled but `sqlite3_libversion_number`.
+//! Must not: call anything while the table is being filled, except `sqlite3_libversion_number`.
 #![expect(unsafe_code, reason = "function pointers of a C library")]
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
@@ -32,7 +33,8 @@ macro_rules! api {
             $(pub $name: unsafe extern "C" fn($($arg),* $(, $dots)?) $(-> $ret)?,)*
         }
 
-        /// Index of each function in `sqlite3_api_routines`, for the test that compares them with sqlite3ext.h.
+        /// Index of each function in `sqlite3_api_routines`, for the test that compares them with
+        /// sqlite3ext.h.
         pub const ROUTINES: &[(&str, usize)] = &[$((stringify!($name), $index)),*];
 
         impl Api {
@@ -40,17 +42,19 @@ macro_rules! api {
             /// `None` when a function is missing, which no supported version does.
             ///
             /// # Safety
-            /// `routines` is the `sqlite3_api_routines` pointer given to an extension's entry point by a SQLite
-            /// of version 3.37 or later (checked by the caller through the first entries, which all versions have).
+            /// `routines` is the `sqlite3_api_routines` pointer given to an extension's entry point
+            /// by a SQLite of version 3.37 or later (checked by the caller through the first
+            /// entries, which all versions have).
             #[must_use]
             pub(crate) unsafe fn from_routines(routines: *const c_void) -> Option<Self> {
                 let table = routines.cast::<Option<unsafe extern "C" fn()>>();
                 Some(Self {
                     $($name: {
-                        // SAFETY: the table of 3.37 and later has more entries than the greatest index here.
+                        // SAFETY: the table of 3.37 and later has more entries than the greatest
+                        // index here.
                         let entry = unsafe { table.add($index).read() }?;
-                        // SAFETY: the entry at this index has this type in every version of sqlite3ext.h: entries
-                        // are only ever appended.
+                        // SAFETY: the entry at this index has this type in every version of
+                        // sqlite3ext.h: entries are only ever appended.
                         unsafe {
                             std::mem::transmute::<
                                 unsafe extern "C" fn(),
@@ -110,7 +114,7 @@ api! {
 static API: OnceLock<Api> = OnceLock::new();
 
 /// Sets the table, once. A second call is ignored (A1).
-pub(crate) fn install(api: Api) {
+pub(crate) fn set_api(api: Api) {
     API.get_or_init(|| api);
 }
 

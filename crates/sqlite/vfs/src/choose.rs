@@ -1,15 +1,16 @@
-//! Decides, when SQLite opens a file, which `Body` it gets: sealed, plain, a journal's, or a
-//! temporary file's.
+//! Decides, when SQLite opens a file, of which kind it is: sealed, plain, a log, a journal, or a
+//! temporary file.
 //!
 //! Invariants:
 //! V1. A file that begins with the sealed magic is never given to SQLite as a plain one.
-//! V2. A temporary file is always sealed: SQLite does not say which database its rows come from.
-//! V3. The log or journal of a sealed database is sealed, or not opened at all.
+//! V2. A temporary file is always sealed, because SQLite does not say which database its rows come
+//!     from.
+//! V3. The log or journal of a sealed database is sealed, or it is not opened at all.
 //!
 //! Must not: open or close the file below.
 #![expect(unsafe_code, reason = "calls SQLite about file names")]
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,92 +21,91 @@ use strongroom_format::sqlite::{AuxKind, JOURNAL_MAGIC, Prologue, prologue_layou
 use strongroom_keyring::{KeySource, Keyring, inspect_checksum, redo};
 
 use crate::api::api;
-use crate::birth;
-use crate::body::{Body, PassThrough};
 use crate::connection;
-use crate::defaults::{self, Defaults};
+use crate::connection_list;
+use crate::database_key::{names_a_key, opener_for};
+use crate::defaults;
+use crate::defaults::{Defaults, never_plain};
+use crate::ffi::TEMPORARY_FILES;
 use crate::ffi::{
     SQLITE_IOERR, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_READONLY,
-    SQLITE_OPEN_SUBJOURNAL, SQLITE_OPEN_SUPER_JOURNAL, SQLITE_OPEN_TEMP_DB,
-    SQLITE_OPEN_TEMP_JOURNAL, SQLITE_OPEN_TRANSIENT_DB, SQLITE_OPEN_WAL,
+    SQLITE_OPEN_SUPER_JOURNAL, SQLITE_OPEN_WAL,
 };
-use crate::handle::{self, with};
-use crate::journal::{JournalFile, JournalOf};
-use crate::keys::{Parameters, never_plain};
-use crate::lower::{Lower, Rc, RcResult};
-use crate::main_file::{MainFile, Wanted};
+use crate::handle;
+use crate::handle::with;
+use crate::header_creation;
+use crate::io_methods::PassThrough;
+use crate::journal::{JournalFile, JournalOwner};
+use crate::key_options::KeyOptions;
+use crate::lower::LowerFile;
+use crate::main_file::MainFile;
+use crate::new_database::NewDatabase;
+use crate::open_file::OpenFile;
 use crate::plain::PlainFile;
-use crate::remote::{self, Pointer};
+use crate::remote;
+use crate::remote::Pointer;
 use crate::report::{report, report_error};
+use crate::sqlite_code::{SqliteCode, SqliteResult};
+use crate::sqlite_text::uri_parameter;
 use crate::super_journal::{SuperReader, SuperWriter};
 use crate::temp::TempFile;
 use crate::wal::WalFile;
 
-/// Files that SQLite makes for itself and removes again.
-pub(crate) const TEMPORARY: c_int = SQLITE_OPEN_TEMP_DB
-    | SQLITE_OPEN_TRANSIENT_DB
-    | SQLITE_OPEN_TEMP_JOURNAL
-    | SQLITE_OPEN_SUBJOURNAL;
-
 /// What SQLite asked to open.
-pub(crate) struct Request {
+pub(crate) struct OpenRequest {
     pub(crate) name: *const c_char,
     pub(crate) path: String,
     pub(crate) flags: c_int,
-    pub(crate) lower: Lower,
+    pub(crate) lower: LowerFile,
 }
 
-impl Request {
+impl OpenRequest {
     fn parameter(&self, key: &str) -> Option<String> {
-        let key = CString::new(key).ok()?;
         // SAFETY: `name` is a file name from SQLite's core, which is what the function asks for.
-        let value = unsafe { (api()?.uri_parameter)(self.name, key.as_ptr()) };
-        if value.is_null() {
-            return None;
-        }
-        // SAFETY: a text of SQLite's.
-        Some(unsafe { connection::text_of(value.cast()) })
+        unsafe { uri_parameter(self.name, key) }
     }
 }
 
-/// Decides which `Body` the file gets.
-pub(crate) fn choose(request: &Request) -> RcResult<Box<dyn Body>> {
+/// Decides of which kind the file is, and prepares it.
+pub(crate) fn choose_file(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let lower = request.lower;
-    if request.flags & TEMPORARY != 0 {
-        return Ok(Box::new(TempFile::new(lower)?));
+    if request.flags & TEMPORARY_FILES != 0 {
+        return Ok(OpenFile::Temporary(TempFile::new(lower)?));
     }
     if request.flags & SQLITE_OPEN_MAIN_DB != 0 {
         return choose_main(request);
     }
     if request.flags & SQLITE_OPEN_MAIN_JOURNAL != 0 {
-        return choose_auxiliary(request, |main, sealed| {
-            let of = JournalOf {
+        return choose_log_or_journal(request, |main, sealed| {
+            let of = JournalOwner {
                 sealed,
                 main: main.lower(),
-                link: Arc::clone(main.link()),
+                shared: Arc::clone(main.shared()),
             };
-            Box::new(JournalFile::new(lower, of))
+            let journal = JournalFile::new(lower, of);
+            main.set_journal(&journal);
+            OpenFile::Journal(journal)
         });
     }
     if request.flags & SQLITE_OPEN_WAL != 0 {
-        return choose_auxiliary(request, |main, sealed| {
-            let link = Arc::clone(main.link());
-            Box::new(WalFile::new(lower, main.lower(), sealed, link))
+        return choose_log_or_journal(request, |main, sealed| {
+            let shared = Arc::clone(main.shared());
+            OpenFile::Log(Box::new(WalFile::new(lower, main.lower(), sealed, shared)))
         });
     }
     if request.flags & SQLITE_OPEN_SUPER_JOURNAL != 0 {
-        return choose_super(request);
+        return choose_super_journal(request);
     }
-    Ok(Box::new(PassThrough(lower)))
+    Ok(OpenFile::PassThrough(PassThrough(lower)))
 }
 
 /// A main database: sealed, plain, or new.
-fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
+fn choose_main(request: &OpenRequest) -> SqliteResult<OpenFile> {
     if remote::is_remote(request.lower) {
         return choose_remote(request, None);
     }
     let parameters =
-        Parameters::read(|key| request.parameter(key)).map_err(|error| report_error(&error))?;
+        KeyOptions::read(|key| request.parameter(key)).map_err(|error| report_error(&error))?;
     let mut header = vec![0; HEADER_LEN];
     let size = request.lower.size()?;
     let whole = request.lower.read_whole(&mut header, 0)?;
@@ -115,28 +115,28 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
         }
         return open_sealed(request, &parameters, &header);
     }
-    if let Some(pointer) = remote::follow(request.lower, &request.path, &header)? {
+    if let Some(pointer) = remote::open_pointer_target(request.lower, &request.path, &header)? {
         return choose_remote(request, Some(&pointer));
     }
-    let empty = size == 0 || birth::unfinished(size, &header);
+    let empty = size == 0 || header_creation::is_unfinished(size, &header);
     let plain = header.starts_with(b"SQLite format 3\0");
     if plain && may_stay_plain(request, &parameters)? {
         return plain_file(request, &parameters, false);
     }
-    let key = opener(request, &parameters, empty)?;
+    let key = opener_for_request(request, &parameters, empty)?;
     match key {
         None => plain_file(request, &parameters, size == 0),
         Some(opener) if empty => {
             let source = connection::vacuum_source_page_size();
-            let wanted = wanted(request, &parameters, source.flatten())?;
-            // A connection's own database is laid out by SQLite, as a plain one is, so that PRAGMA
-            // auto_vacuum and page_size work on it; the reserve is asked for as soon as it is open
-            // (`connection::lay_out`). For an attached one there is no such moment: it is told of
-            // the reserve by a header that fixes its layout.
-            let free = source.is_some() || !connection::opened_by_sql();
+            let wanted = new_database_settings(request, &parameters, source.flatten())?;
+            // SQLite lays out a connection's own database as it does a plain one, so that PRAGMA
+            // auto_vacuum and page_size work on it; `connection::lay_out_new_database` reserves the
+            // bytes as soon as it is open. There is no such moment for an attached database: a
+            // synthetic header that fixes its layout tells SQLite of the reserved bytes.
+            let free = source.is_some() || !connection_list::may_be_opened_by_sql();
             let path = request.path.clone();
             let main = MainFile::create(request.lower, path, wanted, opener, free)?;
-            Ok(Box::new(main))
+            Ok(OpenFile::Main(Box::new(main)))
         }
         Some(_) => Err(report(
             if plain {
@@ -149,14 +149,14 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
     }
 }
 
-/// Whether a plain database that exists is opened although the program has a default key. SR-2284
+/// Whether an existing plain database is opened although the program has a default key. SR-2284
 /// where it is not.
-fn may_stay_plain(request: &Request, parameters: &Parameters) -> RcResult<bool> {
+fn may_stay_plain(request: &OpenRequest, parameters: &KeyOptions) -> SqliteResult<bool> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
     let Some(defaults) = defaults else {
         return Ok(false);
     };
-    if parameters.name_a_key(&request.path) {
+    if names_a_key(parameters, &request.path) {
         return Ok(false);
     }
     if defaults.open_existing_plain() || parameters.allow_plaintext {
@@ -166,14 +166,14 @@ fn may_stay_plain(request: &Request, parameters: &Parameters) -> RcResult<bool> 
 }
 
 fn plain_file(
-    request: &Request,
-    parameters: &Parameters,
+    request: &OpenRequest,
+    parameters: &KeyOptions,
     was_empty: bool,
-) -> RcResult<Box<dyn Body>> {
+) -> SqliteResult<OpenFile> {
     if never_plain() {
         return Err(report(&code::NEVER_PLAIN, request.path.as_str()));
     }
-    Ok(Box::new(PlainFile::new(
+    Ok(OpenFile::Plain(PlainFile::new(
         request.lower,
         request.path.clone(),
         was_empty,
@@ -181,16 +181,20 @@ fn plain_file(
     )))
 }
 
-/// What a new database is to be like; `copied` is the page size of the database that VACUUM INTO
+/// The settings of a new database. `copied` is the page size of the database that VACUUM INTO
 /// copies.
-fn wanted(request: &Request, parameters: &Parameters, copied: Option<u32>) -> RcResult<Wanted> {
+fn new_database_settings(
+    request: &OpenRequest,
+    parameters: &KeyOptions,
+    copied: Option<u32>,
+) -> SqliteResult<NewDatabase> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
-    let defaults = defaults.filter(|_| !parameters.name_a_key(&request.path));
-    let Some(defaults) = defaults.map(Defaults::parameters) else {
-        return Ok(parameters.wanted(copied.unwrap_or(4096)));
+    let defaults = defaults.filter(|_| !names_a_key(parameters, &request.path));
+    let Some(defaults) = defaults.map(Defaults::options) else {
+        return Ok(parameters.new_database(copied.unwrap_or(4096)));
     };
     let size = copied.or(defaults.page_size).unwrap_or(4096);
-    let mut wanted = parameters.wanted(size);
+    let mut wanted = parameters.new_database(size);
     wanted.cipher = parameters
         .cipher
         .or(defaults.cipher)
@@ -199,22 +203,22 @@ fn wanted(request: &Request, parameters: &Parameters, copied: Option<u32>) -> Rc
     Ok(wanted)
 }
 
-/// A database on a web server, which stands in the place of the file below.
-fn choose_remote(request: &Request, pointer: Option<&Pointer>) -> RcResult<Box<dyn Body>> {
-    let parameters = remote::parameters(|key| request.parameter(key), pointer)
+/// A database on a web server, which takes the place of the file below.
+fn choose_remote(request: &OpenRequest, pointer: Option<&Pointer>) -> SqliteResult<OpenFile> {
+    let parameters = remote::key_options(|key| request.parameter(key), pointer)
         .map_err(|error| report_error(&error))?;
-    let header = remote::header(request.lower)?;
+    let header = remote::read_header(request.lower)?;
     open_sealed(request, &parameters, &header)
 }
 
-/// V1: structure is checked before a key is asked for, so that damage is told apart from a wrong
-/// key.
+/// Opens a sealed database (V1). Its structure is checked before a key is fetched, so that damage
+/// is told apart from a wrong key.
 fn open_sealed(
-    request: &Request,
-    parameters: &Parameters,
+    request: &OpenRequest,
+    parameters: &KeyOptions,
     in_place: &[u8],
-) -> RcResult<Box<dyn Body>> {
-    // Of a remote database, nothing local has a say in it.
+) -> SqliteResult<OpenFile> {
+    // No local file influences a remote database.
     let (header, path) = if remote::is_remote(request.lower) {
         (in_place.to_vec(), remote::name(request.lower))
     } else {
@@ -240,23 +244,23 @@ fn open_sealed(
     }
     remote::check_cipher(request.lower, parsed.cipher)?;
     remote::check_cost(request.lower, &parsed.slots)?;
-    let opener = opener(request, parameters, false)?;
-    Ok(Box::new(MainFile::existing(
+    let opener = opener_for_request(request, parameters, false)?;
+    Ok(OpenFile::Main(Box::new(MainFile::existing(
         request.lower,
         path.to_owned(),
         parsed.unit_size,
         opener,
-    )?))
+    )?)))
 }
 
-fn opener(
-    request: &Request,
-    parameters: &Parameters,
+fn opener_for_request(
+    request: &OpenRequest,
+    parameters: &KeyOptions,
     creating: bool,
-) -> RcResult<Option<Arc<strongroom_keyring::Opener>>> {
-    // Whoever can make an application run ATTACH must not thereby be able to make it run a command:
-    // neither one in the URI, nor one that a keyring named in the URI has for its provider; nor
-    // load a module or send credentials.
+) -> SqliteResult<Option<Arc<strongroom_keyring::Opener>>> {
+    // A user who can make an application run ATTACH must not be able to make it run a command in
+    // this way: neither a command in the URI, nor one that is the provider of a keyring named in
+    // the URI. A provider may also load a module or send credentials.
     let is_command = matches!(parameters.source, Some(KeySource::Command(_)))
         || parameters
             .keyring
@@ -264,91 +268,91 @@ fn opener(
             .is_some_and(|path| Keyring::status(path).is_ok_and(|about| about.provider_acts));
     let allowed =
         std::env::var_os("STRONGROOM_ATTACH_KEY_COMMAND").is_some_and(|value| value == "1");
-    // A connection older than the guard reaches it only through this parameter, and is not known to
-    // it.
-    let by_sql = || request.parameter("vfs").is_some() || connection::opened_by_sql();
+    // A connection that is older than the extension reaches this VFS only through the parameter
+    // `vfs`, and is not in the list of connections.
+    let by_sql = || request.parameter("vfs").is_some() || connection_list::may_be_opened_by_sql();
     if is_command && !allowed && by_sql() {
         return Err(report(&code::KEY_COMMAND_REFUSED, request.path.as_str()));
     }
-    parameters
-        .opener(&request.path, creating)
-        .map_err(|error| report_error(&error))
+    opener_for(parameters, &request.path, creating).map_err(|error| report_error(&error))
 }
 
-/// V3: the log or journal of a database: sealed when the database is.
-fn choose_auxiliary(
-    request: &Request,
-    sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::Sealed>) -> Box<dyn Body>,
-) -> RcResult<Box<dyn Body>> {
+/// The log or journal of a database, which is sealed when the database is (V3).
+fn choose_log_or_journal(
+    request: &OpenRequest,
+    sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::SealedDatabase>) -> OpenFile,
+) -> SqliteResult<OpenFile> {
     let Some(api) = api() else {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     };
     // SAFETY: SQLite opens journals and logs with names that it made itself, as the function
     // demands.
     let main = unsafe { (api.database_file_object)(request.name) };
     if !handle::is_ours(main) {
-        // Another VFS stands above this one and the database is hidden in its file object.
+        // Another VFS above this one hides the database in its own file object.
         let database = request
             .path
             .strip_suffix("-journal")
             .or_else(|| request.path.strip_suffix("-wal"));
-        let sealed = crate::sealed::Sealed::known(|path, _| Some(path) == database);
+        let sealed = crate::sealed::SealedDatabase::find_open(|path, _| Some(path) == database);
         if !sealed.is_empty() {
             return Err(report(&code::FOREIGN_VFS, request.path.as_str()));
         }
-        return Ok(Box::new(PassThrough(request.lower)));
+        return Ok(OpenFile::PassThrough(PassThrough(request.lower)));
     }
     let mut sealed_body = Some(sealed_body);
     let body = with(main, |open| {
         let is_log = request.flags & SQLITE_OPEN_WAL != 0;
-        if let Some(plain) = open.body.as_plain()
+        if let Some(plain) = open.file.as_plain()
             && is_log
         {
-            let log: Box<dyn Body> = Box::new(plain.log(request.lower));
-            return Ok(Some(log));
+            return Ok(Some(OpenFile::PlainLog(plain.log(request.lower))));
         }
-        let Some(main) = open.body.as_main() else {
+        let Some(main) = open.file.as_main() else {
             return Ok(None);
         };
         let sealed = main.sealed_for_auxiliary()?;
         Ok(sealed_body.take().map(|make| make(main, sealed)))
     })?;
-    Ok(body.unwrap_or_else(|| Box::new(PassThrough(request.lower))))
+    Ok(body.unwrap_or_else(|| OpenFile::PassThrough(PassThrough(request.lower))))
 }
 
-/// Whether this is the beginning of a sealed journal, too short for its first mark and even for its
-/// prologue.
+/// Whether this is the beginning of a sealed journal that is shorter than its prologue.
 fn begins_journal(bytes: &[u8]) -> bool {
     let magic = bytes.get(..JOURNAL_MAGIC.len().min(bytes.len()));
     bytes.len() < prologue_layout::SIZE
         && magic.is_some_and(|magic| JOURNAL_MAGIC.starts_with(magic))
 }
 
-/// A super-journal, or a journal that recovery looks at as one.
-fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
+/// A super-journal, or a journal that recovery reads as one.
+fn choose_super_journal(request: &OpenRequest) -> SqliteResult<OpenFile> {
     let lower = request.lower;
     if request.flags & SQLITE_OPEN_READONLY == 0 {
-        return Ok(Box::new(SuperWriter::new(lower)));
+        return Ok(OpenFile::SuperWriter(SuperWriter::new(lower)));
     }
-    let size = usize::try_from(lower.size()?.min(1 << 20)).map_err(|_| Rc(SQLITE_IOERR))?;
+    let size = usize::try_from(lower.size()?.min(1 << 20)).map_err(|_| SqliteCode(SQLITE_IOERR))?;
     let mut bytes = vec![0; size];
     lower.read_whole(&mut bytes, 0)?;
     if !bytes.is_empty() && begins_journal(&bytes) {
-        // A sealed journal's first write that stopped short: it was never synced, so nothing
-        // depends on it and it names nobody. Its own database alone would have removed it.
-        return Ok(Box::new(PassThrough(lower)));
+        // The first write of a sealed journal was interrupted. It was never synced, so nothing
+        // depends on the journal, and it names no super-journal. Its own database would have
+        // removed it.
+        return Ok(OpenFile::PassThrough(PassThrough(lower)));
     }
     if AuxKind::of(&bytes).is_none() {
         return match bytes.first() {
-            // Names in clear: SQLite writes absolute paths.
-            Some(b'/') => Ok(Box::new(SuperReader::clear(
+            // Names in clear. SQLite writes absolute paths.
+            Some(b'/') => Ok(OpenFile::SuperReader(SuperReader::from_clear_names(
                 lower,
                 request.path.clone(),
                 bytes,
             ))),
-            // A plain database's journal: empty, ended (zeros), or beginning as SQLite's do.
-            None | Some(0xd9) => Ok(Box::new(PassThrough(lower))),
-            Some(0) if bytes.get(..28).is_some_and(is_zero) => Ok(Box::new(PassThrough(lower))),
+            // A plain database's journal: empty, ended (zeros), or beginning as SQLite's journals
+            // do.
+            None | Some(0xd9) => Ok(OpenFile::PassThrough(PassThrough(lower))),
+            Some(0) if bytes.get(..28).is_some_and(is_zero) => {
+                Ok(OpenFile::PassThrough(PassThrough(lower)))
+            }
             Some(_) => Err(report(&code::SUPER_JOURNAL, request.path.as_str())),
         };
     }
@@ -356,11 +360,14 @@ fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
         return Err(report(&code::SUPER_JOURNAL, request.path.as_str()));
     };
     if prologue.kind == AuxKind::SuperJournal {
-        return Ok(Box::new(SuperReader::open(
+        return Ok(OpenFile::SuperReader(SuperReader::open(
             lower,
             request.path.clone(),
             &bytes,
         )?));
     }
-    Ok(Box::new(SuperReader::presume(lower, request.path.clone())?))
+    Ok(OpenFile::SuperReader(SuperReader::presume(
+        lower,
+        request.path.clone(),
+    )?))
 }

@@ -1,9 +1,11 @@
-//! `SELECT * FROM strongroom_databases()`: what is attached to this connection, and whether it is sealed.
+//! `SELECT * FROM strongroom_databases()`: the databases that are attached to this connection, and
+//! whether they are sealed.
 //!
 //! Columns: name, path, encrypted (0 or 1), cipher, `key_id` (a keyring key's name and version, or
-//! the kind of the slot that opened), `page_size`, `seals` (an estimate of the pages that were
-//! sealed under the data key; NULL where the cipher sets no limit). Must not: show anything that is
-//! not in the file's clear header.
+//! the kind of the slot that opened), `page_size`, `seals` (an estimate of the pages sealed under
+//! the data key; NULL where the cipher sets no limit).
+//!
+//! Must not: show anything that is not in the file's clear header.
 #![expect(unsafe_code, reason = "a virtual table of SQLite's")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -19,9 +21,9 @@ use crate::ffi::{
     sqlite3_value, sqlite3_vtab, sqlite3_vtab_cursor,
 };
 use crate::handle::{is_ours, with};
-use crate::rekey::pragma_number;
-use crate::report::refused;
-use crate::sql::{result, result_long, result_number};
+use crate::query::{pragma_number, quote_identifier};
+use crate::report::registration_error;
+use crate::sql_result::{result, result_long, result_number};
 
 const DECLARATION: &std::ffi::CStr =
     c"CREATE TABLE x(name TEXT, path TEXT, encrypted INTEGER, cipher TEXT, key_id TEXT, page_size INTEGER, seals INTEGER)";
@@ -65,7 +67,7 @@ struct Cursor {
     at: usize,
 }
 
-/// Gives `connection` the table-valued function.
+/// Registers the table-valued function with `connection`.
 pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
@@ -83,21 +85,22 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     if rc == SQLITE_OK {
         Ok(())
     } else {
-        Err(refused("sqlite3_create_module", rc))
+        Err(registration_error("sqlite3_create_module", rc))
     }
 }
 
 fn rows(connection: *mut sqlite3) -> Vec<Row> {
     let describe = |(name, path): (String, String)| {
-        let page_size = pragma_number(connection, &quoted(&name), "page_size");
+        let page_size = pragma_number(connection, &quote_identifier(&name), "page_size");
         let sealed = file_of_schema(connection, &name)
             .filter(|file| is_ours(*file))
             .and_then(|file| {
                 with(file, |open| {
-                    Ok(open.body.as_main().map(|main| {
-                        let keys = main.keys();
-                        let cipher = keys.map(|keys| keys.object.header().cipher.name().to_owned());
-                        let key = keys.map(|keys| key_id(keys.object.opened_by()));
+                    Ok(open.file.as_main().map(|main| {
+                        let opened = main.opened_header();
+                        let cipher =
+                            opened.map(|opened| opened.object.header().cipher.name().to_owned());
+                        let key = opened.map(|opened| key_id(opened.object.opened_by()));
                         let seals = main.sealed().and_then(|sealed| sealed.seals(main.lower()));
                         (cipher, key, seals.map(saturating))
                     }))
@@ -130,17 +133,12 @@ fn rows(connection: *mut sqlite3) -> Vec<Row> {
     schemas(connection).into_iter().map(describe).collect()
 }
 
-/// A number as SQL has them.
+/// A number as SQL represents it.
 fn saturating(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A schema's name as an SQL identifier.
-pub(crate) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// How a slot is named to people.
+/// The name of a key slot for users.
 pub(crate) fn key_id(kind: &SlotKind) -> String {
     match kind {
         SlotKind::Keyring { id, version } => format!("{id}:{version}"),

@@ -1,63 +1,64 @@
-//! The key for databases that name none, in a program that `strongroom sqlite run` has started: the
-//! program opens a database by its path, as it would a plain one.
+//! The default key for databases that name none, in a program that `strongroom sqlite run` has
+//! started. The program opens a database by its path, as it would a plain one.
 //!
-//! The environment names where the key is, and never holds it. The extension reads the variable
-//! once; the Rust library does not read it at all.
+//! An environment variable says where the key is, and never contains it. The extension reads the
+//! variable once; the Rust library does not read it.
 //!
 //! Invariants:
-//! - F1. A variable that is not understood refuses every database: the program was meant to have a
-//!   key.
+//! - F1. With a malformed variable every database is refused, because the program was meant to have
+//!   a key.
 //! - F2. An existing plain database is opened only where the variable says so.
-//! - F3. An inherited descriptor is read only while it is the memory that the command made: a
-//!   program may close descriptors that it does not know, and then have another file under the
+//! - F3. An inherited descriptor is read only while it refers to the memory that the command made:
+//!   a program may close descriptors that it does not know, and then have another file under the
 //!   number.
 //!
-//! Must not: take a key out of the environment.
+//! Must not: accept a key in the environment.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use strongroom_format::code;
+use strongroom_format::run::{NEVER_PLAIN_VARIABLE, forbids_plain};
 use strongroom_keyring::{Error, KeySource, Opener};
 
-use crate::keys::Parameters;
+use crate::key_options::KeyOptions;
 
-// The names of its parameters are those of URIs, and `KEY_FD` and `EXISTING_PLAIN`.
+// The names of its options are those of URIs, and `KEY_FD` and `EXISTING_PLAIN`.
 pub use strongroom_format::run::DEFAULT_VARIABLE;
 
-/// An inherited descriptor from which the key can be read: how a passphrase reaches the program
-/// that the command asked for.
+/// The number of an inherited descriptor from which the key can be read. In this way a passphrase
+/// that the command asked for reaches the program.
 pub const KEY_FD: &str = "key_fd";
-/// What the memory behind [`KEY_FD`] is called.
+/// The name of the memory file behind [`KEY_FD`].
 pub const KEY_FD_NAME: &str = "strongroom-key";
-/// With the value 1, plain databases that exist are opened as what they are.
+/// With the value 1, existing plain databases are opened as plain ones.
 pub const EXISTING_PLAIN: &str = "existing_plain";
 
-/// What the variable says.
+/// The content of the variable.
 pub(crate) struct Defaults {
-    parameters: Parameters,
-    /// The inherited descriptor, by its path.
+    options: KeyOptions,
+    /// The path of the inherited descriptor.
     inherited: Option<PathBuf>,
     existing_plain: bool,
-    /// The key, once it was fetched: for what exists, and for what is created. The program may open
-    /// many databases, and a passphrase is stretched, or asked for, once.
+    /// The fetched key: one for existing databases, one for new ones. The program may open many
+    /// databases, and a passphrase is stretched, or asked for, once.
     openers: [Mutex<Option<Fetched>>; 2],
 }
 
 /// A key that was fetched.
 struct Fetched {
     opener: Arc<Opener>,
-    /// What the keyring's file was then: a key of the keyring that was rotated since has a version
-    /// that this opener does not know.
+    /// The state of the keyring's file at that time: a key of the keyring that was rotated since
+    /// has a version that this opener does not know.
     keyring: Option<KeyringState>,
 }
 
-/// Tells whether a file is still what it was: device, inode, size in bytes, and the time of its
-/// last change in seconds and nanoseconds.
+/// Identifies a state of a file: device, inode, size in bytes, and the time of its last change in
+/// seconds and nanoseconds.
 type KeyringState = (u64, u64, u64, i64, i64);
 
-/// `None` inside: the variable was not understood.
+/// The inner `None`: the variable was malformed.
 static DEFAULTS: OnceLock<Option<Defaults>> = OnceLock::new();
 
 /// Reads the variable. Called by the extension before the first database is opened; a second call
@@ -80,6 +81,13 @@ pub(crate) fn get() -> Result<Option<&'static Defaults>, Error> {
     }
 }
 
+/// Whether plain databases are refused: by the environment, or because the extension was built so.
+pub(crate) fn never_plain() -> bool {
+    cfg!(feature = "never-plain")
+        || std::env::var_os(NEVER_PLAIN_VARIABLE)
+            .is_some_and(|value| forbids_plain(value.as_encoded_bytes()))
+}
+
 impl Defaults {
     fn parse(text: &str) -> Option<Self> {
         let lines: Option<Vec<(&str, &str)>> =
@@ -89,27 +97,27 @@ impl Defaults {
             let found = lines.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let mut parameters = Parameters::read(get).ok()?;
+        let mut options = KeyOptions::read(get).ok()?;
         let mut inherited = None;
         if let Some(number) = get(KEY_FD) {
             let number: u32 = number.parse().ok()?;
-            // Opened anew, each reader begins at the start.
+            // Each open of this path begins to read at the start.
             let path = PathBuf::from(format!("/proc/self/fd/{number}"));
-            parameters.source = Some(KeySource::File(path.clone()));
+            options.source = Some(KeySource::File(path.clone()));
             inherited = Some(path);
         }
-        parameters.source.as_ref()?;
+        options.source.as_ref()?;
         Some(Self {
-            parameters,
+            options,
             inherited,
             existing_plain: get(EXISTING_PLAIN).as_deref() == Some("1"),
             openers: [Mutex::new(None), Mutex::new(None)],
         })
     }
 
-    /// What a new database is to be like, where its URI does not say.
-    pub(crate) fn parameters(&self) -> &Parameters {
-        &self.parameters
+    /// The options of a new database whose URI does not give them.
+    pub(crate) fn options(&self) -> &KeyOptions {
+        &self.options
     }
 
     /// Whether a plain database that exists is opened (F2).
@@ -123,7 +131,7 @@ impl Defaults {
     /// Those of the key's source.
     pub(crate) fn opener(&self, creating: bool) -> Result<Arc<Opener>, Error> {
         let place = &self.openers[usize::from(creating)];
-        // A panic while this was locked leaves it whole: it is set at once.
+        // A panic while this was locked leaves it consistent: it is set at once.
         let mut known = place.lock().unwrap_or_else(PoisonError::into_inner);
         let keyring = self.keyring_state();
         if let Some(fetched) = &*known
@@ -132,7 +140,7 @@ impl Defaults {
             return Ok(Arc::clone(&fetched.opener));
         }
         if let Some(path) = &self.inherited {
-            // As the kernel shows such memory (memfd_create(2)).
+            // The kernel shows such memory in this form (memfd_create(2)).
             let expected = format!("/memfd:{KEY_FD_NAME} (deleted)");
             let is_ours = std::fs::read_link(path).is_ok_and(|shown| shown == Path::new(&expected));
             if !is_ours {
@@ -140,7 +148,7 @@ impl Defaults {
                 return Err(Error::new(&code::KEY_FILE, detail));
             }
         }
-        let fetched = self.parameters.own_opener("", creating)?;
+        let fetched = self.options.own_opener("", creating)?;
         let fetched = fetched.ok_or_else(|| Error::new(&code::NO_KEY, DEFAULT_VARIABLE))?;
         let opener = Arc::new(fetched);
         *known = Some(Fetched {
@@ -153,10 +161,10 @@ impl Defaults {
     /// The state of the keyring's file, where the key is one of the keyring. `None` also where the
     /// file cannot be looked at, for instance by a program that has given up its rights.
     fn keyring_state(&self) -> Option<KeyringState> {
-        let Some(KeySource::KeyId { .. }) = self.parameters.source else {
+        let Some(KeySource::KeyId { .. }) = self.options.source else {
             return None;
         };
-        let path = self.parameters.keyring();
+        let path = self.options.keyring();
         let path = path.unwrap_or_else(strongroom_keyring::Keyring::default_path);
         let about = std::fs::metadata(path).ok()?;
         Some((
@@ -180,14 +188,14 @@ mod tests {
     #[test]
     fn a_variable_names_a_key_or_is_not_understood() {
         let said = parsed("key_file /a b\nfreshness 1\nexisting_plain 1");
-        assert!(said.existing_plain && said.parameters.freshness);
-        let Some(KeySource::File(path)) = said.parameters.source else {
+        assert!(said.existing_plain && said.options.freshness);
+        let Some(KeySource::File(path)) = said.options.source else {
             panic!("not a file");
         };
         assert_eq!(path, PathBuf::from("/a b"));
         let inherited = parsed("key_fd 7");
         assert_eq!(
-            inherited.parameters.source.unwrap().describe(),
+            inherited.options.source.unwrap().describe(),
             "file:/proc/self/fd/7"
         );
         // The number is another file's by now.

@@ -1,7 +1,9 @@
-//! The entry point, one for both shapes of the guard: SQLite calls it when it loads the extension, and, registered with
-//! `sqlite3_auto_extension`, for every connection that is opened afterwards.
+//! The entry point, which the extension and the library share. SQLite calls it when it loads the
+//! extension and, registered with `sqlite3_auto_extension`, for every connection that is opened
+//! afterwards.
 //!
-//! Must not: fail half-way: either the VFS is registered and the connection has its functions, or an error is returned.
+//! Must not: fail half-way. Either the VFS is registered and the connection has its functions, or
+//! an error is returned.
 #![expect(unsafe_code, reason = "called by SQLite")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -10,25 +12,33 @@ use std::panic::catch_unwind;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use crate::api::{Api, api, install};
+use crate::api::{Api, api, set_api};
+use crate::connection;
+use crate::connection_list;
 use crate::ffi::{
     SQLITE_DENY, SQLITE_ERROR, SQLITE_NOMEM, SQLITE_OK, SQLITE_OK_LOAD_PERMANENTLY, SQLITE_PRAGMA,
     SQLITE_TRACE_STMT, sqlite3, sqlite3_stmt,
 };
-use crate::lower::Rc;
+use crate::foreign_words;
+use crate::registration;
+use crate::report;
+use crate::sql;
+use crate::sqlite_code::SqliteCode;
+use crate::sqlite_text;
 use crate::statement::{Attach, attach_key, vacuum_into};
-use crate::{connection, others, report, sql, vfs};
+use crate::vfs;
 
-/// The oldest SQLite that has all that is called: 3.37.0.
+/// The oldest SQLite that has all functions that are called: 3.37.0.
 const OLDEST: c_int = 3_037_000;
 /// `sqlite3_libversion_number` in `sqlite3_api_routines`.
 const LIBVERSION: usize = 67;
 
-/// `sqlite3_exec` in it, whose address tells two libraries apart.
+/// `sqlite3_exec` in it. Its address tells two libraries apart.
 const EXEC: usize = 55;
 
-/// What SQLite calls: `(connection, error, routines)`. Registers the VFS, the functions, and itself for connections to
-/// come. Returns `SQLITE_OK_LOAD_PERMANENTLY`: files of ours may outlive the connection that loaded us.
+/// SQLite calls this with `(connection, error, routines)`. Registers the VFS, the functions, and
+/// itself for later connections. Returns `SQLITE_OK_LOAD_PERMANENTLY`, because our files may
+/// outlive the connection that loaded us.
 ///
 /// # Safety
 /// Called by SQLite with its own arguments.
@@ -46,15 +56,16 @@ pub unsafe extern "C" fn entry_point(
         Ok(Ok(())) => SQLITE_OK_LOAD_PERMANENTLY,
         Ok(Err(failed)) => {
             let shown = match report::report_error(&failed) {
-                Rc(SQLITE_NOMEM) => SQLITE_NOMEM,
+                SqliteCode(SQLITE_NOMEM) => SQLITE_NOMEM,
                 _ => SQLITE_ERROR,
             };
             // SAFETY: the caller's word.
-            let table = unsafe { table_of(routines) };
+            let table = unsafe { api_of(routines) };
             if let (Ok(table), false) = (table, error.is_null()) {
                 let text = report::line(failed.code(), failed.detail());
-                // SAFETY: SQLite gives a place for a text of its allocator; by its own table, which need not be ours.
-                unsafe { error.write(connection::string_of(&table, &text)) };
+                // SAFETY: SQLite gives a place for a text of its allocator; by its own table, which
+                // need not be ours.
+                unsafe { error.write(sqlite_text::string_of(&table, &text)) };
             }
             shown
         }
@@ -67,18 +78,18 @@ pub unsafe extern "C" fn entry_point(
 unsafe fn take_routines(routines: *const c_void) -> Result<(), Error> {
     if let Some(known) = api() {
         // SAFETY: the caller's word.
-        return unsafe { same_library(known, routines) };
+        return unsafe { check_same_library(known, routines) };
     }
     // SAFETY: the caller's word.
-    install(unsafe { table_of(routines) }?);
+    set_api(unsafe { api_of(routines) }?);
     Ok(())
 }
 
-/// The functions of the SQLite that calls.
+/// The functions of the calling SQLite.
 ///
 /// # Safety
 /// As [`take_routines`].
-unsafe fn table_of(routines: *const c_void) -> Result<Api, Error> {
+unsafe fn api_of(routines: *const c_void) -> Result<Api, Error> {
     let too_old = || Error::new(&code::HOST_TOO_OLD, "");
     if routines.is_null() {
         return Err(too_old());
@@ -95,12 +106,13 @@ unsafe fn table_of(routines: *const c_void) -> Result<Api, Error> {
     unsafe { Api::from_routines(routines) }.ok_or_else(too_old)
 }
 
-/// A process can have two SQLite libraries, such as the one of Python's sqlite3 module and that of apsw, and loads us once.
-/// The functions of the one must never see a connection of the other: their structures differ.
+/// A process can have two SQLite libraries, such as that of Python's sqlite3 module and that of
+/// apsw, and loads us once. The functions of one must never get a connection of the other, because
+/// their structures differ.
 ///
 /// # Safety
 /// As [`take_routines`].
-unsafe fn same_library(known: &Api, routines: *const c_void) -> Result<(), Error> {
+unsafe fn check_same_library(known: &Api, routines: *const c_void) -> Result<(), Error> {
     if routines.is_null() {
         return Ok(()); // A library that is linked in, which has one SQLite.
     }
@@ -113,40 +125,42 @@ unsafe fn same_library(known: &Api, routines: *const c_void) -> Result<(), Error
     }
 }
 
-/// Registers the VFS as the default, gives `connection` the functions, and does so for every later connection.
+/// Registers the VFS as the default, gives `connection` the functions, and does so for every later
+/// connection.
 ///
 /// # Errors
 /// SR-5002 when SQLite has no memory for a registration, SR-9001 when it refuses one, SR-6001 when
 /// a new database cannot have the reserved bytes.
 pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
-    vfs::register(put_back)?;
+    vfs::register(restore_registration)?;
     if connection.is_null() {
         return Ok(());
     }
-    // Not twice: SQLite replaces no function while a statement runs, and one may be loading the
-    // extension.
-    if !connection::is_known(connection) {
+    // Functions are not installed twice: SQLite replaces no function while a statement runs, and
+    // one may be loading the extension.
+    if !connection_list::has_functions(connection) {
         sql::install(connection)?;
     }
-    guard_foreign(connection);
-    connection::lay_out(connection)?;
-    enable_later_ones()
+    watch_foreign_connection(connection);
+    connection::lay_out_new_database(connection)?;
+    enable_later_connections()
 }
 
-/// What `sqlite3_shutdown` takes away. Called as the next database is opened, before SQLite looks
-/// at its automatic extensions for that connection.
-fn put_back() {
-    if vfs::take_place_again() && enable_later_ones().is_err() {
+/// Restores what `sqlite3_shutdown` removes. Called as the next database is opened, before SQLite
+/// looks up its automatic extensions for that connection.
+fn restore_registration() {
+    if registration::become_default_again() && enable_later_connections().is_err() {
         report::report(&code::BUG, "SQLite was shut down, and takes no extension");
     }
 }
 
-/// Has SQLite call [`auto_entry`] for every connection that is opened from now on.
-fn enable_later_ones() -> Result<(), Error> {
+/// Makes SQLite call [`auto_entry`] for every connection that is opened from now on.
+fn enable_later_connections() -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
     };
-    // SAFETY: SQLite calls it back with the three arguments of an entry point; the same pointer is registered once.
+    // SAFETY: SQLite calls it back with the three arguments of an entry point; the same pointer is
+    // registered once.
     let rc = unsafe {
         (api.auto_extension)(Some(std::mem::transmute::<
             unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int,
@@ -156,11 +170,12 @@ fn enable_later_ones() -> Result<(), Error> {
     if rc == SQLITE_OK {
         Ok(())
     } else {
-        Err(report::refused("sqlite3_auto_extension", rc))
+        Err(report::registration_error("sqlite3_auto_extension", rc))
     }
 }
 
-/// As [`entry_point`], for connections that are opened later; there "permanently" is not an answer that SQLite takes.
+/// As [`entry_point`], for connections that are opened later, where SQLite does not accept
+/// `SQLITE_OK_LOAD_PERMANENTLY`.
 unsafe extern "C" fn auto_entry(
     connection: *mut sqlite3,
     error: *mut *mut c_char,
@@ -173,14 +188,16 @@ unsafe extern "C" fn auto_entry(
     }
 }
 
-/// A connection that was opened before the guard was loaded attaches through its own VFS, where the guard sees nothing.
-/// There the statement itself is watched, so that `ATTACH ... KEY` does not make a plain database unnoticed.
-fn guard_foreign(connection: *mut sqlite3) {
+/// A connection that was opened before the extension was loaded attaches databases through its own
+/// VFS. There the statements themselves are watched, so that `ATTACH ... KEY` does not silently
+/// make a plain database.
+fn watch_foreign_connection(connection: *mut sqlite3) {
     let Some(api) = api() else { return };
-    if connection::uses_guard(connection) {
+    if connection::uses_our_vfs(connection) {
         return;
     }
-    // SAFETY: the callback keeps to SQLite's conventions. An application's own trace replaces it: docs/reference.
+    // SAFETY: the callback keeps to SQLite's conventions. An application's own trace replaces it:
+    // docs/reference.
     unsafe {
         (api.trace_v2)(
             connection,
@@ -193,8 +210,8 @@ fn guard_foreign(connection: *mut sqlite3) {
     unsafe { (api.set_authorizer)(connection, Some(authorize), std::ptr::null_mut()) };
 }
 
-/// `PRAGMA key` is nothing to the VFS of this connection: it would go unnoticed, and what follows
-/// would be written in plain.
+/// Refuses `PRAGMA key` on such a connection: its VFS would ignore the pragma, and the data that
+/// follow would be written in clear.
 unsafe extern "C" fn authorize(
     _: *mut c_void,
     action: c_int,
@@ -207,10 +224,10 @@ unsafe extern "C" fn authorize(
         return SQLITE_OK;
     }
     // SAFETY: with this action, SQLite's text.
-    let name = unsafe { connection::text_of(name.cast::<u8>()) };
-    // The same of the question whether all is intact, to which SQLite answers nothing, which means
-    // yes.
-    if !others::gives_a_key(&name) && !name.eq_ignore_ascii_case("cipher_integrity_check") {
+    let name = unsafe { sqlite_text::text_of(name.cast::<u8>()) };
+    // `cipher_integrity_check` is refused too: SQLite would answer nothing, which means that all
+    // pages are authentic.
+    if !foreign_words::gives_a_key(&name) && !name.eq_ignore_ascii_case("cipher_integrity_check") {
         return SQLITE_OK;
     }
     report::report(
@@ -227,30 +244,30 @@ unsafe extern "C" fn trace(
     text: *mut c_void,
 ) -> c_int {
     // SAFETY: for this event SQLite gives the statement's text.
-    let text = unsafe { connection::text_of(text.cast::<u8>()) };
+    let text = unsafe { sqlite_text::text_of(text.cast::<u8>()) };
     let attach = attach_key(&text);
     let refused = match attach {
         Attach::WithKey => Some(&code::ATTACH_KEY),
         Attach::Other if vacuum_into(&text).is_none() => None,
-        // The VFS of this connection would ignore the key, and make a plain database.
+        // The VFS of this connection would ignore the key, and create a plain database.
         _ => names_a_key(statement).then_some(&code::FOREIGN_VFS),
     };
     if let (Some(refused), Some(api)) = (refused, api()) {
         report::report(refused, "the statement was interrupted");
-        // SAFETY: the connection that the statement runs on. ATTACH reads the schema of what it attaches, which an
-        // interrupted connection does not; SQLite then detaches it again.
+        // SAFETY: the connection that the statement runs on. ATTACH reads the schema of what it
+        // attaches, which an interrupted connection does not; SQLite then detaches it again.
         unsafe { (api.interruptx)(data.cast::<sqlite3>()) };
     }
     0
 }
 
-/// Whether a URI with a key stands in an ATTACH or VACUUM INTO, also as a bound parameter.
+/// Whether an ATTACH or VACUUM INTO has a URI with a key, also as a bound parameter.
 fn names_a_key(statement: *mut c_void) -> bool {
     let Some(api) = api() else { return false };
     // SAFETY: the statement that SQLite is tracing.
     let text = unsafe { (api.expanded_sql)(statement.cast::<sqlite3_stmt>()) };
     // SAFETY: null, or SQLite's text, ended by a zero byte.
-    let expanded = unsafe { connection::text_of(text.cast::<u8>()) };
+    let expanded = unsafe { sqlite_text::text_of(text.cast::<u8>()) };
     // SAFETY: allocated by SQLite for us; null is allowed.
     unsafe { (api.free)(text.cast::<c_void>()) };
     ["key_id=", "key_env=", "key_file=", "key_command="]

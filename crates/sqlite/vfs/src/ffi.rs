@@ -1,6 +1,8 @@
-//! SQLite's C interface, as far as the guard uses it: the structures of a VFS and of a virtual table, and constants.
+//! SQLite's C interface, as far as this crate uses it: the structures of a VFS and of a virtual
+//! table, and constants.
 //!
-//! Layouts and values are those of `sqlite3.h`; `tests/header.rs` compares the values with the installed header.
+//! Layouts and values are those of `sqlite3.h`; `tests/header.rs` compares the values with the
+//! installed header.
 //! Must not: contain logic.
 #![expect(non_camel_case_types, reason = "the names are SQLite's own")]
 #![expect(clippy::use_self, reason = "signatures stand as in sqlite3.h")]
@@ -103,7 +105,7 @@ pub(crate) struct sqlite3_vtab_cursor {
     pub vtab: *mut sqlite3_vtab,
 }
 
-/// `sqlite3_index_info`: only the fields that the guard writes are named; the rest is skipped over.
+/// `sqlite3_index_info`: only the fields that this crate writes have names; the rest is omitted.
 #[repr(C)]
 pub(crate) struct sqlite3_index_info {
     pub constraint_count: c_int,
@@ -246,3 +248,8 @@ constants! {
 pub(crate) const IOCAP_ATOMIC_ANY: c_int = 0x1ff;
 /// `SQLITE_IOCAP_SUBPAGE_READ` (3.48 and later).
 pub(crate) const SQLITE_IOCAP_SUBPAGE_READ: c_int = 0x8000;
+/// Files that SQLite makes for itself and removes again.
+pub(crate) const TEMPORARY_FILES: c_int = SQLITE_OPEN_TEMP_DB
+    | SQLITE_OPEN_TRANSIENT_DB
+    | SQLITE_OPEN_TEMP_JOURNAL
+    | SQLITE_OPEN_SUBJOURNAL;

@@ -1,8 +1,10 @@
-//! Entry points for fuzzing: the code that reads logs and rollback journals, over files that a fuzzer chooses.
+//! Entry points for fuzzing: the code that reads logs and rollback journals, over files that a
+//! fuzzer chooses.
 //!
-//! Nothing that a fuzzer makes up authenticates, so it would see the first check and nothing behind it. Here it says what is sealed: marks, links,
-//! lengths, chunks, frames in any combination, under the right key; and then which bytes of the result change. What must hold of any of it: no panic;
-//! and a byte that was changed never comes back.
+//! Nothing that a fuzzer makes up authenticates, so it would reach only the first check. Here the
+//! fuzzer chooses what is sealed: marks, links, lengths, chunks and frames in any combination,
+//! under the right key; and then which bytes of the result change. For any choice there must be no
+//! panic, and a changed byte must never be returned.
 //!
 //! Must not: be part of a product. Compiled for tests and fuzzers only.
 
@@ -17,7 +19,7 @@ use strongroom_format::header::{Cipher, ObjectKind};
 use strongroom_format::sqlite::PAGE_RESERVE;
 use strongroom_keyring::{NewObject, Object, Opener};
 
-use crate::sealed::Sealed;
+use crate::sealed::SealedDatabase;
 
 pub use journal::journal;
 pub use wal::wal;
@@ -59,15 +61,16 @@ impl Choices<'_> {
     }
 }
 
-/// A database's header and its opened object; the same for every run of a thread, for the key costs more than the rest.
-fn database() -> (Vec<u8>, Arc<Sealed>) {
+/// A database's header and its opened object; the same for every run of a thread, for the key costs
+/// more than the rest.
+fn database() -> (Vec<u8>, Arc<SealedDatabase>) {
     thread_local! {
-        static MADE: (Vec<u8>, Arc<Sealed>) = made().expect("a database");
+        static MADE: (Vec<u8>, Arc<SealedDatabase>) = made().expect("a database");
     }
     MADE.with(|(header, sealed)| (header.clone(), Arc::clone(sealed)))
 }
 
-fn made() -> Option<(Vec<u8>, Arc<Sealed>)> {
+fn made() -> Option<(Vec<u8>, Arc<SealedDatabase>)> {
     let new = NewObject {
         kind: ObjectKind::Sqlite,
         cipher: Cipher::Aes256Gcm,
@@ -79,7 +82,7 @@ fn made() -> Option<(Vec<u8>, Arc<Sealed>)> {
     let header = object.initial_bytes();
     // A path for each thread: what is shared by path would be another thread's.
     let path = format!("{PATH}.{:?}", std::thread::current().id());
-    Some((header, Sealed::join(&path, object).ok()?))
+    Some((header, SealedDatabase::share(&path, object).ok()?))
 }
 
 /// Changes bytes as the fuzzer says; gives where.

@@ -1,27 +1,31 @@
-//! The object that SQLite holds for an open file: its method table first, as SQLite demands, then ours, then the
-//! file below in the same allocation (SQLite allocates `szOsFile` bytes).
+//! The object that SQLite holds for an open file. It begins with the method table, as SQLite
+//! demands; then comes our state, then the file below, all in one allocation of `szOsFile` bytes
+//! that SQLite makes.
 //!
 //! Invariants:
-//! H1. `body` is non-null from a successful open until close, and only SQLite's serialised calls reach it.
-//! H2. A panic inside a call becomes `SQLITE_IOERR` and the handle answers nothing but `SQLITE_IOERR` afterwards.
+//! H1. `open` is non-null from a successful open until close, and only SQLite's serialised calls
+//!     reach it.
+//! H2. A panic inside a call becomes `SQLITE_IOERR`, and the handle returns nothing but
+//!     `SQLITE_IOERR` afterwards.
 //!
-//! Must not: be created elsewhere than in `vfs::open`.
+//! Must not: be created anywhere but in `vfs::open`.
 #![expect(unsafe_code, reason = "memory that SQLite allocates")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use strongroom_format::code;
 
-use crate::body::Body;
-use crate::ffi::{SQLITE_IOERR, SQLITE_OK, sqlite3_file};
-use crate::lower::{Lower, Rc, RcResult};
-use crate::methods::are_ours;
+use crate::ffi::{SQLITE_IOERR, sqlite3_file};
+use crate::lower::LowerFile;
+use crate::methods::{are_ours, over};
+use crate::open_file::OpenFile;
 use crate::report::report;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
-/// What lies behind a handle.
-pub(crate) struct Open {
-    /// The file's behaviour; replaced when `PRAGMA key` turns an empty plain file into a sealed one.
-    pub body: Box<dyn Body>,
+/// An open file, and whether it can still be used.
+pub(crate) struct HandleState {
+    /// The file; replaced when `PRAGMA key` turns an empty plain file into a sealed one.
+    pub file: OpenFile,
     poisoned: bool,
 }
 
@@ -29,7 +33,7 @@ pub(crate) struct Open {
 #[repr(C)]
 pub(crate) struct Handle {
     base: sqlite3_file,
-    open: *mut Open,
+    open: *mut HandleState,
 }
 
 /// Offset of the file below within the allocation.
@@ -39,23 +43,24 @@ pub(crate) const LOWER_OFFSET: usize = size_of::<Handle>();
 ///
 /// # Safety
 /// `file` was allocated with at least `LOWER_OFFSET` bytes before the file below.
-pub(crate) unsafe fn lower_of(file: *mut sqlite3_file) -> *mut sqlite3_file {
+pub(crate) unsafe fn lower_file_of(file: *mut sqlite3_file) -> *mut sqlite3_file {
     // SAFETY: within the allocation, by the caller's word.
     unsafe { file.cast::<u8>().add(LOWER_OFFSET) }.cast::<sqlite3_file>()
 }
 
-/// Makes `file` ours.
+/// Turns `file` into an open file of this VFS.
 ///
 /// # Safety
 /// `file` is the allocation that SQLite gave to `xOpen`, and the file below in it is open.
 ///
 /// # Errors
 /// `SQLITE_IOERR` when the file below is not open.
-pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) -> RcResult<()> {
+pub(crate) unsafe fn install(file: *mut sqlite3_file, opened: OpenFile) -> SqliteResult<()> {
     // SAFETY: the caller's word.
-    let methods = unsafe { Lower::new(lower_of(file)) }.methods_over()?;
-    let open = Box::into_raw(Box::new(Open {
-        body,
+    let methods = unsafe { LowerFile::new(lower_file_of(file)) }.methods()?;
+    let methods = over(methods);
+    let open = Box::into_raw(Box::new(HandleState {
+        file: opened,
         poisoned: false,
     }));
     let handle = file.cast::<Handle>();
@@ -71,7 +76,7 @@ pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) -> Rc
     Ok(())
 }
 
-/// Whether `file` is open and is one of ours.
+/// Whether `file` is open and was opened by this VFS.
 #[must_use]
 pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
     if file.is_null() {
@@ -82,8 +87,8 @@ pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
     are_ours(methods)
 }
 
-/// Whether `file`, which SQLite has given, was not opened: that of a database in memory, or of a
-/// temporary one that has fitted into memory until now.
+/// Whether `file`, which SQLite has given, is not open. That is so for a database in memory, and
+/// for a temporary one that still fits into memory.
 #[must_use]
 pub(crate) fn is_closed(file: *mut sqlite3_file) -> bool {
     // SAFETY: SQLite only hands out files that it has allocated; `pMethods` is their first field,
@@ -91,22 +96,23 @@ pub(crate) fn is_closed(file: *mut sqlite3_file) -> bool {
     !file.is_null() && unsafe { (*file).methods }.is_null()
 }
 
-/// Runs `call` on the file's state; H2. For files of ours only.
+/// Runs `call` on the file's state, and turns a panic into an error (H2). Returns an error for a
+/// file that this VFS did not open.
 pub(crate) fn with<T>(
     file: *mut sqlite3_file,
-    call: impl FnOnce(&mut Open) -> RcResult<T>,
-) -> RcResult<T> {
+    call: impl FnOnce(&mut HandleState) -> SqliteResult<T>,
+) -> SqliteResult<T> {
     if !is_ours(file) {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     }
     // SAFETY: the method table says that this is a `Handle`.
     let open = unsafe { (*file.cast::<Handle>()).open };
     // SAFETY: H1.
     let Some(open) = (unsafe { open.as_mut() }) else {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     };
     if open.poisoned {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     }
     match catch_unwind(AssertUnwindSafe(|| call(open))) {
         Ok(result) => result,
@@ -117,14 +123,6 @@ pub(crate) fn with<T>(
             }
             Err(report(&code::BUG, "a file operation panicked"))
         }
-    }
-}
-
-/// As [`with`], as a C result.
-pub(crate) fn rc(result: RcResult<()>) -> std::ffi::c_int {
-    match result {
-        Ok(()) => SQLITE_OK,
-        Err(Rc(rc)) => rc,
     }
 }
 

@@ -1,10 +1,10 @@
 //! `PRAGMA cipher_integrity_check`, as `SQLCipher`'s users know it: no row when every page is
-//! authentic, else what is not.
+//! authentic, else the units that are not.
 //!
-//! It answers with one text, because a file control has room for one: a line for each page, frame
-//! or slot that is bad.
+//! The answer is one text, because a file control has room for one only, with a line for each bad
+//! page, frame or slot.
 //!
-//! Must not: answer nothing for what was not checked.
+//! Must not: return nothing when something was not checked.
 
 use std::path::Path;
 
@@ -13,42 +13,43 @@ use strongroom_format::code;
 use crate::ffi::sqlite3_file;
 use crate::freshness::Freshness;
 use crate::handle::with;
-use crate::lower::{Lower, RcResult};
-use crate::peek::Peek;
+use crate::lower::LowerFile;
+use crate::read_only_file::ReadOnlyFile;
 use crate::remote::is_remote;
 use crate::report::{report, report_error};
-use crate::sealed::Keys;
-use crate::verify::{VerifyReport, Way, verify_own, verify_with};
+use crate::sealed::OpenedHeader;
+use crate::sqlite_code::SqliteResult;
+use crate::verify::{HeaderKey, VerifyReport, verify_pages_of_open_file, verify_with};
 
 /// Most lines of an answer.
 const LINES: usize = 100;
 
-/// What is to be checked.
+/// The database to be checked.
 struct Open {
     path: String,
-    keys: std::sync::Arc<Keys>,
-    lower: Lower,
-    /// This connection is in the middle of a transaction, or keeps the file for itself: nobody gets
-    /// a lock beside it.
+    opened: std::sync::Arc<OpenedHeader>,
+    lower: LowerFile,
+    /// This connection is in a transaction, or holds the file exclusively: no other file object
+    /// gets a lock.
     writing: bool,
 }
 
-/// The answer; `None` when everything is authentic.
+/// The answer. `None` when everything is authentic.
 ///
 /// # Errors
 /// SR-2280 for a plain database; SR-2001 for one that is locked; SR-6010 while another connection
 /// writes; SR-5001.
-pub(crate) fn check(file: *mut sqlite3_file) -> RcResult<Option<String>> {
+pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
     let open = with(file, |open| {
-        let Some(main) = open.body.as_main() else {
+        let Some(main) = open.file.as_main() else {
             let detail = "PRAGMA cipher_integrity_check: nothing authenticates a plain database";
             return Err(report(&code::FOREIGN_WORD, detail));
         };
-        let keys = main.keys().cloned();
-        let keys = keys.ok_or_else(|| report(&code::NO_KEY, main.path()))?;
-        Ok(main.is_on_disk().then(|| Open {
+        let opened = main.opened_header().cloned();
+        let opened = opened.ok_or_else(|| report(&code::NO_KEY, main.path()))?;
+        Ok(main.has_header().then(|| Open {
             path: main.path().to_owned(),
-            keys,
+            opened,
             lower: main.lower(),
             writing: main.is_writing(),
         }))
@@ -57,11 +58,15 @@ pub(crate) fn check(file: *mut sqlite3_file) -> RcResult<Option<String>> {
         return Ok(None); // Nothing was written yet.
     };
     let path = Path::new(&open.path);
-    let object = &open.keys.object;
+    let object = &open.opened.object;
     let found = if open.writing || is_remote(open.lower) {
-        verify_own(&Peek::borrowed(open.lower, &open.path), path, object)
+        verify_pages_of_open_file(
+            &ReadOnlyFile::borrowed(open.lower, &open.path),
+            path,
+            object,
+        )
     } else {
-        verify_with(path, Way::Known(object), &mut |_, _| {})
+        verify_with(path, HeaderKey::Known(object), &mut |_, _| {})
     };
     let found = found.map_err(|error| report_error(&error))?;
     Ok(lines(&found))

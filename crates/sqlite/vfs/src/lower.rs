@@ -1,49 +1,44 @@
-//! The file below: a safe face on a `sqlite3_file` of the VFS that ours stands on.
+//! The file below: a safe interface to a `sqlite3_file` of the VFS below ours.
 //!
 //! Invariants:
-//! L1: a `Lower` is made only from a file that the VFS below has opened, and is not used after `close`.
-//! The handle that owns the file keeps this; copies of a `Lower` held elsewhere (a log's view of its database) are
-//! dropped before that, because SQLite closes logs and journals before the database they belong to.
-//! L2: only the file's length says where it ends. A read that stops before is an error, never the end: it would be taken for
-//! a database without a first page, a log without frames, a journal that is none.
-//! L3: what is mapped can change under the reader's eyes, so it is copied once, between `xFetch` and `xUnfetch`, and looked at afterwards.
-//! L4: once something was fetched, the VFS below reads from the mapping too, and a read behind the file's end kills the process.
-//! So there is a mapping only while SQLite itself reads pages that its snapshot has; the guard's own reads behind page 1 find none.
+//! L1. A `LowerFile` is made only from a file that the VFS below has opened, and is not used after
+//!     `close`. The handle that owns the file ensures this; copies of a `LowerFile` held elsewhere
+//!     (a log's view of its database) are dropped before, because SQLite closes logs and journals
+//!     before the database they belong to.
+//! L2. Only the file's length says where the file ends. A read that returns fewer bytes is an
+//!     error, never the end of the file: it would be taken for a database without a first page, a
+//!     log without frames, or an absent journal.
+//! L3. Mapped memory can change during a read, so it is copied once, between `xFetch` and
+//!     `xUnfetch`, and only the copy is examined.
+//! L4. Once a page was fetched, the VFS below serves all reads from the mapping, and a read beyond
+//!     the end of the file kills the process. So there is a mapping only while SQLite itself reads
+//!     pages that its snapshot has; the VFS's own reads beyond page 1 find no mapping.
+//!
 //! Must not: know anything of encryption.
 #![expect(unsafe_code, reason = "calls methods of a C object")]
 
 use std::ffi::{c_int, c_void};
 
 use crate::ffi::{
-    SQLITE_IOERR, SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ, SQLITE_NOTFOUND, SQLITE_OK,
-    sqlite3_file, sqlite3_io_methods,
+    SQLITE_IOERR, SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ, SQLITE_NOTFOUND, sqlite3_file,
+    sqlite3_io_methods,
 };
-
-/// A SQLite result code other than `SQLITE_OK`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rc(pub c_int);
-
-/// What a VFS method returns.
-pub(crate) type RcResult<T> = Result<T, Rc>;
-
-/// Turns a C result into a `Result`.
-pub(crate) fn check(rc: c_int) -> RcResult<()> {
-    if rc == SQLITE_OK { Ok(()) } else { Err(Rc(rc)) }
-}
+use crate::sqlite_code::{SqliteCode, SqliteResult, check};
 
 type Fetch = unsafe extern "C" fn(*mut sqlite3_file, i64, c_int, *mut *mut c_void) -> c_int;
 type Unfetch = unsafe extern "C" fn(*mut sqlite3_file, i64, *mut c_void) -> c_int;
 
 /// The file below. See L1.
 #[derive(Clone, Copy)]
-pub(crate) struct Lower {
+pub(crate) struct LowerFile {
     file: *mut sqlite3_file,
 }
 
-// SAFETY: SQLite serialises the use of one connection's files; nothing in `Lower` is bound to a thread.
-unsafe impl Send for Lower {}
+// SAFETY: SQLite serialises the use of one connection's files; nothing in `LowerFile` is bound to a
+// thread.
+unsafe impl Send for LowerFile {}
 
-impl Lower {
+impl LowerFile {
     /// Wraps an opened file.
     ///
     /// # Safety
@@ -59,41 +54,45 @@ impl Lower {
         self.file
     }
 
-    fn methods(self) -> RcResult<&'static sqlite3_io_methods> {
+    /// The method table of the file below.
+    pub(crate) fn methods(self) -> SqliteResult<&'static sqlite3_io_methods> {
         // SAFETY: L1: the file is open.
         let methods = unsafe { (*self.file).methods };
-        // SAFETY: method tables are static in every VFS; a null pointer means that the file is closed.
-        unsafe { methods.as_ref() }.ok_or(Rc(SQLITE_IOERR))
+        // SAFETY: method tables are static in every VFS; a null pointer means that the file is
+        // closed.
+        unsafe { methods.as_ref() }.ok_or(SqliteCode(SQLITE_IOERR))
     }
 
-    /// Reads at `at`. Bytes past the end of the file are zero and the result is then `SQLITE_IOERR_SHORT_READ`.
-    pub(crate) fn read(self, out: &mut [u8], at: u64) -> RcResult<()> {
-        let call = self.methods()?.read.ok_or(Rc(SQLITE_IOERR))?;
+    /// Reads at `at`. Bytes past the end of the file are zero and the result is then
+    /// `SQLITE_IOERR_SHORT_READ`.
+    pub(crate) fn read(self, out: &mut [u8], at: u64) -> SqliteResult<()> {
+        let call = self.methods()?.read.ok_or(SqliteCode(SQLITE_IOERR))?;
         let (amount, offset) = (amount(out.len())?, offset(at)?);
         // SAFETY: `out` is writable for `amount` bytes.
         check(unsafe { call(self.file, out.as_mut_ptr().cast::<c_void>(), amount, offset) })
     }
 
-    /// As [`Self::read`], but says how whole the read was instead of failing short: true when all bytes were there. A read
-    /// that is short although the file is long enough has failed (L2).
-    pub(crate) fn read_whole(self, out: &mut [u8], at: u64) -> RcResult<bool> {
+    /// As [`Self::read`], but returns whether all bytes were there instead of failing on a short
+    /// read. A short read although the file is long enough is an error (L2).
+    pub(crate) fn read_whole(self, out: &mut [u8], at: u64) -> SqliteResult<bool> {
         let end = at.saturating_add(out.len() as u64);
         for _ in 0..2 {
             match self.read(out, at) {
                 Ok(()) => return Ok(true),
-                Err(Rc(SQLITE_IOERR_SHORT_READ)) if self.size()? < end => return Ok(false),
-                // Another process may have made it longer meanwhile: once more.
-                Err(Rc(SQLITE_IOERR_SHORT_READ)) => {}
+                Err(SqliteCode(SQLITE_IOERR_SHORT_READ)) if self.size()? < end => return Ok(false),
+                // Another process may have extended the file meanwhile: read once more.
+                Err(SqliteCode(SQLITE_IOERR_SHORT_READ)) => {}
                 Err(rc) => return Err(rc),
             }
         }
-        Err(Rc(SQLITE_IOERR_READ))
+        Err(SqliteCode(SQLITE_IOERR_READ))
     }
 
-    /// Copies from a mapping of the file, which the VFS below has where `PRAGMA mmap_size` asks for it. False: it is to be read.
+    /// Copies from a mapping of the file, which the VFS below has where `PRAGMA mmap_size` asks for
+    /// it. Returns false when there is none, and the bytes are to be read.
     ///
-    /// A disk that cannot be read then ends the process (SIGBUS), as with SQLite's own mappings.
-    pub(crate) fn copy_mapped(self, out: &mut [u8], at: u64) -> RcResult<bool> {
+    /// An I/O error of the disk then ends the process (SIGBUS), as with SQLite's own mappings.
+    pub(crate) fn copy_mapped(self, out: &mut [u8], at: u64) -> SqliteResult<bool> {
         let Some((fetch, unfetch)) = self.mapping()? else {
             return Ok(false);
         };
@@ -111,16 +110,17 @@ impl Lower {
         Ok(true)
     }
 
-    /// Drops the mapping: somebody else may have cut the file.
-    pub(crate) fn unmap(self) -> RcResult<()> {
+    /// Drops the mapping, because another connection may have truncated the file.
+    pub(crate) fn unmap(self) -> SqliteResult<()> {
         match self.mapping()? {
-            // SAFETY: nothing is fetched; without a page, this call is about the mapping as a whole.
+            // SAFETY: nothing is fetched; without a page, this call is about the mapping as a
+            // whole.
             Some((_, unfetch)) => check(unsafe { unfetch(self.file, 0, std::ptr::null_mut()) }),
             None => Ok(()),
         }
     }
 
-    fn mapping(self) -> RcResult<Option<(Fetch, Unfetch)>> {
+    fn mapping(self) -> SqliteResult<Option<(Fetch, Unfetch)>> {
         let methods = self.methods()?;
         // Older tables end before these two.
         Ok(match methods.version {
@@ -130,57 +130,57 @@ impl Lower {
     }
 
     /// Writes at `at`.
-    pub(crate) fn write(self, data: &[u8], at: u64) -> RcResult<()> {
-        let call = self.methods()?.write.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn write(self, data: &[u8], at: u64) -> SqliteResult<()> {
+        let call = self.methods()?.write.ok_or(SqliteCode(SQLITE_IOERR))?;
         let (amount, offset) = (amount(data.len())?, offset(at)?);
         // SAFETY: `data` is readable for `amount` bytes.
         check(unsafe { call(self.file, data.as_ptr().cast::<c_void>(), amount, offset) })
     }
 
     /// Truncates to `size` bytes.
-    pub(crate) fn truncate(self, size: u64) -> RcResult<()> {
-        let call = self.methods()?.truncate.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn truncate(self, size: u64) -> SqliteResult<()> {
+        let call = self.methods()?.truncate.ok_or(SqliteCode(SQLITE_IOERR))?;
         let size = offset(size)?;
         // SAFETY: L1.
         check(unsafe { call(self.file, size) })
     }
 
     /// Makes what was written durable; `flags` are SQLite's.
-    pub(crate) fn sync(self, flags: c_int) -> RcResult<()> {
-        let call = self.methods()?.sync.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn sync(self, flags: c_int) -> SqliteResult<()> {
+        let call = self.methods()?.sync.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
         check(unsafe { call(self.file, flags) })
     }
 
     /// Size in bytes.
-    pub(crate) fn size(self) -> RcResult<u64> {
-        let call = self.methods()?.file_size.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn size(self) -> SqliteResult<u64> {
+        let call = self.methods()?.file_size.ok_or(SqliteCode(SQLITE_IOERR))?;
         let mut size = 0_i64;
         // SAFETY: `size` is writable.
         check(unsafe { call(self.file, &raw mut size) })?;
-        u64::try_from(size).map_err(|_| Rc(SQLITE_IOERR))
+        u64::try_from(size).map_err(|_| SqliteCode(SQLITE_IOERR))
     }
 
     /// Takes a lock of SQLite's `level`.
-    pub(crate) fn lock(self, level: c_int) -> RcResult<()> {
-        let call = self.methods()?.lock.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn lock(self, level: c_int) -> SqliteResult<()> {
+        let call = self.methods()?.lock.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
         check(unsafe { call(self.file, level) })
     }
 
     /// Goes back to a lower lock.
-    pub(crate) fn unlock(self, level: c_int) -> RcResult<()> {
-        let call = self.methods()?.unlock.ok_or(Rc(SQLITE_IOERR))?;
+    pub(crate) fn unlock(self, level: c_int) -> SqliteResult<()> {
+        let call = self.methods()?.unlock.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1.
         check(unsafe { call(self.file, level) })
     }
 
     /// Whether some connection holds a reserved lock.
-    pub(crate) fn check_reserved_lock(self) -> RcResult<c_int> {
+    pub(crate) fn check_reserved_lock(self) -> SqliteResult<c_int> {
         let call = self
             .methods()?
             .check_reserved_lock
-            .ok_or(Rc(SQLITE_IOERR))?;
+            .ok_or(SqliteCode(SQLITE_IOERR))?;
         let mut held = 0;
         // SAFETY: `held` is writable.
         check(unsafe { call(self.file, &raw mut held) })?;
@@ -188,8 +188,11 @@ impl Lower {
     }
 
     /// Passes a file control down.
-    pub(crate) fn file_control(self, op: c_int, argument: *mut c_void) -> RcResult<()> {
-        let call = self.methods()?.file_control.ok_or(Rc(SQLITE_NOTFOUND))?;
+    pub(crate) fn file_control(self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
+        let call = self
+            .methods()?
+            .file_control
+            .ok_or(SqliteCode(SQLITE_NOTFOUND))?;
         // SAFETY: `argument` came from SQLite together with `op`.
         check(unsafe { call(self.file, op, argument) })
     }
@@ -213,33 +216,28 @@ impl Lower {
         call.map_or(0, |call| unsafe { call(self.file) })
     }
 
-    /// Closes the file; nothing may be called after it.
-    pub(crate) fn close(self) -> RcResult<()> {
-        let call = self.methods()?.close.ok_or(Rc(SQLITE_IOERR))?;
+    /// Closes the file. It must not be used afterwards.
+    pub(crate) fn close(self) -> SqliteResult<()> {
+        let call = self.methods()?.close.ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: L1; the owner calls this once.
         check(unsafe { call(self.file) })
     }
 
     /// The method table, for the shared-memory calls that are passed on unchanged. Older tables end
     /// before them.
-    pub(crate) fn shared_memory(self) -> RcResult<&'static sqlite3_io_methods> {
+    pub(crate) fn shared_memory(self) -> SqliteResult<&'static sqlite3_io_methods> {
         let methods = self.methods()?;
         match methods.version {
             2.. => Ok(methods),
-            _ => Err(Rc(SQLITE_IOERR)),
+            _ => Err(SqliteCode(SQLITE_IOERR)),
         }
     }
-
-    /// The method table for a file of ours over this one.
-    pub(crate) fn methods_over(self) -> RcResult<&'static sqlite3_io_methods> {
-        self.methods().map(crate::methods::over)
-    }
 }
 
-fn amount(len: usize) -> RcResult<c_int> {
-    c_int::try_from(len).map_err(|_| Rc(SQLITE_IOERR_READ))
+fn amount(len: usize) -> SqliteResult<c_int> {
+    c_int::try_from(len).map_err(|_| SqliteCode(SQLITE_IOERR_READ))
 }
 
-fn offset(at: u64) -> RcResult<i64> {
-    i64::try_from(at).map_err(|_| Rc(SQLITE_IOERR))
+fn offset(at: u64) -> SqliteResult<i64> {
+    i64::try_from(at).map_err(|_| SqliteCode(SQLITE_IOERR))
 }

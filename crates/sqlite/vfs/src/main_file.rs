@@ -1,122 +1,124 @@
-//! The sealed database file: header in front, pages sealed in place. docs/spec/sqlite.md, "Database file".
+//! The sealed database file: a header, followed by pages that are sealed in place.
+//! docs/spec/sqlite.md, "Database file".
 //!
 //! Invariants:
-//! M1. Every byte written past the header is part of a whole sealed page whose reserved bytes SQLite left zero.
+//! M1. Every byte written past the header is part of a whole sealed page whose reserved bytes
+//!     SQLite left zero.
 //! M2. No byte of a page that did not authenticate reaches SQLite.
 //! M3. A new database's header is on the disk, durably, before its first page.
 //! M4. The journal's buffered records reach the kernel before any page does.
-//! M5. Without a key, or once refused, nothing can be locked, so nothing is read, written or deleted by SQLite.
-//! M6. Every page up to the file's end is sealed. SQLite never writes a page that was freed in the transaction that
-//!     made it, but may write one behind it, and later reads both.
-//! M8. The bytes of page 1 that are kept come from a page that authenticated, or that was sealed here, and are given out only
-//!     while the page's tail in the file is the one that it had then.
-//! M9 (`heal.rs`). When a rollback is over, every leaf of the free list can be opened.
+//! M5. Without a key, or once the file was refused, no lock can be taken, so SQLite reads, writes
+//!     and deletes nothing.
+//! M6. Every page up to the file's end is sealed. SQLite never writes a page that was freed in the
+//!     transaction that allocated it, but may write a page after it, and later reads both.
+//! M8. The bytes of page 1 that are kept come from a page that authenticated or was sealed here,
+//!     and are returned only while the page's tail in the file is the one that the page had then.
+//! M9. When a rollback is over, every leaf of the free list can be opened (`repair.rs`).
 //!
-//! Must not: keep a copy of an opened page longer than a call, except the 16 bytes of page 1 that SQLite asks for each time.
+//! Must not: keep a copy of a decrypted page longer than a call, except the 16 bytes of page 1 that
+//! SQLite reads in each transaction.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use strongroom_crypto::nonce12;
 use strongroom_format::code::{self, Code};
-use strongroom_format::freshness::FreshState;
-use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind, header_layout};
-use strongroom_format::layout::put;
+use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind};
 use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page, page_offset};
 use strongroom_keyring::{NewObject, Object, Opener};
 
-use crate::ahead::Ahead;
-use crate::birth;
-use crate::body::Body;
+use crate::capabilities::{sealed_characteristics, sealed_control};
 use crate::ffi::{
     SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
     SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SYNC, SQLITE_IOERR_SHORT_READ,
     SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
 };
-use crate::freshness::{Log, Tally};
-use crate::journal::JournalCore;
-use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
-use crate::lower::{Lower, Rc, RcResult};
-
+use crate::freshness::{LogTails, RunningDigest};
+use crate::header_creation;
+use crate::io_methods::IoMethods;
+use crate::journal::{JournalCore, JournalFile};
+use crate::lower::LowerFile;
+use crate::new_database::NewDatabase;
+use crate::page_tail::TAIL;
+use crate::read_ahead::ReadAhead;
 use crate::remote::is_remote;
 use crate::report::{report, report_error, warn};
-use crate::seal::{TAIL, crypto};
-use crate::sealed::{Keys, Sealed};
+use crate::seal::crypto_error;
+use crate::sealed::{OpenedHeader, SealedDatabase};
+use crate::shared_state::SharedState;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
+use crate::synthetic_header::synthetic_header;
 
-mod fresh;
-mod heal;
+mod create;
+mod digest;
 mod read;
+mod repair;
 mod seals;
 
-/// What a new database is to be like.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted {
-    /// Page cipher.
-    pub cipher: Cipher,
-    /// Page size in bytes.
-    pub page_size: u32,
-    /// Its anchors keep a digest over its pages.
-    pub freshness: bool,
-}
-
-/// A database file that is sealed, or is to become so.
+/// A database file that is sealed, or is to become sealed.
 pub(crate) struct MainFile {
-    lower: Lower,
+    lower: LowerFile,
     path: String,
-    /// What the header of a database that does not exist yet is to be made for.
+    /// The opener for which the header of a new database will be made.
     opener: Option<Arc<Opener>>,
-    sealed: Option<Arc<Sealed>>,
-    keys: Option<Arc<Keys>>,
+    sealed: Option<Arc<SealedDatabase>>,
+    opened: Option<Arc<OpenedHeader>>,
     page_size: u32,
     /// The header is in the file. False for a database that is still to be created.
-    on_disk: bool,
-    /// SQLite is to choose the page size itself: the target of VACUUM INTO.
-    answer_empty: bool,
+    has_header: bool,
+    /// SQLite chooses the page size itself, as for the target of VACUUM INTO. It is told that the
+    /// file is empty.
+    page_size_is_free: bool,
     refused: Option<&'static Code>,
-    /// The header's sequence was looked at since the last lock or sync (O2).
+    /// The header's sequence was read since the last lock or sync (O2).
     fresh: bool,
-    /// Pages that the file had then, or that this file has written since.
+    /// Pages that the file had at that time, or that this file has written since.
     pages: u64,
     /// Bytes 24..40 of page 1, valid while the page's tail is this.
     change_counter: Option<([u8; TAIL], [u8; 16])>,
     scratch: Vec<u8>,
     /// Pages whose last write failed (M9).
     torn: BTreeSet<u64>,
-    ahead: Ahead,
-    /// This connection may write the file, or be about to play a journal back: nothing is read from a mapping (L4).
+    ahead: ReadAhead,
+    /// This connection may write the file, or may be about to play a journal back, so nothing is
+    /// read from a mapping (L4).
     writing: bool,
-    link: Arc<Link>,
-    /// The digest over the pages, while this connection writes them; nothing else could have (X3).
-    tally: Option<Tally>,
-    /// What was read of the write-ahead log for it.
-    log: Log,
+    shared: Arc<SharedState>,
+    /// The open journal, which is flushed before a page is written (M4).
+    journal: Weak<Mutex<JournalCore>>,
+    /// The digest over the pages while this connection writes them. No other connection can change
+    /// the pages meanwhile (X3).
+    tally: Option<RunningDigest>,
+    /// What was read of the write-ahead log for the digest.
+    log: LogTails,
 }
 
 impl MainFile {
-    /// A file that begins with the sealed magic. Without `opener` it stays locked (M5) until [`Self::unlock`].
+    /// A file that begins with the sealed magic. Without `opener` it stays locked (M5) until
+    /// [`Self::open_header`].
     pub(crate) fn existing(
-        lower: Lower,
+        lower: LowerFile,
         path: String,
         page_size: u32,
         opener: Option<Arc<Opener>>,
-    ) -> RcResult<Self> {
+    ) -> SqliteResult<Self> {
         let mut file = Self::new(lower, path, page_size);
-        file.on_disk = true;
+        file.has_header = true;
         if let Some(opener) = opener {
-            file.unlock(&opener)?;
+            file.open_header(&opener)?;
         }
         Ok(file)
     }
 
     /// An empty file that becomes a sealed database with its first page.
     pub(crate) fn create(
-        lower: Lower,
+        lower: LowerFile,
         path: String,
-        wanted: Wanted,
+        wanted: NewDatabase,
         opener: Arc<Opener>,
-        answer_empty: bool,
-    ) -> RcResult<Self> {
+        page_size_is_free: bool,
+    ) -> SqliteResult<Self> {
         let new = NewObject {
             kind: ObjectKind::Sqlite,
             cipher: wanted.cipher,
@@ -129,30 +131,34 @@ impl MainFile {
         });
         let object = object.map_err(|error| report_error(&error))?;
         let mut file = Self::new(lower, path, wanted.page_size);
-        file.answer_empty = answer_empty;
+        file.page_size_is_free = page_size_is_free;
         file.opener = Some(opener);
-        // Not shared yet: another connection may be creating the same file, and only one of them will.
-        let keys = Arc::new(Keys::new(object).map_err(|error| report_error(&error))?);
-        file.keys = Some(keys);
+        // Not shared with other connections yet: another one may be creating the same file, and
+        // only one of them will succeed.
+        let opened = Arc::new(OpenedHeader::new(object).map_err(|error| report_error(&error))?);
+        file.opened = Some(opened);
         file.warn_of_ctr();
         Ok(file)
     }
 
-    /// Another page size for a database that is still to be created (`PRAGMA page_size`). Without effect on others.
-    pub(crate) fn lay_out(&mut self, page_size: u32) -> RcResult<()> {
-        let (false, true, Some(opener)) = (self.on_disk, self.answer_empty, &self.opener) else {
+    /// Changes the page size of a database that is still to be created (`PRAGMA page_size`).
+    /// Without effect on others.
+    pub(crate) fn set_page_size(&mut self, page_size: u32) -> SqliteResult<()> {
+        let (false, true, Some(opener)) = (self.has_header, self.page_size_is_free, &self.opener)
+        else {
             return Ok(());
         };
         if page_size == self.page_size {
             return Ok(());
         }
-        let header = self.usable()?.object.header();
-        let wanted = Wanted {
+        let header = self.require_header()?.object.header();
+        let wanted = NewDatabase {
             cipher: header.cipher,
             page_size,
             freshness: header.freshness,
         };
-        let link = Arc::clone(&self.link);
+        let shared = Arc::clone(&self.shared);
+        let journal = Weak::clone(&self.journal);
         *self = Self::create(
             self.lower,
             self.path.clone(),
@@ -160,20 +166,21 @@ impl MainFile {
             Arc::clone(opener),
             true,
         )?;
-        self.link = link;
+        self.shared = shared;
+        self.journal = journal;
         Ok(())
     }
 
-    fn new(lower: Lower, path: String, page_size: u32) -> Self {
+    fn new(lower: LowerFile, path: String, page_size: u32) -> Self {
         Self {
             lower,
             path,
             opener: None,
             sealed: None,
-            keys: None,
+            opened: None,
             page_size,
-            on_disk: false,
-            answer_empty: false,
+            has_header: false,
+            page_size_is_free: false,
             refused: None,
             fresh: false,
             pages: 0,
@@ -181,26 +188,28 @@ impl MainFile {
             scratch: Vec::new(),
             torn: BTreeSet::new(),
             ahead: match is_remote(lower) {
-                true => Ahead::off(),
-                false => Ahead::default(),
+                true => ReadAhead::disabled(),
+                false => ReadAhead::default(),
             },
             writing: false,
-            link: Arc::default(),
+            shared: Arc::default(),
+            journal: Weak::new(),
             tally: None,
-            log: Log::default(),
+            log: LogTails::default(),
         }
     }
 
     /// Opens the header with `opener`.
-    pub(crate) fn unlock(&mut self, opener: &Opener) -> RcResult<()> {
-        let sealed = Sealed::open(&self.path, self.lower, opener)?;
-        let keys = sealed.keys();
-        self.page_size = keys.object.header().unit_size;
-        self.keys = Some(keys);
+    pub(crate) fn open_header(&mut self, opener: &Opener) -> SqliteResult<()> {
+        let sealed = SealedDatabase::open(&self.path, self.lower, opener)?;
+        let opened = sealed.opened_header();
+        self.page_size = opened.object.header().unit_size;
+        self.opened = Some(opened);
         self.sealed = Some(sealed);
-        // The header keeps what it needs of it; what the user gave is wiped with the last reference.
+        // The opened header keeps what it needs of the opener; the user's secret is wiped with the
+        // last reference.
         self.opener = None;
-        self.on_disk = true;
+        self.has_header = true;
         self.change_counter = None;
         self.warn_of_ctr();
         Ok(())
@@ -208,31 +217,32 @@ impl MainFile {
 
     fn warn_of_ctr(&self) {
         if self
-            .keys
+            .opened
             .as_ref()
-            .is_some_and(|keys| keys.object.header().cipher == Cipher::Aes256Ctr)
+            .is_some_and(|opened| opened.object.header().cipher == Cipher::Aes256Ctr)
         {
             warn(&code::CTR_WARNING, &self.path);
         }
     }
 
-    /// Lets nothing through from now on (M5).
+    /// Refuses every operation from now on (M5).
     pub(crate) fn refuse(&mut self, code: &'static Code) {
         self.refused = Some(code);
     }
 
-    /// The header, once a key has opened it or when it is about to be created.
-    pub(crate) fn keys(&self) -> Option<&Arc<Keys>> {
-        self.keys.as_ref()
+    /// The opened header: once a key has opened it, or when it is about to be created.
+    pub(crate) fn opened_header(&self) -> Option<&Arc<OpenedHeader>> {
+        self.opened.as_ref()
     }
 
-    /// The shared object; `None` while locked and before the first page of a new database.
-    pub(crate) fn sealed(&self) -> Option<&Arc<Sealed>> {
+    /// The shared object. `None` while the file is locked, and before the first page of a new
+    /// database.
+    pub(crate) fn sealed(&self) -> Option<&Arc<SealedDatabase>> {
         self.sealed.as_ref()
     }
 
     /// The file below.
-    pub(crate) fn lower(&self) -> Lower {
+    pub(crate) fn lower(&self) -> LowerFile {
         self.lower
     }
 
@@ -246,9 +256,9 @@ impl MainFile {
         self.page_size
     }
 
-    /// Whether the file has a header on disk.
-    pub(crate) fn is_on_disk(&self) -> bool {
-        self.on_disk
+    /// Whether the file has a header on the disk.
+    pub(crate) fn has_header(&self) -> bool {
+        self.has_header
     }
 
     /// Whether this connection holds a lock with which it may write.
@@ -256,108 +266,67 @@ impl MainFile {
         self.writing
     }
 
-    /// What this file shares with its journal.
-    pub(crate) fn link(&self) -> &Arc<Link> {
-        &self.link
+    /// The state that this file shares with its journal and log.
+    pub(crate) fn shared(&self) -> &Arc<SharedState> {
+        &self.shared
     }
 
-    /// Drops what was remembered of the header, after this connection changed it.
-    pub(crate) fn header_changed(&mut self) -> RcResult<()> {
+    /// Takes the journal that was opened for this database (J2).
+    pub(crate) fn set_journal(&mut self, journal: &JournalFile) {
+        self.journal = Arc::downgrade(journal.core());
+    }
+
+    /// Reads the header again, after this connection changed it.
+    pub(crate) fn reload_header(&mut self) -> SqliteResult<()> {
         self.fresh = false;
-        self.ensure_fresh()
+        self.refresh_header()
     }
 
-    /// The sealed object for a log or journal of this database; creates the header if the database is new, so that
-    /// nothing can be sealed for an object that will not exist.
-    pub(crate) fn sealed_for_auxiliary(&mut self) -> RcResult<Arc<Sealed>> {
-        self.usable()?;
+    /// The sealed object for a log or journal of this database. Creates the header if the database
+    /// is new, so that nothing can be sealed for an object that will not exist.
+    pub(crate) fn sealed_for_auxiliary(&mut self) -> SqliteResult<Arc<SealedDatabase>> {
+        self.require_header()?;
         self.ensure_header()?;
         self.sealed
             .clone()
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
-    fn usable(&self) -> RcResult<&Arc<Keys>> {
+    fn require_header(&self) -> SqliteResult<&Arc<OpenedHeader>> {
         if let Some(code) = self.refused {
             return Err(report(code, self.path.as_str()));
         }
-        self.keys
+        self.opened
             .as_ref()
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
-    /// Writes the header of a new database, or joins the one that another connection wrote first (M3). The caller
-    /// holds SQLite's reserved lock at least, which only one connection can.
-    fn ensure_header(&mut self) -> RcResult<()> {
-        if self.on_disk {
-            return Ok(());
-        }
-        if birth::is_there(self.lower)? {
-            return self.join_created();
-        }
-        let keys = self.usable()?;
-        let mut bytes = keys.object.initial_bytes();
-        // Both anchors from the start: damage to one sector must not be damage to the database.
-        let state = FreshState::default();
-        let state = keys.object.header().freshness.then_some(&state);
-        let second = keys.object.seal_anchor(2, [0; 16], state, 0);
-        let second = second.map_err(|error| report_error(&error))?;
-        put(&mut bytes, header_layout::ANCHOR_B, &second.to_bytes())
-            .ok_or_else(|| report(&code::BUG, "header layout"))?;
-        birth::write_header(self.lower, &bytes)?;
-        let opener = self
-            .opener
-            .clone()
-            .ok_or_else(|| report(&code::BUG, "new database without a key"))?;
-        self.sealed = Some(Sealed::open(&self.path, self.lower, &opener)?);
-        self.keys = self.sealed.as_ref().map(|sealed| sealed.keys());
-        self.on_disk = true;
-        self.opener = None;
-        Ok(())
-    }
-
-    /// Another connection created the database since this one opened the empty file.
-    fn join_created(&mut self) -> RcResult<()> {
-        let opener = self
-            .opener
-            .clone()
-            .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))?;
-        let mine = self.page_size;
-        self.unlock(&opener)?;
-        // Where SQLite chose the layout itself it reads it anew from page 1.
-        if self.page_size != mine && !self.answer_empty {
-            return Err(report(
-                &code::BUSY,
-                "another connection created it with another page size",
-            ));
-        }
-        Ok(())
-    }
-
-    fn ensure_fresh(&mut self) -> RcResult<()> {
-        if self.fresh || !self.on_disk {
+    fn refresh_header(&mut self) -> SqliteResult<()> {
+        if self.fresh || !self.has_header {
             return Ok(());
         }
         if let Some(sealed) = &self.sealed {
-            self.keys = Some(sealed.refresh(self.lower)?);
+            self.opened = Some(sealed.refresh(self.lower)?);
         }
-        self.pages = self.header_len_or_zero()? / u64::from(self.page_size);
+        self.pages = self.body_len()? / u64::from(self.page_size);
         self.fresh = true;
         Ok(())
     }
 
-    /// Nonce for a page: random, except that a transaction with a journal marks page 1 as its own.
-    fn nonce_for(&self, number: u64) -> RcResult<[u8; 12]> {
+    /// The nonce for a page: random, except that a transaction with a journal marks page 1 as its
+    /// own.
+    fn nonce_for(&self, number: u64) -> SqliteResult<[u8; 12]> {
         if number == 1
-            && let Some(nonce) = self.link.next_page1_nonce()
+            && let Some(nonce) = self.shared.next_page1_nonce()
         {
             return Ok(nonce);
         }
-        nonce12().map_err(|error| report_error(&crypto(&error)))
+        nonce12().map_err(|error| report_error(&crypto_error(&error)))
     }
 
-    /// M1: SQLite must have left the reserved bytes zero, and page 1 must say what the header says.
-    fn check_page(&self, number: u64, page: &[u8]) -> RcResult<()> {
+    /// M1: SQLite must have left the reserved bytes zero, and page 1 must have the page size of the
+    /// header.
+    fn check_page(&self, number: u64, page: &[u8]) -> SqliteResult<()> {
         let tail_is_zero = page[page.len() - TAIL..].iter().all(|&byte| byte == 0);
         let synthetic = synthetic_header(self.page_size);
         let sizes_agree = number != 1 || page[16..18] == synthetic[16..18];
@@ -373,8 +342,8 @@ impl MainFile {
         Ok(())
     }
 
-    /// M6: whatever lies between the file's end and page `number` becomes pages of zeros first.
-    fn seal_gap(&mut self, number: u64) -> RcResult<()> {
+    /// M6: seals the pages between the file's end and page `number` as zeros.
+    fn seal_gap(&mut self, number: u64) -> SqliteResult<()> {
         let first = self.pages.saturating_add(1);
         if first < number {
             let zeros = vec![0; self.page_size as usize];
@@ -386,27 +355,27 @@ impl MainFile {
         Ok(())
     }
 
-    fn write_page(&mut self, number: u64, data: &[u8]) -> RcResult<()> {
-        let counted = self.count_before(number)?;
+    fn write_page(&mut self, number: u64, data: &[u8]) -> SqliteResult<()> {
+        let counted = self.contribution_before_write(number)?;
         let nonce = self.nonce_for(number)?;
         self.count_seal(&nonce)?;
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
         page.extend_from_slice(data);
         let sealed = self
-            .usable()?
+            .require_header()?
             .current
             .seal(number, &nonce, &mut page)
             .map_err(|error| report_error(&error));
-        self.ahead.wrote(number);
+        self.ahead.forget_page(number);
         if number > self.pages {
-            // The mapping would stay as short as it is.
+            // The mapping would not grow with the file.
             self.lower.unmap()?;
         }
         let result =
             sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
         if number == 1 {
-            self.change_counter = result.is_ok().then(|| counter_of(data, &page));
+            self.change_counter = result.is_ok().then(|| change_counter_of(data, &page));
         }
         let tail = page.last_chunk::<TAIL>().copied();
         self.scratch = page;
@@ -415,71 +384,70 @@ impl MainFile {
             Err(_) => self.torn.insert(number),
         };
         if let Some(counted) = counted {
-            self.count_after(number, counted, data, tail.filter(|_| result.is_ok()))?;
+            self.update_digest(number, counted, data, tail.filter(|_| result.is_ok()))?;
         }
         result
     }
 
-    /// Somebody else may have written, or may from now on (O2, G2).
-    fn unsure(&mut self) {
+    /// Another connection may have written, or may write from now on (O2, G2).
+    fn forget_file_state(&mut self) {
         self.tally = None;
-        self.look_again();
+        self.forget_cached_pages();
     }
 
-    /// What was read of the file is read anew; what this connection has counted stays (X3).
-    fn look_again(&mut self) {
+    /// Makes later calls read the file again. The digest that this connection has counted stays
+    /// (X3).
+    fn forget_cached_pages(&mut self) {
         self.fresh = false;
         self.ahead.forget();
     }
 
-    fn flush_journal(&self) -> RcResult<()> {
+    fn flush_journal(&self) -> SqliteResult<()> {
         self.with_journal(JournalCore::flush)
     }
 
-    fn with_journal(&self, work: impl FnOnce(&mut JournalCore) -> RcResult<()>) -> RcResult<()> {
-        let journal = self
-            .link
-            .journal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .upgrade();
-        match journal {
+    fn with_journal(
+        &self,
+        work: impl FnOnce(&mut JournalCore) -> SqliteResult<()>,
+    ) -> SqliteResult<()> {
+        match self.journal.upgrade() {
             Some(core) => work(&mut core.lock().unwrap_or_else(PoisonError::into_inner)),
             None => Ok(()),
         }
     }
 
-    fn header_len_or_zero(&self) -> RcResult<u64> {
+    fn body_len(&self) -> SqliteResult<u64> {
         Ok(self.lower.size()?.saturating_sub(HEADER_LEN as u64))
     }
 }
 
-/// What is kept of page 1: the tail that it has on the disk, and the bytes of it that SQLite asks for (M8).
-fn counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
+/// What is kept of page 1: its tail on the disk, and the bytes that SQLite reads in each
+/// transaction (M8).
+fn change_counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
     let (mut tail, mut bytes) = ([0; TAIL], [0; 16]);
     tail.copy_from_slice(&sealed[sealed.len() - TAIL..]);
     bytes.copy_from_slice(&plain[24..40]);
     (tail, bytes)
 }
 
-impl Body for MainFile {
-    fn lower(&self) -> Lower {
+impl IoMethods for MainFile {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
-        let before_pages = self.answer_empty && !self.on_disk;
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
+        let before_pages = self.page_size_is_free && !self.has_header;
         if at == 0 && out.len() == 100 && !before_pages {
             out.copy_from_slice(&synthetic_header(self.page_size));
             return Ok(());
         }
-        if let Err(rc) = self.usable() {
+        if let Err(rc) = self.require_header() {
             out.fill(0);
             return Err(rc);
         }
-        if !self.on_disk {
+        if !self.has_header {
             out.fill(0);
-            return Err(Rc(SQLITE_IOERR_SHORT_READ));
+            return Err(SqliteCode(SQLITE_IOERR_SHORT_READ));
         }
         let size = u64::from(self.page_size);
         if out.len() == self.page_size as usize && at.is_multiple_of(size) {
@@ -491,8 +459,8 @@ impl Body for MainFile {
         self.read_part(out, at)
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
-        self.usable()?;
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
+        self.require_header()?;
         let size = u64::from(self.page_size);
         if data.len() != self.page_size as usize || !at.is_multiple_of(size) {
             return Err(report(&code::PAGE_SIZE, self.path.as_str()));
@@ -501,77 +469,79 @@ impl Body for MainFile {
         self.check_page(number, data)?;
         self.flush_journal()?;
         self.ensure_header()?;
-        self.ensure_fresh()?;
+        self.refresh_header()?;
         self.seal_gap(number)?;
         self.write_page(number, data)?;
         self.pages = self.pages.max(number);
         Ok(())
     }
 
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
-        self.usable()?;
-        if !self.on_disk {
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
+        self.require_header()?;
+        if !self.has_header {
             return Ok(());
         }
         if !size.is_multiple_of(u64::from(self.page_size)) {
-            return Err(Rc(SQLITE_IOERR_WRITE));
+            return Err(SqliteCode(SQLITE_IOERR_WRITE));
         }
         self.flush_journal()?;
-        // SQLite cuts the database when its journal is done with, and has nothing of what it cuts in the journal.
-        self.with_journal(JournalCore::settle_cut)?;
-        self.count_cut(size / u64::from(self.page_size))?;
-        self.look_again();
+        // SQLite truncates the database when its journal is finished, and the journal has no record
+        // of the pages that are cut off.
+        self.with_journal(JournalCore::sync_truncation)?;
+        self.truncate_digest(size / u64::from(self.page_size))?;
+        self.forget_cached_pages();
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
 
-    fn sync(&mut self, flags: c_int) -> RcResult<()> {
-        self.keep_digest()?;
-        self.unsure();
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
+        self.write_digest()?;
+        self.forget_file_state();
         self.lower.sync(flags)
     }
 
-    fn size(&mut self) -> RcResult<u64> {
-        self.header_len_or_zero()
+    fn size(&mut self) -> SqliteResult<u64> {
+        self.body_len()
     }
 
-    fn lock(&mut self, level: c_int) -> RcResult<()> {
-        self.usable()?;
+    fn lock(&mut self, level: c_int) -> SqliteResult<()> {
+        self.require_header()?;
         if level > SQLITE_LOCK_SHARED {
             self.lower.unmap()?;
         }
         self.lower.lock(level)?;
         self.writing |= level > SQLITE_LOCK_SHARED;
-        self.unsure();
-        if level != SQLITE_LOCK_SHARED || self.on_disk {
+        self.forget_file_state();
+        if level != SQLITE_LOCK_SHARED || self.has_header {
             return Ok(());
         }
-        let joined = match birth::is_there(self.lower) {
+        let joined = match header_creation::has_header(self.lower) {
             Ok(true) => self.join_created(),
             other => other.map(|_| ()),
         };
         if joined.is_err() {
-            // The lock was taken for nothing; SQLite will not give it back after an error.
+            // SQLite will not release the lock after an error.
             self.lower.unlock(0)?;
         }
         joined
     }
 
-    fn unlock(&mut self, level: c_int) -> RcResult<()> {
-        self.keep_unjournaled(level);
-        self.unsure();
+    fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
+        self.write_unjournaled_digest(level);
+        self.forget_file_state();
         self.writing &= level > SQLITE_LOCK_SHARED;
         self.lower.unlock(level)
     }
 
-    fn file_control(&mut self, op: c_int, argument: *mut c_void) -> RcResult<()> {
+    fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
         match op {
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE
             | SQLITE_FCNTL_COMMIT_ATOMIC_WRITE
-            | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(Rc(SQLITE_NOTFOUND)),
-            // Before each sync of a rollback or commit, whatever `synchronous` says (pager.c, `sqlite3PagerSync`).
+            | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(SqliteCode(SQLITE_NOTFOUND)),
+            // SQLite sends this before each sync of a rollback or commit, whatever `synchronous`
+            // says (pager.c, `sqlite3PagerSync`).
             SQLITE_FCNTL_SYNC => {
-                self.heal()?;
-                self.keep_digest()?;
+                self.repair_after_rollback()?;
+                self.write_digest()?;
                 sealed_control(self.lower, op, argument)
             }
             _ => sealed_control(self.lower, op, argument),
@@ -583,10 +553,6 @@ impl Body for MainFile {
     }
 
     fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {
-        self.unsure();
-    }
-
-    fn as_main(&mut self) -> Option<&mut MainFile> {
-        Some(self)
+        self.forget_file_state();
     }
 }

@@ -1,23 +1,27 @@
-//! `sqlite3_io_methods`: the C entry points of an open file. Each converts its arguments and calls the file's `Body`.
+//! `sqlite3_io_methods`: the C entry points of an open file. Each converts its arguments and calls
+//! the file's method.
 //!
-//! Must not: decide anything, except that SQLite gets no page from a mapping (it must be opened first).
+//! Must not: decide anything, except that SQLite gets no page from a mapping, because a page must
+//! be decrypted first.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
 
 use std::ffi::{c_int, c_void};
 
-use crate::connection;
+use crate::connection_list;
 use crate::ffi::{
-    SQLITE_FCNTL_PDB, SQLITE_FCNTL_PRAGMA, SQLITE_FCNTL_VFSNAME, SQLITE_IOERR, SQLITE_OK,
-    sqlite3_file, sqlite3_io_methods,
+    SQLITE_FCNTL_PDB, SQLITE_FCNTL_PRAGMA, SQLITE_FCNTL_VFSNAME, SQLITE_IOERR, SQLITE_NOTFOUND,
+    SQLITE_OK, sqlite3_file, sqlite3_io_methods,
 };
-use crate::handle::{lower_of, rc, uninstall, with};
-use crate::lower::{Lower, Rc, RcResult, check};
-use crate::pragma;
+use crate::handle::{lower_file_of, uninstall, with};
+use crate::hooks::hooks;
+use crate::io_methods::IoMethods as _;
+use crate::lower::LowerFile;
+use crate::sqlite_code::{SqliteCode, SqliteResult, check, result_code};
+use crate::sqlite_text;
 
-/// The method tables of files of ours, by what the file below can do: SQLite asks a file for shared
-/// memory, which the write-ahead log needs, and for mappings, if the version of its table says that
-/// it has them. `unix-none` and `unix-dotfile` have no shared memory, whatever the version of their
-/// tables.
+/// The method tables of our files, by what the file below can do. SQLite concludes from the version
+/// of a file's table whether it has shared memory, which the write-ahead log needs, and mappings.
+/// `unix-none` and `unix-dotfile` have no shared memory, whatever the version of their tables.
 static METHODS: [sqlite3_io_methods; 5] = [
     table(1, false),
     table(2, false),
@@ -61,7 +65,7 @@ const fn table(version: c_int, has_shared_memory: bool) -> sqlite3_io_methods {
     methods
 }
 
-/// The method table for a file of ours over one with the methods `below`.
+/// The method table for our file over a file with the methods `below`.
 pub(crate) fn over(below: &sqlite3_io_methods) -> &'static sqlite3_io_methods {
     let [first, second, second_shared, third, third_shared] = &METHODS;
     // A table of version 1 ends before `shm_map`.
@@ -74,25 +78,25 @@ pub(crate) fn over(below: &sqlite3_io_methods) -> &'static sqlite3_io_methods {
     }
 }
 
-/// Whether this is one of the tables: their addresses tell our files from others.
+/// Whether this is one of the tables. Their addresses distinguish our files from others.
 pub(crate) fn are_ours(methods: *const sqlite3_io_methods) -> bool {
     METHODS.as_ptr_range().contains(&methods)
 }
 
-fn at(offset: i64) -> RcResult<u64> {
-    u64::try_from(offset).map_err(|_| Rc(SQLITE_IOERR))
+fn at(offset: i64) -> SqliteResult<u64> {
+    u64::try_from(offset).map_err(|_| SqliteCode(SQLITE_IOERR))
 }
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
-    connection::forget(file);
-    let flushed = with(file, |open| open.body.before_close());
+    connection_list::forget_file(file);
+    let flushed = with(file, |open| open.file.before_close());
     // SAFETY: SQLite calls xClose once per file.
     unsafe { uninstall(file) };
     // SAFETY: our own file, whose allocation holds the file below.
-    let below = unsafe { lower_of(file) };
+    let below = unsafe { lower_file_of(file) };
     // SAFETY: it was opened when ours was, and nothing uses it any more.
-    let closed = unsafe { Lower::new(below) }.close();
-    rc(flushed.and(closed))
+    let closed = unsafe { LowerFile::new(below) }.close();
+    result_code(flushed.and(closed))
 }
 
 unsafe extern "C" fn read(
@@ -106,7 +110,7 @@ unsafe extern "C" fn read(
     };
     // SAFETY: SQLite gives a buffer of `amount` bytes, which it has initialised or will not read.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len) };
-    rc(with(file, |open| open.body.read(out, at(offset)?)))
+    result_code(with(file, |open| open.file.read(out, at(offset)?)))
 }
 
 unsafe extern "C" fn write(
@@ -120,20 +124,20 @@ unsafe extern "C" fn write(
     };
     // SAFETY: SQLite gives `amount` bytes.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
-    rc(with(file, |open| open.body.write(data, at(offset)?)))
+    result_code(with(file, |open| open.file.write(data, at(offset)?)))
 }
 
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
-    rc(with(file, |open| open.body.truncate(at(size)?)))
+    result_code(with(file, |open| open.file.truncate(at(size)?)))
 }
 
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
-    rc(with(file, |open| open.body.sync(flags)))
+    result_code(with(file, |open| open.file.sync(flags)))
 }
 
 unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int {
-    rc(with(file, |open| {
-        let bytes = i64::try_from(open.body.size()?).map_err(|_| Rc(SQLITE_IOERR))?;
+    result_code(with(file, |open| {
+        let bytes = i64::try_from(open.file.size()?).map_err(|_| SqliteCode(SQLITE_IOERR))?;
         // SAFETY: SQLite gives a place for the result.
         unsafe { size.write(bytes) };
         Ok(())
@@ -141,16 +145,16 @@ unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int
 }
 
 unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    rc(with(file, |open| open.body.lock(level)))
+    result_code(with(file, |open| open.file.lock(level)))
 }
 
 unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    rc(with(file, |open| open.body.unlock(level)))
+    result_code(with(file, |open| open.file.unlock(level)))
 }
 
 unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, held: *mut c_int) -> c_int {
-    rc(with(file, |open| {
-        let answer = open.body.lower().check_reserved_lock()?;
+    result_code(with(file, |open| {
+        let answer = open.file.lower().check_reserved_lock()?;
         // SAFETY: SQLite gives a place for the result.
         unsafe { held.write(answer) };
         Ok(())
@@ -163,29 +167,34 @@ unsafe extern "C" fn file_control(
     argument: *mut c_void,
 ) -> c_int {
     match op {
-        // SAFETY: with this op the argument is SQLite's array of strings.
-        SQLITE_FCNTL_PRAGMA => unsafe { pragma::control(file, argument) },
+        SQLITE_FCNTL_PRAGMA => match hooks() {
+            // SAFETY: with this op the argument is SQLite's array of strings.
+            Some(hooks) => unsafe { (hooks.pragma)(file, argument) },
+            None => SQLITE_NOTFOUND,
+        },
         SQLITE_FCNTL_PDB => {
-            // SAFETY: with this op the argument points to the connection.
-            unsafe { connection::attached(file, argument) };
-            rc(with(file, |open| open.body.file_control(op, argument)))
+            if let Some(hooks) = hooks() {
+                // SAFETY: with this op the argument points to the connection.
+                unsafe { (hooks.check_attached)(file, argument) };
+            }
+            result_code(with(file, |open| open.file.file_control(op, argument)))
         }
         SQLITE_FCNTL_VFSNAME => {
-            let below = rc(with(file, |open| open.body.file_control(op, argument)));
+            let below = result_code(with(file, |open| open.file.file_control(op, argument)));
             // SAFETY: with this op the argument points to a string of SQLite's allocator.
-            unsafe { connection::prefix_vfs_name(argument) };
+            unsafe { sqlite_text::prefix_vfs_name(argument) };
             below
         }
-        _ => rc(with(file, |open| open.body.file_control(op, argument))),
+        _ => result_code(with(file, |open| open.file.file_control(op, argument))),
     }
 }
 
 unsafe extern "C" fn sector_size(file: *mut sqlite3_file) -> c_int {
-    with(file, |open| Ok(open.body.lower().sector_size())).unwrap_or(4096)
+    with(file, |open| Ok(open.file.lower().sector_size())).unwrap_or(4096)
 }
 
 unsafe extern "C" fn device_characteristics(file: *mut sqlite3_file) -> c_int {
-    with(file, |open| Ok(open.body.device_characteristics())).unwrap_or(0)
+    with(file, |open| Ok(open.file.device_characteristics())).unwrap_or(0)
 }
 
 unsafe extern "C" fn shm_map(
@@ -195,9 +204,12 @@ unsafe extern "C" fn shm_map(
     extend: c_int,
     out: *mut *mut c_void,
 ) -> c_int {
-    rc(with(file, |open| {
-        let below = open.body.lower();
-        let call = below.shared_memory()?.shm_map.ok_or(Rc(SQLITE_IOERR))?;
+    result_code(with(file, |open| {
+        let below = open.file.lower();
+        let call = below
+            .shared_memory()?
+            .shm_map
+            .ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: the arguments are passed on unchanged.
         check(unsafe { call(below.as_ptr(), region, size, extend, out) })
     }))
@@ -209,10 +221,13 @@ unsafe extern "C" fn shm_lock(
     count: c_int,
     flags: c_int,
 ) -> c_int {
-    rc(with(file, |open| {
-        open.body.shm_lock_changes(offset, flags);
-        let below = open.body.lower();
-        let call = below.shared_memory()?.shm_lock.ok_or(Rc(SQLITE_IOERR))?;
+    result_code(with(file, |open| {
+        open.file.shm_lock_changes(offset, flags);
+        let below = open.file.lower();
+        let call = below
+            .shared_memory()?
+            .shm_lock
+            .ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: the arguments are passed on unchanged.
         check(unsafe { call(below.as_ptr(), offset, count, flags) })
     }))
@@ -220,22 +235,29 @@ unsafe extern "C" fn shm_lock(
 
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
     let passed = with(file, |open| {
-        let below = open.body.lower();
-        let call = below.shared_memory()?.shm_barrier.ok_or(Rc(SQLITE_IOERR))?;
+        let below = open.file.lower();
+        let call = below
+            .shared_memory()?
+            .shm_barrier
+            .ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: passed on unchanged.
         unsafe { call(below.as_ptr()) };
         Ok(())
     });
     if passed.is_err() {
-        // Nothing can be reported from here; the handle's other calls have failed or will. The barrier must hold.
+        // No error can be reported from here; other calls on the handle have failed or will fail.
+        // The barrier must hold.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
 }
 
 unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int {
-    rc(with(file, |open| {
-        let below = open.body.lower();
-        let call = below.shared_memory()?.shm_unmap.ok_or(Rc(SQLITE_IOERR))?;
+    result_code(with(file, |open| {
+        let below = open.file.lower();
+        let call = below
+            .shared_memory()?
+            .shm_unmap
+            .ok_or(SqliteCode(SQLITE_IOERR))?;
         // SAFETY: passed on unchanged.
         check(unsafe { call(below.as_ptr(), delete) })
     }))
@@ -247,15 +269,17 @@ unsafe extern "C" fn fetch(
     _amount: c_int,
     out: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: SQLite gives a place for the result; null means "not mapped", and SQLite reads the page instead.
+    // SAFETY: SQLite gives a place for the result; null means "not mapped", and SQLite reads the
+    // page instead.
     unsafe { out.write(std::ptr::null_mut()) };
     SQLITE_OK
 }
 
 unsafe extern "C" fn unfetch(file: *mut sqlite3_file, _offset: i64, page: *mut c_void) -> c_int {
-    // Without a page it means that the file may have changed: what the guard reads from is mapped below.
+    // Without a page the call means that the file may have changed. It concerns the mapping of the
+    // file below, from which this VFS reads.
     if page.is_null() {
-        return rc(with(file, |open| open.body.lower().unmap()));
+        return result_code(with(file, |open| open.file.lower().unmap()));
     }
     SQLITE_OK
 }

@@ -1,16 +1,18 @@
-//! A plain database on the guard's VFS, and its log: everything passes, except a copy of a sealed
-//! database into it.
+//! A plain database and its log on this VFS. Everything passes unchanged, except that a copy of a
+//! sealed database is refused.
 //!
-//! The backup API and VACUUM INTO copy pages as SQLite sees them, and carry the reserve over, so
-//! the first page of such a copy carries the guard's reserved bytes. SQLite writes that page first
-//! when a transaction ends, but pages that its cache has no room for before. A transaction of the
-//! backup API is known by this: no statement of the connection has begun it.
+//! The backup API and VACUUM INTO copy pages as SQLite sees them, and keep the number of reserved
+//! bytes. So the first page of a copy of a sealed database has the reserved bytes of a sealed one.
+//! SQLite writes that page first when a transaction ends, but writes pages for which its cache has
+//! no room before. A transaction of the backup API is recognised by this: no statement of the
+//! connection has begun it.
 //!
 //! Invariants, unless the file's URI says `allow_plaintext=1`:
-//! - P1. A file that was empty when it was opened never receives a first page with the guard's
-//!   reserved bytes; a file that was there, and its log, never from the backup API.
+//! - P1. A file that was empty when it was opened never receives a first page with the reserved
+//!   bytes of a sealed database. A file that existed, and its log, never receives one from the
+//!   backup API.
 //! - P2. While a sealed database is open in this process, no page of a copy is written before the
-//!   copy's first page was looked at: it stays in SQLite's cache, or here, so that a copy may need
+//!   copy's first page was examined. The page stays in SQLite's cache, or here, so a copy may need
 //!   as much memory as it has pages.
 //!
 //! Must not: change a byte.
@@ -23,18 +25,19 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use strongroom_format::code::{self, Code};
 use strongroom_format::sqlite::{PAGE_RESERVE, WAL_FRAME_HEADER, WAL_HEADER};
 
-use crate::body::Body;
-use crate::connection;
+use crate::big_endian::be_u32_at;
+use crate::connection_list;
 use crate::ffi::{
     SQLITE_BUSY, SQLITE_IOCAP_SUBPAGE_READ, SQLITE_LOCK_RESERVED, SQLITE_SHM_EXCLUSIVE,
     SQLITE_SHM_LOCK, sqlite3_file,
 };
-use crate::lower::{Lower, Rc, RcResult};
+use crate::io_methods::IoMethods;
+use crate::lower::LowerFile;
 use crate::report::report;
-use crate::sealed::Sealed;
-use crate::word::word;
+use crate::sealed::SealedDatabase;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
-/// Where page 1 says how many bytes of each page are reserved (SQLite file format, section 1.3.4).
+/// Where page 1 holds the number of reserved bytes (SQLite file format, section 1.3.4).
 const RESERVE_AT: u64 = 20;
 /// The lock in shared memory that a writer of the log holds (`WAL_WRITE_LOCK` in src/wal.c).
 const WAL_WRITE_LOCK: c_int = 0;
@@ -42,47 +45,49 @@ const WAL_WRITE_LOCK: c_int = 0;
 /// of its page.
 const LOG_HEADER: u64 = WAL_HEADER as u64;
 
-/// What is known of copies into one plain database, shared by its file and its log.
-pub(crate) struct Copies {
+/// What is known of copies into one plain database. Its file and its log share it.
+pub(crate) struct CopyDetection {
     path: String,
     born_empty: bool,
     allow_plaintext: bool,
-    /// The database's file, once SQLite has told its connection.
+    /// The database's file, once SQLite has said to which connection it belongs.
     file: AtomicPtr<sqlite3_file>,
-    /// The transaction that is writing the file, or the log, makes a copy of a database.
+    /// The transaction that is writing the file, or the log, copies a database.
     into_file: AtomicBool,
     into_log: AtomicBool,
 }
 
-impl Copies {
+impl CopyDetection {
     fn file(&self) -> *mut sqlite3_file {
         self.file.load(Ordering::Relaxed)
     }
 
-    /// Whether the transaction that begins now makes a copy.
-    fn begins_copy(&self) -> bool {
+    /// Whether the transaction that begins now copies a database.
+    fn is_beginning_copy(&self) -> bool {
         !self.allow_plaintext
-            && (connection::runs_statement(self.file(), true) == Some(false)
-                || self.born_empty && connection::is_vacuumed_into(self.file()))
+            && (connection_list::runs_statement(self.file(), true) == Some(false)
+                || self.born_empty && connection_list::runs_vacuum_into(self.file()))
     }
 
-    /// Whether what is written now is not written by a statement.
+    /// Whether no statement is running, so that the backup API writes.
     fn without_statement(&self) -> bool {
-        connection::runs_statement(self.file(), false) == Some(false)
+        connection_list::runs_statement(self.file(), false) == Some(false)
     }
 
-    fn refuse(&self) -> Rc {
+    fn refuse(&self) -> SqliteCode {
         report(&code::PLAINTEXT_COPY, self.path.as_str())
     }
 }
 
-/// Whether pages of a copy are held back (P2). Without a sealed database the source is none.
-fn held_back() -> bool {
-    Sealed::is_any_open()
+/// Whether pages of a copy must be held back (P2). Without an open sealed database, none can be the
+/// source.
+fn must_hold_copies() -> bool {
+    SealedDatabase::is_any_open()
 }
 
-/// Whether `data`, which is written at `at`, says that the pages have the guard's reserved bytes.
-/// `page` is where the first page begins. `None` when it does not say how many are reserved.
+/// Whether `data`, which is written at offset `at`, gives the pages the reserved bytes of a sealed
+/// database. `page` is the offset of the first page. `None` when `data` does not include the number
+/// of reserved bytes.
 fn has_reserve(data: &[u8], at: u64, page: u64) -> Option<bool> {
     let index = page.checked_add(RESERVE_AT)?.checked_sub(at)?;
     let reserve = data.get(usize::try_from(index).ok()?)?;
@@ -91,8 +96,8 @@ fn has_reserve(data: &[u8], at: u64, page: u64) -> Option<bool> {
 
 /// A plain database file.
 pub(crate) struct PlainFile {
-    lower: Lower,
-    copies: Arc<Copies>,
+    lower: LowerFile,
+    copies: Arc<CopyDetection>,
     /// The first page was written in this transaction.
     seen: bool,
     refused: Option<&'static Code>,
@@ -100,10 +105,15 @@ pub(crate) struct PlainFile {
 
 impl PlainFile {
     /// A plain file as opened.
-    pub(crate) fn new(lower: Lower, path: String, born_empty: bool, allow_plaintext: bool) -> Self {
+    pub(crate) fn new(
+        lower: LowerFile,
+        path: String,
+        born_empty: bool,
+        allow_plaintext: bool,
+    ) -> Self {
         Self {
             lower,
-            copies: Arc::new(Copies {
+            copies: Arc::new(CopyDetection {
                 path,
                 born_empty,
                 allow_plaintext,
@@ -121,18 +131,18 @@ impl PlainFile {
         &self.copies.path
     }
 
-    /// SQLite has told which connection this file, `file`, belongs to.
-    pub(crate) fn is_file(&self, file: *mut sqlite3_file) {
+    /// Notes the file object, `file`, once SQLite has said to which connection it belongs.
+    pub(crate) fn set_file(&self, file: *mut sqlite3_file) {
         self.copies.file.store(file, Ordering::Relaxed);
     }
 
-    /// Lets nothing through from now on.
+    /// Refuses every lock from now on.
     pub(crate) fn refuse(&mut self, code: &'static Code) {
         self.refused = Some(code);
     }
 
-    /// The body of this database's log.
-    pub(crate) fn log(&self, lower: Lower) -> PlainLog {
+    /// The log of this database.
+    pub(crate) fn log(&self, lower: LowerFile) -> PlainLog {
         PlainLog {
             lower,
             copies: Arc::clone(&self.copies),
@@ -141,56 +151,60 @@ impl PlainFile {
         }
     }
 
-    /// Whether a first page with the guard's reserved bytes makes this file a copy.
-    fn becomes_copy(&self) -> RcResult<bool> {
+    /// Whether a first page with the reserved bytes of a sealed database makes this file a copy of
+    /// one.
+    fn becomes_copy(&self) -> SqliteResult<bool> {
         if self.copies.allow_plaintext {
             return Ok(false);
         }
         if self.copies.born_empty || self.copies.into_file.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        // With `locking_mode=EXCLUSIVE` no lock tells of the transaction's beginning. The reserve
-        // that a rollback brings back is in the file already.
+        // With `locking_mode=EXCLUSIVE` no lock shows that a transaction begins. The reserved bytes
+        // that a rollback restores are in the file already.
         let mut before = [0];
         self.lower.read_whole(&mut before, RESERVE_AT)?;
         Ok(u32::from(before[0]) != PAGE_RESERVE && self.copies.without_statement())
     }
 }
 
-impl Body for PlainFile {
-    fn lower(&self) -> Lower {
+impl IoMethods for PlainFile {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         match has_reserve(data, at, 0) {
             Some(true) if self.becomes_copy()? => return Err(self.copies.refuse()),
             Some(_) => self.seen = true,
-            // SQLite keeps the page in its cache then, which grows (`sqlite3PcacheFetchStress`).
-            None if self.copies.into_file.load(Ordering::Relaxed) && !self.seen && held_back() => {
-                return Err(Rc(SQLITE_BUSY));
+            // SQLite then keeps the page in its cache, which grows (`sqlite3PcacheFetchStress`).
+            None if self.copies.into_file.load(Ordering::Relaxed)
+                && !self.seen
+                && must_hold_copies() =>
+            {
+                return Err(SqliteCode(SQLITE_BUSY));
             }
             None => {}
         }
         self.lower.write(data, at)
     }
 
-    fn lock(&mut self, level: c_int) -> RcResult<()> {
+    fn lock(&mut self, level: c_int) -> SqliteResult<()> {
         if let Some(code) = self.refused {
             return Err(report(code, self.path()));
         }
         self.lower.lock(level)?;
-        // Every transaction that writes takes this lock first; the playback of a hot journal, and
-        // the end of a log, do not.
+        // Every transaction that writes takes this lock first. The playback of a hot journal, and
+        // the end of a log, do not take it.
         if level == SQLITE_LOCK_RESERVED {
             self.seen = false;
-            let copy = self.copies.begins_copy();
+            let copy = self.copies.is_beginning_copy();
             self.copies.into_file.store(copy, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    fn unlock(&mut self, level: c_int) -> RcResult<()> {
+    fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
         self.copies.into_file.store(false, Ordering::Relaxed);
         self.lower.unlock(level)
     }
@@ -198,7 +212,7 @@ impl Body for PlainFile {
     fn shm_lock_changes(&mut self, first: c_int, flags: c_int) {
         if first == WAL_WRITE_LOCK {
             let begins = flags & SQLITE_SHM_LOCK != 0 && flags & SQLITE_SHM_EXCLUSIVE != 0;
-            let copy = begins && self.copies.begins_copy();
+            let copy = begins && self.copies.is_beginning_copy();
             self.copies.into_log.store(copy, Ordering::Relaxed);
         }
     }
@@ -206,32 +220,28 @@ impl Body for PlainFile {
     fn device_characteristics(&self) -> c_int {
         self.lower.device_characteristics() & !SQLITE_IOCAP_SUBPAGE_READ
     }
-
-    fn as_plain(&mut self) -> Option<&mut PlainFile> {
-        Some(self)
-    }
 }
 
 /// The write-ahead log of a plain database.
 pub(crate) struct PlainLog {
-    lower: Lower,
-    copies: Arc<Copies>,
-    /// Where the first page begins whose frame is being written.
+    lower: LowerFile,
+    copies: Arc<CopyDetection>,
+    /// The offset of the first page, while its frame is being written.
     first_page: Option<u64>,
-    /// Writes of a copy that are held back (P2), by their place. An error here would not do, as it
-    /// does for the file: SQLite has added the frame to its running checksum by then.
+    /// Writes of a copy that are held back (P2), by offset. An error, as for the file, is not
+    /// possible here: SQLite has already added the frame to its running checksum.
     held: BTreeMap<u64, Vec<u8>>,
 }
 
 impl PlainLog {
-    /// Whether the copy that is being written has not shown its first page yet.
-    fn holds(&self) -> bool {
+    /// Whether the first page of the copy that is being written has not been seen yet.
+    fn must_hold(&self) -> bool {
         !self.copies.allow_plaintext
             && self.copies.into_log.load(Ordering::Relaxed)
-            && (!self.held.is_empty() || held_back())
+            && (!self.held.is_empty() || must_hold_copies())
     }
 
-    fn release(&mut self) -> RcResult<()> {
+    fn release(&mut self) -> SqliteResult<()> {
         while let Some((at, data)) = self.held.pop_first() {
             self.lower.write(&data, at)?;
         }
@@ -239,12 +249,12 @@ impl PlainLog {
     }
 }
 
-impl Body for PlainLog {
-    fn lower(&self) -> Lower {
+impl IoMethods for PlainLog {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         // SQLite reads frames in the pieces in which it has written them.
         match self.held.get(&at).and_then(|held| held.get(..out.len())) {
             Some(held) => out.copy_from_slice(held),
@@ -253,13 +263,13 @@ impl Body for PlainLog {
         Ok(())
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         if !self.copies.into_log.load(Ordering::Relaxed) {
-            // The transaction that they belonged to was rolled back.
+            // The transaction of the held writes was rolled back.
             self.held.clear();
         }
         if at >= LOG_HEADER && data.len() == WAL_FRAME_HEADER {
-            let is_first = word(data, 0) == Some(1);
+            let is_first = be_u32_at(data, 0) == Some(1);
             self.first_page = is_first.then(|| at.saturating_add(data.len() as u64));
         }
         let reserve = self.first_page.and_then(|page| has_reserve(data, at, page));
@@ -276,14 +286,14 @@ impl Body for PlainLog {
             self.release()?;
             self.copies.into_log.store(false, Ordering::Relaxed);
         }
-        if self.holds() && at >= LOG_HEADER {
+        if self.must_hold() && at >= LOG_HEADER {
             self.held.insert(at, data.to_vec());
             return Ok(());
         }
         self.lower.write(data, at)
     }
 
-    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.release()?;
         self.lower.sync(flags)
     }

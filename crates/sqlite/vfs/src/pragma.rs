@@ -1,8 +1,8 @@
 //! PRAGMA key, PRAGMA rekey and PRAGMA `cipher_integrity_check`, as users of other products know
-//! them, and PRAGMA `page_size`, which a sealed database
-//! can follow only into a copy.
+//! them, and PRAGMA `page_size`, which a sealed database can follow only into a copy.
 //!
-//! The value of PRAGMA key stands in SQL text: `strongroom_key()` with a bound parameter is the better way.
+//! The value of PRAGMA key is part of the SQL text: `strongroom_key()` with a bound parameter is
+//! safer.
 //! Must not: put the value into a message.
 #![expect(unsafe_code, reason = "SQLite's array of strings")]
 
@@ -14,23 +14,30 @@ use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{KeySource, Opener, SourceContext};
 
-use crate::connection::{self, schema_of_file, sqlite_string};
+use crate::connection;
+use crate::connection::schema_of_file;
+use crate::connection_list;
 use crate::ffi::{SQLITE_ERROR, SQLITE_NOTFOUND, SQLITE_OK, sqlite3_file};
-use crate::handle::{rc, with};
+use crate::foreign_words;
+use crate::handle::with;
 use crate::integrity;
-use crate::keys;
-use crate::lower::{Rc, RcResult};
-use crate::main_file::{MainFile, Wanted};
-use crate::others;
+use crate::io_methods::IoMethods as _;
+use crate::key_options;
+use crate::main_file::MainFile;
+use crate::new_database::NewDatabase;
+use crate::open_file::OpenFile;
+use crate::query;
 use crate::rekey;
 use crate::report::{last_text, report, report_error};
-use crate::seal::crypto;
+use crate::seal::crypto_error;
+use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
+use crate::sqlite_text::sqlite_string;
 
-/// Handles `SQLITE_FCNTL_PRAGMA`.
+/// Answers `SQLITE_FCNTL_PRAGMA`.
 ///
 /// # Safety
 /// `argument` is SQLite's array: result, name, value or null.
-pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> c_int {
+pub(crate) unsafe fn answer_pragma(file: *mut sqlite3_file, argument: *mut c_void) -> c_int {
     let array = argument.cast::<*mut c_char>();
     // SAFETY: the array has three entries.
     let name = unsafe { array.add(1).read() };
@@ -49,31 +56,31 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
         // SAFETY: SQLite's text, which lives until this call returns.
         Some(unsafe { CStr::from_ptr(value) }.to_bytes())
     };
-    let instead = others::pragma(&name, value.is_some());
+    let instead = foreign_words::advice_for_pragma(&name, value.is_some());
     let answer = match (name.as_str(), value) {
         _ if instead.is_some() => Err(report(&code::FOREIGN_WORD, instead.unwrap_or_default())),
-        ("key", Some(value)) => key(file, value).map(Some),
-        ("rekey", Some(value)) => rekey_to(file, value).map(Some),
+        ("key", Some(value)) => set_key(file, value).map(Some),
+        ("rekey", Some(value)) => rekey_with(file, value).map(Some),
         ("cipher_integrity_check", _) => integrity::check(file),
         (name, value) => {
             if let ("page_size", Some(value)) = (name, value)
-                && let Err(failed) = lay_out(file, value)
+                && let Err(failed) = set_page_size(file, value)
             {
                 return failed.0;
             }
-            return rc(with(file, |open| {
-                open.body
+            return result_code(with(file, |open| {
+                open.file
                     .file_control(crate::ffi::SQLITE_FCNTL_PRAGMA, argument)
             }));
         }
     };
     let (text, result) = match answer {
         Ok(Some(text)) => (text, SQLITE_OK),
-        // SQLite goes on to a pragma that it does not know, and answers with no row. (OK without a
-        // text makes a column without a name, which Python takes for a lack of memory.)
+        // SQLite then handles the pragma itself: it does not know it, and returns no row. (OK
+        // without a text makes a column without a name, which Python takes for a lack of memory.)
         Ok(None) => return SQLITE_NOTFOUND,
-        Err(Rc(code)) => {
-            // The pragma is the one place where SQLite shows our own words.
+        Err(SqliteCode(code)) => {
+            // A pragma is the only place where SQLite shows our own text.
             (
                 last_text().unwrap_or_else(|| format!("error {code}")),
                 SQLITE_ERROR,
@@ -85,9 +92,10 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
     result
 }
 
-fn opener(value: &[u8], creating: bool) -> RcResult<Arc<Opener>> {
+fn opener_from_value(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> {
     let mut copy = value.to_vec();
-    let given = SecretBytes::take(&mut copy).map_err(|error| report_error(&crypto(&error)))?;
+    let given =
+        SecretBytes::take(&mut copy).map_err(|error| report_error(&crypto_error(&error)))?;
     let context = SourceContext {
         keyring: None,
         creating,
@@ -99,31 +107,32 @@ fn opener(value: &[u8], creating: bool) -> RcResult<Arc<Opener>> {
         .map_err(|error| report_error(&error))
 }
 
-/// `PRAGMA page_size` on a database that is still to be created; SQLite goes on to note the size itself.
-fn lay_out(file: *mut sqlite3_file, value: &[u8]) -> RcResult<()> {
+/// `PRAGMA page_size` on a database that is still to be created. SQLite then also notes the size
+/// itself.
+fn set_page_size(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<()> {
     let size = std::str::from_utf8(value)
         .ok()
         .and_then(|text| text.trim().parse().ok());
-    let Some(size) = size.and_then(keys::valid_page_size) else {
+    let Some(size) = size.and_then(key_options::valid_page_size) else {
         return Ok(()); // SQLite ignores such a size too.
     };
-    with(file, |open| match open.body.as_main() {
-        Some(main) => main.lay_out(size),
+    with(file, |open| match open.file.as_main() {
+        Some(main) => main.set_page_size(size),
         None => Ok(()),
     })
 }
 
 /// PRAGMA key: opens a sealed database, or makes an empty one sealed.
-fn key(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
-    let is_sealed = with(file, |open| Ok(open.body.as_main().is_some()))?;
+fn set_key(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
+    let is_sealed = with(file, |open| Ok(open.file.as_main().is_some()))?;
     if is_sealed {
         return with(file, |open| {
-            let Some(main) = open.body.as_main() else {
+            let Some(main) = open.file.as_main() else {
                 return Err(report(&code::BUG, "not sealed"));
             };
-            let opener = opener(value, !main.is_on_disk())?;
-            if main.is_on_disk() {
-                main.unlock(&opener)?;
+            let opener = opener_from_value(value, !main.has_header())?;
+            if main.has_header() {
+                main.open_header(&opener)?;
             } else {
                 return Err(report(&code::KEY_OPTION, "the database has a key already"));
             }
@@ -133,11 +142,12 @@ fn key(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
     seal_empty(file, value)
 }
 
-/// An empty database becomes a sealed one: SQLite is told to reserve the bytes that it has not yet laid out.
-fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
+/// Turns an empty database into a sealed one: SQLite is told to reserve the bytes, since it has not
+/// laid out the database yet.
+fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
     let (path, empty) = with(file, |open| {
-        let size = open.body.size()?;
-        let Some(plain) = open.body.as_plain() else {
+        let size = open.file.size()?;
+        let Some(plain) = open.file.as_plain() else {
             return Err(report(&code::BUG, "not a database"));
         };
         Ok((plain.path().to_owned(), size == 0))
@@ -145,41 +155,42 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
     if !empty {
         return Err(report(&code::KEY_ON_PLAIN, path));
     }
-    let place = connection::of_file(file)
+    let place = connection_list::connection_of(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
     let Some((connection, schema)) = place else {
         return Err(report(&code::BUG, "PRAGMA key without connection"));
     };
-    let page_size = rekey::pragma_number(connection, &schema, "page_size").unwrap_or(4096);
+    let page_size = query::pragma_number(connection, &schema, "page_size").unwrap_or(4096);
     if connection::in_transaction(connection) {
         // SQLite has laid out page 1 already, without the reserved bytes.
         return Err(report(&code::KEY_OPTION, "PRAGMA key within a transaction"));
     }
-    let opener = opener(value, true)?;
-    if connection::reserve(connection, &schema).is_none() {
+    let opener = opener_from_value(value, true)?;
+    if connection::reserve_page_bytes(connection, &schema).is_none() {
         return Err(report(&code::RESERVE, path));
     }
     with(file, |open| {
         let page_size = u32::try_from(page_size).unwrap_or(4096);
-        let wanted = Wanted {
+        let wanted = NewDatabase {
             cipher: Cipher::Aes256Gcm,
             page_size,
             freshness: false,
         };
-        let lower = open.body.lower();
-        open.body = Box::new(MainFile::create(lower, path, wanted, opener, false)?);
+        let lower = open.file.lower();
+        let main = MainFile::create(lower, path, wanted, opener, false)?;
+        open.file = OpenFile::Main(Box::new(main));
         Ok("ok".to_owned())
     })
 }
 
-/// PRAGMA rekey: a new data key under a new opener, every page sealed again.
-fn rekey_to(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
-    let place = connection::of_file(file)
+/// PRAGMA rekey: a new data key under a new opener; every page is sealed again.
+fn rekey_with(file: *mut sqlite3_file, value: &[u8]) -> SqliteResult<String> {
+    let place = connection_list::connection_of(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
     let Some((connection, schema)) = place else {
         return Err(report(&code::BUG, "PRAGMA rekey without connection"));
     };
-    let opener = opener(value, true)?;
+    let opener = opener_from_value(value, true)?;
     let report = rekey(connection, &schema, Some(&opener), &mut |_, _| {})
         .map_err(|error| report_error(&error))?;
     Ok(format!(

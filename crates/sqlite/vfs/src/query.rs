@@ -41,3 +41,8 @@ pub(crate) fn number(connection: *mut sqlite3, sql: &str) -> Option<i64> {
 pub(crate) fn pragma_number(connection: *mut sqlite3, schema: &str, name: &str) -> Option<i64> {
     number(connection, &format!("PRAGMA {schema}.{name}"))
 }
+
+/// A schema's name as an SQL identifier.
+pub(crate) fn quote_identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,59 +1,64 @@
-//! A new data key for a database in use: begun in the header, every page sealed again through SQLite's own
-//! transactions, finished in the header. docs/internals/rekey.md.
+//! Gives a database in use a new data key. The rekey is begun in the header, every page is sealed
+//! again through SQLite's own transactions, and the rekey is finished in the header.
+//! docs/internals/rekey.md.
 //!
 //! Invariants:
-//! R1. From the header's "begun" to its "finished" both keys open pages, and everything written uses the new one.
-//! R2. A page is sealed again by a transaction of SQLite's, so a crash at any point leaves it whole under one of the keys.
-//! R3. The old key is erased from the header only when, under the write lock and with an empty log, no page of the
-//!     file names its epoch; pages behind the database's end were cut off.
+//! R1. From the header's "begun" to its "finished" both keys open pages, and every write uses the
+//!     new one.
+//! R2. A transaction of SQLite's seals a page again, so a crash at any point leaves the page whole
+//!     under one of the keys.
+//! R3. The old key is erased from the header only when, under the write lock and with an empty log,
+//!     no page of the file names its epoch; pages after the database's end were cut off.
 //!
-//! Must not: write a page itself, or open the file by path (closing that would drop SQLite's locks).
+//! Must not: write a page itself, or open the file by path (closing it would drop SQLite's locks).
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use strongroom_format::code;
 use strongroom_format::layout::u32_at;
 use strongroom_format::sqlite::{lock_byte_page, page_offset, tail_layout};
-use strongroom_keyring::{Error, Object, Opener, redo, storage};
+use strongroom_keyring::{Error, Object, Opener, redo};
 
-use crate::body::Body as _;
 use crate::connection::{execute, file_of_schema};
-use crate::databases::quoted;
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
 use crate::handle::with;
-use crate::lower::{Lower, Rc, RcResult};
+use crate::io_methods::IoMethods as _;
+use crate::lower::LowerFile;
 use crate::main_file::MainFile;
-use crate::report::{report_error, take_last};
-use crate::seal::TAIL;
-use crate::sealed::Keys;
+use crate::page_tail::TAIL;
+use crate::query;
+use crate::query::{pragma_number, quote_identifier};
+use crate::report::take_last;
+use crate::sealed::OpenedHeader;
+use crate::sqlite_code::SqliteCode;
+use crate::wal::log_length;
 
-pub(crate) use crate::query::pragma_number;
-
-/// Pages per transaction while sweeping: long enough to be quick, short enough for others to get in between.
+/// Pages per transaction of the sweep: enough to be fast, and few enough for other connections to
+/// write in between.
 const BATCH: u64 = 512;
-/// How often finishing is tried before other connections are said to be in the way.
+/// How often finishing is tried before other connections are reported to prevent it.
 const FINISH_TRIES: u32 = 20;
 
-/// What a rekey did.
+/// The result of a rekey.
 #[derive(Clone, Copy, Debug)]
 pub struct RekeyReport {
     /// Pages sealed again by this call.
     pub pages: u64,
     /// The key epoch now in force.
     pub epoch: u32,
-    /// A rekey begun earlier was finished.
+    /// This call finished a rekey that was begun earlier.
     pub resumed: bool,
 }
 
-/// Gives the database a new data key, for `opener` or for the slot that it was opened with, and seals every page
-/// again. Goes on with a rekey that was begun and not finished. `progress` gets pages done and pages in all.
+/// Gives the database a new data key, for `opener` or for the slot with which it was opened, and
+/// seals every page again. Continues a rekey that was begun and not finished. `progress` gets the
+/// number of pages done and of all pages.
 ///
 /// # Errors
-/// SR-6010 when other connections do not let it finish (call it again), SR-1005 within a transaction, and those of
-/// reading and writing. The database is usable in every case, with the old key before the first change of the
-/// header and with the new one after.
+/// SR-6010 when other connections prevent it from finishing (call it again), SR-1005 within a
+/// transaction, and those of reading and writing. The database is usable in every case: with the
+/// old key before the first change of the header, and with the new one after it.
 pub fn rekey(
     connection: *mut sqlite3,
     schema: &str,
@@ -61,14 +66,14 @@ pub fn rekey(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RekeyReport, Error> {
     let resumed = in_write_transaction(connection, schema, |main, _| {
-        // A page of the free list that a crash tore would stop the sweep, which reads every page.
-        main.heal_leaves(|_| true).map_err(rc_error)?;
-        let keys = fresh(main)?;
-        if keys.object.previous_epoch().is_some() {
+        // A torn page of the free list would stop the sweep, which reads every page.
+        main.reseal_torn_leaves(|_| true).map_err(rc_error)?;
+        let opened = reload_opened_header(main)?;
+        if opened.object.previous_epoch().is_some() {
             return Ok(true);
         }
         let openers: Vec<&Opener> = opener.into_iter().collect();
-        replace_header(main, keys.object.rekey_begun(&openers)?)?;
+        replace_header(main, opened.object.rekey_begun(&openers)?)?;
         Ok(false)
     })?;
     let pages = sweep(connection, schema, progress)?;
@@ -80,53 +85,55 @@ pub fn rekey(
     })
 }
 
-/// Gives the same data key to `opener` alone: rewrites the header's slots and touches no page.
+/// Gives the same data key to `opener` alone: rewrites the key slots of the header, and no page.
 ///
 /// # Errors
 /// As [`rekey`].
 pub fn rewrap(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result<(), Error> {
     in_write_transaction(connection, schema, |main, _| {
-        let keys = fresh(main)?;
-        replace_header(main, keys.object.rewrapped(&[opener])?)
+        let opened = reload_opened_header(main)?;
+        replace_header(main, opened.object.rewrapped(&[opener])?)
     })
 }
 
-/// Runs `work` on the database file while the connection holds SQLite's write lock and has changed nothing.
+/// Runs `work` on the database file while the connection holds SQLite's write lock and has changed
+/// nothing. `work` gets the number of pages of the database.
 pub(crate) fn in_write_transaction<T>(
     connection: *mut sqlite3,
     schema: &str,
     work: impl FnOnce(&mut MainFile, Option<u64>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let sql = |text: &str| execute(connection, text).map_err(|message| sql_error(&message));
-    // A read of the one database first: BEGIN IMMEDIATE alone would lock every attached database.
+    // This begins with a read of the one database: BEGIN IMMEDIATE alone would lock every attached
+    // database.
     sql("BEGIN")?;
     let result = lock_schema(connection, schema).and_then(|()| {
-        // Nobody can make it longer or shorter now.
-        let pages = pragma_number(connection, &quoted(schema), "page_count");
+        // No other connection can change its length now.
+        let pages = pragma_number(connection, &quote_identifier(schema), "page_count");
         let pages = pages.and_then(|pages| u64::try_from(pages).ok());
         with_main(connection, schema, |main| work(main, pages))
     });
-    // Nothing was written through SQLite; ending the transaction either way gives the lock back.
+    // Nothing was written through SQLite; ending the transaction releases the lock.
     sql("ROLLBACK")?;
     result
 }
 
-/// Takes the write lock of one schema: a write of what is already there.
+/// Takes the write lock of one schema, by writing a value that it has already.
 fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
-    let name = quoted(schema);
+    let name = quote_identifier(schema);
     let version = pragma_number(connection, &name, "user_version").unwrap_or(0);
     execute(connection, &format!("PRAGMA {name}.user_version={version}"))
         .map_err(|message| sql_error(&message))
 }
 
-pub(crate) fn fresh(main: &mut MainFile) -> Result<Arc<Keys>, Error> {
-    main.header_changed().map_err(rc_error)?;
-    main.keys()
+pub(crate) fn reload_opened_header(main: &mut MainFile) -> Result<Arc<OpenedHeader>, Error> {
+    main.reload_header().map_err(rc_error)?;
+    main.opened_header()
         .cloned()
         .ok_or_else(|| Error::new(&code::NO_KEY, ""))
 }
 
-/// Puts a new header in force, crash-safely, through SQLite's own file object.
+/// Replaces the header, crash-safely, through SQLite's own file object.
 fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
     let lower = main.lower();
     let path = main.path().to_owned();
@@ -139,23 +146,24 @@ fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
     let Some(sealed) = main.sealed() else {
         return Err(Error::new(&code::NO_KEY, path));
     };
-    // Handed over rather than read back: what the old header retains may not open the new one.
-    sealed.replace(Arc::new(Keys::new(object)?));
-    main.header_changed().map_err(rc_error)
+    // The new header is passed on rather than read back: the keys that the old header retains may
+    // not open it.
+    sealed.replace_header(Arc::new(OpenedHeader::new(object)?));
+    main.reload_header().map_err(rc_error)
 }
 
-/// Seals every page again that still names an older epoch. Returns how many were.
+/// Seals again every page that still names an older epoch. Returns their number.
 fn sweep(
     connection: *mut sqlite3,
     schema: &str,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64, Error> {
-    let name = quoted(schema);
+    let name = quote_identifier(schema);
     let count =
         |what| pragma_number(connection, &name, what).and_then(|pages| u64::try_from(pages).ok());
     let total = count("page_count").unwrap_or(0);
     if !has_page_table(connection) {
-        // SQLite's own way to write every page in one transaction.
+        // VACUUM writes every page in one transaction.
         execute(connection, &format!("VACUUM {name}")).map_err(|message| sql_error(&message))?;
         let total = count("page_count").unwrap_or(total);
         progress(total, total);
@@ -176,15 +184,16 @@ fn sweep(
     Ok(done)
 }
 
-/// Whether this SQLite has `sqlite_dbpage`, through which single pages can be written in a transaction.
+/// Whether this SQLite has `sqlite_dbpage`, through which single pages can be written in a
+/// transaction.
 fn has_page_table(connection: *mut sqlite3) -> bool {
-    crate::query::number(
+    query::number(
         connection,
         "SELECT count(*) FROM pragma_module_list WHERE name='sqlite_dbpage'",
     ) == Some(1)
 }
 
-/// One transaction that writes pages `first..=last` as they are.
+/// Writes the pages `first..=last` unchanged, in one transaction.
 fn rewrite(connection: *mut sqlite3, schema: &str, first: u64, last: u64) -> Result<(), Error> {
     let page_size = page_size(connection, schema)?;
     let skip = lock_byte_page(page_size);
@@ -208,7 +217,7 @@ fn with_main<T>(
         .ok_or_else(|| Error::new(&code::BUG, "no such schema"))?;
     let mut outcome = Err(Error::new(&code::NOT_SEALED, schema));
     with(file, |open| {
-        if let Some(main) = open.body.as_main() {
+        if let Some(main) = open.file.as_main() {
             outcome = work(main);
         }
         Ok(())
@@ -217,7 +226,7 @@ fn with_main<T>(
     outcome
 }
 
-/// How many pages of `first..=last` name another epoch than the current one in the file itself.
+/// The number of pages of `first..=last` that name an older epoch in the file itself.
 fn stale_pages(
     connection: *mut sqlite3,
     schema: &str,
@@ -225,10 +234,10 @@ fn stale_pages(
     last: u64,
 ) -> Result<u64, Error> {
     with_main(connection, schema, |main| {
-        let keys = fresh(main)?;
+        let opened = reload_opened_header(main)?;
         count_stale(
             main.lower(),
-            keys.object.epoch(),
+            opened.object.epoch(),
             main.page_size(),
             first,
             last,
@@ -237,13 +246,13 @@ fn stale_pages(
 }
 
 fn count_stale(
-    lower: Lower,
+    lower: LowerFile,
     epoch: u32,
     page_size: u32,
     first: u64,
     last: u64,
 ) -> Result<u64, Error> {
-    // L4: nobody holds a lock here.
+    // L4: no lock is held here.
     lower.unmap().map_err(rc_error)?;
     let mut stale = 0;
     let mut tail = [0; TAIL];
@@ -251,7 +260,7 @@ fn count_stale(
         let at = page_offset(page + 1, page_size) - TAIL as u64;
         let whole = lower.read_whole(&mut tail, at).map_err(rc_error)?;
         let known = u32_at(&tail, tail_layout::EPOCH) == Some(epoch);
-        // A page that is only in the log so far, and the page of lock bytes, have nothing to go stale in the file.
+        // A page that is only in the log so far, and the lock-byte page, are not in the file.
         if whole && !known && page != lock_byte_page(page_size) {
             stale += 1;
         }
@@ -259,9 +268,9 @@ fn count_stale(
     Ok(stale)
 }
 
-/// R3. Returns the epoch in force.
+/// Finishes the rekey (R3). Returns the epoch in force.
 fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
-    let name = quoted(schema);
+    let name = quote_identifier(schema);
     for _ in 0..FINISH_TRIES {
         // In rollback mode this does nothing.
         execute(
@@ -270,27 +279,27 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
         )
         .map_err(|message| sql_error(&message))?;
         let finished = in_write_transaction(connection, schema, |main, count| {
-            let keys = fresh(main)?;
-            if keys.object.previous_epoch().is_none() {
-                return Ok(Some(keys.object.epoch()));
+            let opened = reload_opened_header(main)?;
+            if opened.object.previous_epoch().is_none() {
+                return Ok(Some(opened.object.epoch()));
             }
             let log = log_length(main.path())?;
             if let (Some(count), 0) = (count, log) {
-                cut_behind(main, count)?;
+                truncate_after(main, count)?;
             }
             let stale = count_stale(
                 main.lower(),
-                keys.object.epoch(),
+                opened.object.epoch(),
                 main.page_size(),
                 1,
-                pages_in(main)?,
+                pages_in_file(main)?,
             )?;
             if log > 0 || stale > 0 {
                 return Ok(None);
             }
-            seal_anchors_again(main, &keys)?;
-            replace_header(main, keys.object.rekey_finished()?)?;
-            Ok(Some(keys.object.epoch()))
+            rewrite_anchors(main, &opened)?;
+            replace_header(main, opened.object.rekey_finished()?)?;
+            Ok(Some(opened.object.epoch()))
         })?;
         if let Some(epoch) = finished {
             return Ok(epoch);
@@ -304,50 +313,35 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
     ))
 }
 
-/// How many pages the file has room for.
-fn pages_in(main: &MainFile) -> Result<u64, Error> {
+/// The number of whole pages in the file.
+fn pages_in_file(main: &MainFile) -> Result<u64, Error> {
     let size = main.lower().size().map_err(rc_error)?;
     Ok(size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size()))
 }
 
-/// A failed transaction may have left pages behind the database's end. SQLite may read one before it writes it, when the database
-/// grows again, and nobody could open it any more: they go. Under the write lock, with an empty log.
-fn cut_behind(main: &mut MainFile, count: u64) -> Result<(), Error> {
-    if count > 0 && pages_in(main)? > count {
+/// Cuts off the pages that a failed transaction may have left after the database's end. SQLite may
+/// read one before it writes it when the database grows again, and it could not be opened any more.
+/// Called under the write lock, with an empty log.
+fn truncate_after(main: &mut MainFile, count: u64) -> Result<(), Error> {
+    if count > 0 && pages_in_file(main)? > count {
         let end = count.saturating_mul(u64::from(main.page_size()));
         main.truncate(end).map_err(rc_error)?;
     }
     Ok(())
 }
 
-/// Whether there is anything in the database's write-ahead log.
-pub(crate) fn has_log(database: &str) -> RcResult<bool> {
-    log_length(database)
-        .map(|length| length > 0)
-        .map_err(|error| report_error(&error))
-}
-
-/// Length of the write-ahead log. A length that cannot be had is no empty log: what it holds may be under the old key.
-pub(crate) fn log_length(database: &str) -> Result<u64, Error> {
-    let path = format!("{database}-wal");
-    match storage::of(Path::new(&path)).about(Path::new(&path)) {
-        Ok(about) => Ok(about.len),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(Error::io(path, error)),
-    }
-}
-
-/// Both anchors carry a MAC of the current epoch before the older key is erased.
-fn seal_anchors_again(main: &MainFile, keys: &Keys) -> Result<(), Error> {
+/// Seals both anchors under the current epoch before the older key is erased.
+fn rewrite_anchors(main: &MainFile, opened: &OpenedHeader) -> Result<(), Error> {
     let Some(sealed) = main.sealed() else {
         return Err(Error::new(&code::NO_KEY, ""));
     };
     assert!(
-        keys.object.previous_epoch().is_some(),
+        opened.object.previous_epoch().is_some(),
         "only a rekey under way is finished"
     );
-    let generation = match keys.object.header().freshness {
-        // The log is empty, but a power cut may bring it back: its tails would be of an epoch that nobody knows any more.
+    let generation = match opened.object.header().freshness {
+        // The log is empty, but a power cut may bring it back. Its tails would be of an epoch whose
+        // key is gone.
         true => [0; 16],
         false => {
             let anchor = sealed.anchor(main.lower()).map_err(rc_error)?;
@@ -359,7 +353,7 @@ fn seal_anchors_again(main: &MainFile, keys: &Keys) -> Result<(), Error> {
         .map_err(rc_error)
 }
 
-/// The guard's own error if it reported one, else SQLite's message.
+/// Our own error if one was reported, else SQLite's message.
 pub(crate) fn sql_error(message: &str) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),
@@ -368,7 +362,7 @@ pub(crate) fn sql_error(message: &str) -> Error {
     }
 }
 
-pub(crate) fn rc_error(rc: Rc) -> Error {
+pub(crate) fn rc_error(rc: SqliteCode) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),
         None => Error::new(&code::IO, format!("SQLite result code {}", rc.0)),

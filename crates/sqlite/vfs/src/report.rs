@@ -1,7 +1,8 @@
-//! How an error leaves the guard: SQLite's interface carries a number only, so the text goes to SQLite's log, to the
-//! "last error" that the SQL function and the Rust library read, and, for the loadable extension, to standard error.
+//! Reports errors. SQLite's interface carries only a number, so the text goes to SQLite's log, to
+//! the "last error" that the SQL function and the Rust library read, and, in the loadable
+//! extension, to standard error.
 //!
-//! Must not: be given anything secret; nothing here is redacted because nothing secret may reach it.
+//! Must not: be given anything secret. Nothing is redacted here.
 #![expect(unsafe_code, reason = "calls sqlite3_log")]
 #![expect(
     clippy::print_stderr,
@@ -20,7 +21,7 @@ use crate::ffi::{
     SQLITE_AUTH, SQLITE_CANTOPEN, SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_INTERRUPT, SQLITE_IOERR,
     SQLITE_IOERR_DATA, SQLITE_NOMEM, SQLITE_NOTADB, SQLITE_WARNING,
 };
-use crate::lower::Rc;
+use crate::sqlite_code::SqliteCode;
 
 static TO_STDERR: AtomicBool = AtomicBool::new(false);
 
@@ -38,29 +39,30 @@ pub(crate) fn goes_to_stderr() -> bool {
     TO_STDERR.load(Ordering::Relaxed)
 }
 
-/// The last error that the guard reported on this thread, and forgets it.
+/// The last error that was reported on this thread, which is then forgotten.
 #[must_use]
 pub fn take_last() -> Option<(&'static Code, String)> {
     LAST.with(|last| last.borrow_mut().take())
 }
 
-/// As [`take_last`], if that error is what SQLite's result code `rc` stands for; an older one is dropped.
+/// As [`take_last`], if SQLite's result code for that error is `rc`; another error is dropped.
 #[must_use]
 pub fn take_last_for(rc: c_int) -> Option<(&'static Code, String)> {
-    take_last().filter(|(code, _)| rc_of(code).0 & 0xff == rc & 0xff)
+    take_last().filter(|(code, _)| sqlite_code_of(code).0 & 0xff == rc & 0xff)
 }
 
-/// As [`take_last_for`], for what an application sees: pragmas and functions fail with `SQLITE_ERROR` whatever the error,
-/// and a statement that was stopped for its key clause with `SQLITE_INTERRUPT`.
+/// As [`take_last_for`], for the result codes that an application sees: pragmas and functions fail
+/// with `SQLITE_ERROR` whatever the error, and a statement that was stopped for its key clause
+/// fails with `SQLITE_INTERRUPT`.
 pub(crate) fn take_last_shown_as(rc: c_int) -> Option<(&'static Code, String)> {
     take_last().filter(|(code, _)| match rc & 0xff {
         SQLITE_ERROR => true,
         SQLITE_INTERRUPT => matches!(code.class, Class::Refused),
-        rc => rc_of(code).0 & 0xff == rc,
+        rc => sqlite_code_of(code).0 & 0xff == rc,
     })
 }
 
-/// The last error that the guard reported on this thread, as one line.
+/// The last error that was reported on this thread, as one line.
 #[must_use]
 pub fn last_text() -> Option<String> {
     LAST.with(|last| {
@@ -82,9 +84,9 @@ pub fn line(code: &Code, detail: &str) -> String {
     }
 }
 
-/// The SQLite result code that stands for `code`.
+/// SQLite's result code for `code`.
 #[must_use]
-pub(crate) fn rc_of(code: &Code) -> Rc {
+pub(crate) fn sqlite_code_of(code: &Code) -> SqliteCode {
     const PAGES: [u16; 8] = [
         code::PAGE.number,
         code::PAGE_TRUNCATED.number,
@@ -96,9 +98,9 @@ pub(crate) fn rc_of(code: &Code) -> Rc {
         code::TEMP.number,
     ];
     if PAGES.contains(&code.number) {
-        return Rc(SQLITE_IOERR_DATA);
+        return SqliteCode(SQLITE_IOERR_DATA);
     }
-    Rc(match code.class {
+    SqliteCode(match code.class {
         Class::Key
             if code.number == code::WRONG_KEY.number || code.number == code::NO_KEY.number =>
         {
@@ -114,30 +116,29 @@ pub(crate) fn rc_of(code: &Code) -> Rc {
     })
 }
 
-/// Why SQLite refused what the guard asked of it when it was put into place: `what` is the
-/// function, `rc` its result.
-pub(crate) fn refused(what: &str, rc: c_int) -> Error {
+/// The error for a registration that SQLite refused: `what` is the function, `rc` its result.
+pub(crate) fn registration_error(what: &str, rc: c_int) -> Error {
     match rc & 0xff {
         SQLITE_NOMEM => Error::new(&code::NO_MEMORY, what),
         _ => Error::new(&code::BUG, format!("{what}: {rc}")),
     }
 }
 
-/// Reports `code` with what is known of the case, and returns the result code for SQLite.
-pub(crate) fn report(code: &'static Code, detail: impl Into<String>) -> Rc {
+/// Reports `code` with details of the case, and returns the result code for SQLite.
+pub(crate) fn report(code: &'static Code, detail: impl Into<String>) -> SqliteCode {
     let detail = detail.into();
-    let rc = rc_of(code);
+    let rc = sqlite_code_of(code);
     emit(rc.0, &line(code, &detail));
     LAST.with(|last| last.borrow_mut().replace((code, detail)));
     rc
 }
 
 /// As [`report`], for an error of the keyring crate.
-pub(crate) fn report_error(error: &Error) -> Rc {
+pub(crate) fn report_error(error: &Error) -> SqliteCode {
     report(error.code(), error.detail())
 }
 
-/// Says a warning. It does not become the last error.
+/// Reports a warning. It does not become the last error.
 pub fn warn(code: &'static Code, detail: &str) {
     emit(SQLITE_WARNING, &line(code, detail));
 }

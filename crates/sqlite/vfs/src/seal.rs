@@ -1,36 +1,37 @@
-//! Sealing and opening of pages and units: the one place where a byte of a database is encrypted.
+//! Seals and opens pages and units. No other module encrypts a byte of a database.
 //!
 //! Invariants:
-//! S1. Every nonce is fresh: random, or a counter under a key that one handle made for itself.
-//! S2. Associated data names role, object, epoch and position; nothing is sealed without it.
-//! S3. On failure to open, the buffer holds no plaintext.
+//! S1. Every nonce is fresh: it is random, or a counter under a key that one handle made for
+//!     itself.
+//! S2. The associated data name role, object, epoch and position. Nothing is sealed without them.
+//! S3. When opening fails, the buffer holds no plaintext.
 //!
 //! Must not: do I/O, or decide what an error means.
 
 use strongroom_crypto::{CtrKey, GcmKey, MacKey, SecretKey, nonce12};
 use strongroom_format::aad::{Place, Role};
 use strongroom_format::header::Cipher;
-use strongroom_format::layout::{array, put};
+use strongroom_format::layout::put;
 use strongroom_format::sqlite::{Prologue, tail_layout};
 use strongroom_keyring::{Error, Object, Purpose};
 
-use crate::freshness::{Sum, Tail};
-
-/// Length of the reserved bytes at the end of a page.
-pub(crate) const TAIL: usize = tail_layout::SIZE;
+use crate::freshness::DigestSum;
+use crate::page_tail::Tail;
+use crate::page_tail::{TAIL, parse_tail};
 
 /// Why a page did not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageError {
     /// The tail names another epoch than this cipher's.
     Epoch(u32),
-    /// The tag does not hold, or the tail is not canonical.
+    /// The tag does not verify, or the tail is not canonical.
     Forged,
 }
 
-enum Keys {
+enum PageKeys {
     Gcm(GcmKey),
-    /// AES-256-CTR: the counter's start is a PRF of nonce and place, so that a moved page decrypts to noise.
+    /// AES-256-CTR: the counter begins at a PRF of nonce and position, so that a page that was
+    /// moved decrypts to noise.
     Ctr {
         key: CtrKey,
         iv: MacKey,
@@ -39,9 +40,9 @@ enum Keys {
 
 /// The page cipher of one object under one key epoch.
 pub(crate) struct PageCipher {
-    keys: Keys,
+    keys: PageKeys,
     place: Place,
-    /// What a page adds to the digest, in a database that keeps freshness.
+    /// The key of a page's contribution to the digest, in a database that keeps freshness.
     freshness: Option<MacKey>,
 }
 
@@ -51,12 +52,12 @@ impl PageCipher {
         let header = object.header();
         let page_key = object.subkey(epoch, Purpose::Page)?;
         let keys = match header.cipher {
-            Cipher::Aes256Ctr => Keys::Ctr {
-                key: CtrKey::new(&page_key).map_err(|error| crypto(&error))?,
+            Cipher::Aes256Ctr => PageKeys::Ctr {
+                key: CtrKey::new(&page_key).map_err(|error| crypto_error(&error))?,
                 iv: MacKey::new(&object.subkey(epoch, Purpose::PageIv)?)
-                    .map_err(|error| crypto(&error))?,
+                    .map_err(|error| crypto_error(&error))?,
             },
-            _ => Keys::Gcm(GcmKey::new(&page_key).map_err(|error| crypto(&error))?),
+            _ => PageKeys::Gcm(GcmKey::new(&page_key).map_err(|error| crypto_error(&error))?),
         };
         let place = Place {
             role: Role::Page,
@@ -68,7 +69,7 @@ impl PageCipher {
         let freshness = match header.freshness {
             true => Some(
                 MacKey::new(&object.subkey(epoch, Purpose::Freshness)?)
-                    .map_err(|error| crypto(&error))?,
+                    .map_err(|error| crypto_error(&error))?,
             ),
             false => None,
         };
@@ -84,11 +85,14 @@ impl PageCipher {
         self.place.epoch
     }
 
-    /// What page `number` with this tail adds to the digest (X1). Zero where no freshness is kept.
-    pub(crate) fn adds(&self, number: u64, tail: &Tail) -> Sum {
-        self.freshness.as_ref().map_or_else(Sum::default, |key| {
-            Sum::of(&key.mac(&[&number.to_le_bytes(), tail]))
-        })
+    /// The contribution of page `number` with this tail to the digest (X1). Zero when no freshness
+    /// is kept.
+    pub(crate) fn contribution(&self, number: u64, tail: &Tail) -> DigestSum {
+        self.freshness
+            .as_ref()
+            .map_or_else(DigestSum::default, |key| {
+                DigestSum::of(&key.mac(&[&number.to_le_bytes(), tail]))
+            })
     }
 
     /// Opens page `number` in place; its tail becomes zero, as SQLite wrote it.
@@ -101,11 +105,12 @@ impl PageCipher {
         }
         let aad = self.place.at(number);
         match &self.keys {
-            Keys::Gcm(key) => key
+            PageKeys::Gcm(key) => key
                 .open(&nonce, &aad, data, &tag)
                 .map_err(|_| PageError::Forged)?,
-            Keys::Ctr { key, iv } => {
-                // A CTR page has no tag; a tail that is not canonical is the only damage that can be told.
+            PageKeys::Ctr { key, iv } => {
+                // A CTR page has no tag; a tail that is not canonical is the only detectable
+                // damage.
                 if tag != [0; 16] {
                     return Err(PageError::Forged);
                 }
@@ -116,10 +121,11 @@ impl PageCipher {
         Ok(())
     }
 
-    /// Opens page `number` from `sealed` into `page`, where that is quicker than a copy that is opened in place. False when nothing was
-    /// done, or it does not open: then `page` holds nothing of it.
+    /// Opens page `number` from `sealed` into `page`, where that is faster than copying and opening
+    /// in place. Returns false when nothing was done, or the page does not open; `page` then holds
+    /// no plaintext.
     pub(crate) fn open_to(&self, number: u64, sealed: &[u8], page: &mut [u8]) -> bool {
-        let (Keys::Gcm(key), true) = (&self.keys, sealed.len() == page.len()) else {
+        let (PageKeys::Gcm(key), true) = (&self.keys, sealed.len() == page.len()) else {
             return false;
         };
         let Some((data, tail)) = sealed.split_at_checked(sealed.len().saturating_sub(TAIL)) else {
@@ -137,20 +143,20 @@ impl PageCipher {
             .is_ok()
     }
 
-    /// Seals page `number` in place; the last 32 bytes become nonce, tag and epoch. The caller gives a nonce that it
-    /// never gave before under this key (S1).
+    /// Seals page `number` in place: the last 32 bytes become nonce, tag and epoch. The caller
+    /// never gives the same nonce twice under this key (S1).
     pub(crate) fn seal(&self, number: u64, nonce: &[u8; 12], page: &mut [u8]) -> Result<(), Error> {
         let at = page
             .len()
             .checked_sub(TAIL)
-            .ok_or_else(|| bug("page shorter than its tail"))?;
+            .ok_or_else(|| bug_error("page shorter than its tail"))?;
         let (data, tail) = page.split_at_mut(at);
         let aad = self.place.at(number);
         let tag = match &self.keys {
-            Keys::Gcm(key) => key
+            PageKeys::Gcm(key) => key
                 .seal(nonce, &aad, data)
-                .map_err(|error| crypto(&error))?,
-            Keys::Ctr { key, iv } => {
+                .map_err(|error| crypto_error(&error))?,
+            PageKeys::Ctr { key, iv } => {
                 key.apply(&counter(iv, &aad, nonce), data);
                 [0; 16]
             }
@@ -172,15 +178,6 @@ fn counter(iv: &MacKey, aad: &[u8], nonce: &[u8; 12]) -> [u8; 16] {
     out
 }
 
-/// Nonce, tag and epoch of a page's tail.
-pub(crate) fn parse_tail(tail: &[u8]) -> Option<([u8; 12], [u8; 16], u32)> {
-    Some((
-        array(tail, tail_layout::NONCE)?,
-        array(tail, tail_layout::TAG)?,
-        u32::from_le_bytes(array(tail, tail_layout::EPOCH)?),
-    ))
-}
-
 /// Seals units of a log, journal or temporary file: nonce 12, ciphertext, tag 16.
 pub(crate) struct UnitKey {
     key: GcmKey,
@@ -191,17 +188,18 @@ impl UnitKey {
     /// A cipher under a key of its own.
     pub(crate) fn new(key: &SecretKey, place: Place) -> Result<Self, Error> {
         Ok(Self {
-            key: GcmKey::new(key).map_err(|error| crypto(&error))?,
+            key: GcmKey::new(key).map_err(|error| crypto_error(&error))?,
             place,
         })
     }
 
-    /// The same key for units of another role in the same file.
-    fn place(&self, role: Role) -> Place {
+    /// The associated data for units of another role in the same file.
+    fn with_role(&self, role: Role) -> Place {
         Place { role, ..self.place }
     }
 
-    /// Seals `plain` as unit `position` of `role` and appends nonce, ciphertext and tag to `out`. Random nonce (S1).
+    /// Seals `plain` as unit `position` of `role` and appends nonce, ciphertext and tag to `out`.
+    /// Random nonce (S1).
     pub(crate) fn seal(
         &self,
         role: Role,
@@ -209,7 +207,7 @@ impl UnitKey {
         plain: &[&[u8]],
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let nonce = nonce12().map_err(|error| crypto(&error))?;
+        let nonce = nonce12().map_err(|error| crypto_error(&error))?;
         self.seal_with(&nonce, role, position, plain, out)
     }
 
@@ -227,17 +225,19 @@ impl UnitKey {
         for part in plain {
             out.extend_from_slice(part);
         }
-        let body = out.get_mut(start..).ok_or_else(|| bug("unit buffer"))?;
-        let aad = self.place(role).at(position);
+        let body = out
+            .get_mut(start..)
+            .ok_or_else(|| bug_error("unit buffer"))?;
+        let aad = self.with_role(role).at(position);
         let tag = self
             .key
             .seal(nonce, &aad, body)
-            .map_err(|error| crypto(&error))?;
+            .map_err(|error| crypto_error(&error))?;
         out.extend_from_slice(&tag);
         Ok(())
     }
 
-    /// Seals `data` in place under a fresh `nonce`, with a word that is authenticated but not sealed.
+    /// Seals `data` in place under a fresh `nonce`. `extra` is authenticated but not encrypted.
     pub(crate) fn seal_raw(
         &self,
         nonce: &[u8; 12],
@@ -246,10 +246,10 @@ impl UnitKey {
         extra: u64,
         data: &mut [u8],
     ) -> Result<[u8; 16], Error> {
-        let aad = self.place(role).at_with(position, extra);
+        let aad = self.with_role(role).at_with(position, extra);
         self.key
             .seal(nonce, &aad, data)
-            .map_err(|error| crypto(&error))
+            .map_err(|error| crypto_error(&error))
     }
 
     /// Opens what [`Self::seal_raw`] sealed. `None`: not authentic.
@@ -262,11 +262,11 @@ impl UnitKey {
         data: &mut [u8],
         tag: &[u8; 16],
     ) -> Option<()> {
-        let aad = self.place(role).at_with(position, extra);
+        let aad = self.with_role(role).at_with(position, extra);
         self.key.open(nonce, &aad, data, tag).ok()
     }
 
-    /// Opens a sealed unit in place and returns its plaintext. `None`: not authentic, too short.
+    /// Opens a sealed unit in place and returns its plaintext. `None`: not authentic, or too short.
     pub(crate) fn open<'unit>(
         &self,
         role: Role,
@@ -275,13 +275,14 @@ impl UnitKey {
     ) -> Option<&'unit mut [u8]> {
         let (nonce, rest) = unit.split_first_chunk_mut::<12>()?;
         let (body, tag) = rest.split_last_chunk_mut::<16>()?;
-        let aad = self.place(role).at(position);
+        let aad = self.with_role(role).at(position);
         self.key.open(nonce, &aad, body, tag).ok()?;
         Some(body)
     }
 }
 
-/// The key of a log's or journal's units: derived from the data key, the file's salt and its whole prologue.
+/// The key of the units of a log or journal, which is derived from the data key, the file's salt
+/// and its whole prologue.
 pub(crate) fn unit_key(
     object: &Object,
     prologue: &Prologue,
@@ -297,13 +298,13 @@ pub(crate) fn unit_key_from(
     prologue: &Prologue,
     role: Role,
 ) -> Result<UnitKey, Error> {
-    // A journal's slots are of 512 bytes, a log's frames have a page each.
+    // A journal's slots have 512 bytes, and a log's frames a page each.
     let derive = match role {
         Role::Journal => GcmKey::derive_for_short,
         _ => GcmKey::derive,
     };
-    let key =
-        derive(subkey, &prologue.salt, &prologue.to_bytes()).map_err(|error| crypto(&error))?;
+    let key = derive(subkey, &prologue.salt, &prologue.to_bytes())
+        .map_err(|error| crypto_error(&error))?;
     let place = Place {
         role,
         cipher: Cipher::Aes256Gcm.number(),
@@ -314,14 +315,14 @@ pub(crate) fn unit_key_from(
     Ok(UnitKey { key, place })
 }
 
-/// An error of the crypto crate, as the guard reports it.
-pub(crate) fn crypto(error: &strongroom_crypto::CryptoError) -> Error {
+/// Converts an error of the crypto crate.
+pub(crate) fn crypto_error(error: &strongroom_crypto::CryptoError) -> Error {
     Error::new(
         &strongroom_format::code::IO,
         format!("cryptographic library: {error}"),
     )
 }
 
-fn bug(detail: &'static str) -> Error {
+fn bug_error(detail: &'static str) -> Error {
     Error::new(&strongroom_format::code::BUG, detail)
 }

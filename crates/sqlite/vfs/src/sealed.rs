@@ -1,13 +1,17 @@
-//! One sealed database as this process knows it: its opened header and the page ciphers of its key epochs, shared by
-//! every connection of the process that has the file open.
+//! A sealed database that this process has open: its opened header and the page ciphers of its key
+//! epochs, shared by all connections of the process to the file.
 //!
 //! Invariants:
-//! O1. The header in force is the newest one that authenticates, from the file or from its redo copy.
-//! O2. A write uses the current epoch of the newest header: whoever begins to write looks at the header's sequence first.
-//! O3. The anchor names the generation of the one write-ahead log that is valid, and is durable before that log's header.
-//! O4. The anchors are read each time; only bytes that are the same as those verified last, under the same header, are not
-//!     verified again.
-//! O5. What the keys of journals are derived from is kept as long as the data key that it comes from, and where that is.
+//! O1. The header in force is the newest one that authenticates, from the file or from its redo
+//!     copy.
+//! O2. A write uses the current epoch of the newest header: a connection that begins to write reads
+//!     the header's sequence first.
+//! O3. The anchor names the generation of the only valid write-ahead log, and is durable before
+//!     that log's header.
+//! O4. The anchors are read each time. They are verified again unless the bytes are those verified
+//!     last, under the same header.
+//! O5. The subkey from which the keys of journals are derived is kept as long as the data key from
+//!     which it comes, and in the same kind of memory.
 //!
 //! Must not: know SQLite's calls.
 
@@ -21,31 +25,34 @@ use strongroom_format::code;
 use strongroom_format::freshness::FreshState;
 use strongroom_format::header::{Anchor, FIXED_LEN, HEADER_LEN, ObjectKind, header_layout};
 use strongroom_format::layout::u64_at;
-use strongroom_format::sqlite::{Prologue, lock_byte_page, page_offset};
+use strongroom_format::sqlite::{Prologue, lock_byte_page};
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
 use crate::ffi::SQLITE_SYNC_NORMAL;
-use crate::freshness::{Sum, Tail};
-use crate::lower::{Lower, Rc, RcResult};
-use crate::pending::warn;
+use crate::freshness::DigestSum;
+use crate::lower::LowerFile;
+use crate::page_tail::{Tail, parse_tail};
 use crate::remote::is_remote;
 use crate::report::{report, report_error};
-use crate::seal::{PageCipher, UnitKey, parse_tail, unit_key, unit_key_from};
+use crate::seal::{PageCipher, UnitKey, unit_key, unit_key_from};
 use crate::seals;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
+use crate::warnings::warn;
 
-/// Header and ciphers as of one header sequence.
-pub(crate) struct Keys {
+/// An opened header, and the page ciphers of its epochs.
+pub(crate) struct OpenedHeader {
     /// The opened object.
     pub object: Object,
-    /// Cipher of new writes.
+    /// Cipher of the current epoch, which new writes use.
     pub current: PageCipher,
-    /// Cipher of the epoch that a rekey under way replaces.
+    /// Cipher of the epoch that an unfinished rekey replaces.
     pub previous: Option<PageCipher>,
-    /// What the keys of journals of the current epoch are derived from, once there was a journal.
+    /// The subkey from which the keys of journals of the current epoch are derived, once there was
+    /// a journal.
     journal: OnceLock<SecretKey>,
 }
 
-impl Keys {
+impl OpenedHeader {
     /// Derives the ciphers of an opened object.
     pub(crate) fn new(object: Object) -> Result<Self, Error> {
         let current = PageCipher::new(&object, object.epoch())?;
@@ -61,7 +68,8 @@ impl Keys {
         })
     }
 
-    /// The key of the journal that `prologue` begins. Each transaction has one, so what all have in common is derived once.
+    /// The key of the journal with this prologue. Each transaction has one, so the subkey is
+    /// derived only once.
     pub(crate) fn journal_key(&self, prologue: &Prologue) -> Result<UnitKey, Error> {
         if prologue.epoch != self.object.epoch() {
             return unit_key(&self.object, prologue, Role::Journal, Purpose::Journal);
@@ -86,15 +94,15 @@ impl Keys {
             .filter(|cipher| cipher.epoch() == epoch)
     }
 
-    /// What page `number` with this tail adds to the digest: nothing when its epoch is unknown, which is so of a page that is
-    /// not there.
-    pub(crate) fn adds(&self, number: u64, tail: &Tail) -> Sum {
+    /// The contribution of page `number` with this tail to the digest. Zero when the tail's epoch
+    /// is unknown, as it is for a page that does not exist.
+    pub(crate) fn contribution(&self, number: u64, tail: &Tail) -> DigestSum {
         let epoch = parse_tail(tail).map_or(0, |(_, _, epoch)| epoch);
         match self.cipher(epoch) {
             Some(cipher) if number != lock_byte_page(self.object.header().unit_size) => {
-                cipher.adds(number, tail)
+                cipher.contribution(number, tail)
             }
-            _ => Sum::default(),
+            _ => DigestSum::default(),
         }
     }
 
@@ -105,17 +113,18 @@ impl Keys {
 }
 
 /// A sealed database file. See the module comment.
-pub(crate) struct Sealed {
+pub(crate) struct SealedDatabase {
     path: String,
-    keys: RwLock<Arc<Keys>>,
-    /// What the anchors said when they were last looked at.
-    anchors: Mutex<Option<SeenAnchors>>,
+    opened: RwLock<Arc<OpenedHeader>>,
+    /// The anchors as they were last verified.
+    anchors: Mutex<Option<VerifiedAnchors>>,
 }
 
-/// Both anchors' bytes, and which is in force: the same bytes under the same keys need not be verified again.
-struct SeenAnchors {
+/// The bytes of both anchors, and the one in force. The same bytes under the same header need not
+/// be verified again.
+struct VerifiedAnchors {
     bytes: [u8; ANCHORS_LEN],
-    /// Of the header whose keys verified them.
+    /// Sequence of the header whose keys verified them.
     sequence: u64,
     anchor: Anchor,
 }
@@ -123,22 +132,26 @@ struct SeenAnchors {
 /// The anchors are the header's last part.
 const ANCHORS_LEN: usize = HEADER_LEN - FIXED_LEN;
 
-type Live = BTreeMap<(String, [u8; 16]), Weak<Sealed>>;
-static LIVE: Mutex<Live> = Mutex::new(BTreeMap::new());
+type OpenDatabases = BTreeMap<(String, [u8; 16]), Weak<SealedDatabase>>;
+static OPEN: Mutex<OpenDatabases> = Mutex::new(BTreeMap::new());
 
-fn live() -> MutexGuard<'static, Live> {
-    // A panic while the map was locked leaves it whole: it is changed by single insertions and removals.
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+fn open_databases() -> MutexGuard<'static, OpenDatabases> {
+    // A panic while the map was locked leaves it consistent: it is changed by single insertions and
+    // removals.
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Sealed {
+impl SealedDatabase {
     /// Whether this process has a sealed database open.
     pub(crate) fn is_any_open() -> bool {
-        live().values().any(|open| open.strong_count() > 0)
+        open_databases()
+            .values()
+            .any(|open| open.strong_count() > 0)
     }
 
-    /// Opens the sealed file below with `opener`, or joins the other connections of this process that have it open.
-    pub(crate) fn open(path: &str, lower: Lower, opener: &Opener) -> RcResult<Arc<Self>> {
+    /// Opens the sealed file with `opener`, or shares it with the other connections of this process
+    /// that have it open.
+    pub(crate) fn open(path: &str, lower: LowerFile, opener: &Opener) -> SqliteResult<Arc<Self>> {
         let header = read_header(path, lower)?;
         let object = Object::open(&header, ObjectKind::Sqlite, opener)
             .map_err(|error| report_error(&error))?;
@@ -148,39 +161,40 @@ impl Sealed {
         if strongroom_keyring::take_older_keyring_warning() {
             warn(&code::KEYRING_OLDER_USED, path);
         }
-        seals::look(path, &object, &header);
-        Self::join(path, object).map_err(|error| report_error(&error))
+        seals::warn_from_header(path, &object, &header);
+        Self::share(path, object).map_err(|error| report_error(&error))
     }
 
-    /// Shares `object` with whoever has the same file open with the same header.
-    pub(crate) fn join(path: &str, object: Object) -> Result<Arc<Self>, Error> {
+    /// Shares `object` with the connections that have the same file open with the same header.
+    pub(crate) fn share(path: &str, object: Object) -> Result<Arc<Self>, Error> {
         let id = (path.to_owned(), object.object_id());
-        let mut live = live();
+        let mut live = open_databases();
         live.retain(|_, weak| weak.strong_count() > 0);
         if let Some(sealed) = live.get(&id).and_then(Weak::upgrade) {
-            // The key was proven by opening the header; only a newer header replaces what is shared.
-            if sealed.keys().sequence() >= object.header().sequence {
+            // The header was opened, so the key is right; only a newer header replaces the shared
+            // one.
+            if sealed.opened_header().sequence() >= object.header().sequence {
                 return Ok(sealed);
             }
         }
-        let keys = Arc::new(Keys::new(object)?);
+        let opened = Arc::new(OpenedHeader::new(object)?);
         if let Some(sealed) = live.get(&id).and_then(Weak::upgrade) {
-            sealed.replace(keys);
+            sealed.replace_header(opened);
             return Ok(sealed);
         }
         let sealed = Arc::new(Self {
             path: path.to_owned(),
-            keys: RwLock::new(keys),
+            opened: RwLock::new(opened),
             anchors: Mutex::new(None),
         });
         live.insert(id, Arc::downgrade(&sealed));
         Ok(sealed)
     }
 
-    /// The sealed databases that this process has open, among those whose path and object id are `wanted`. Others are not touched: whoever holds one
-    /// keeps it, and what is known of its header, alive.
-    pub(crate) fn known(wanted: impl Fn(&str, &[u8; 16]) -> bool) -> Vec<Arc<Self>> {
-        let live = live();
+    /// The sealed databases that this process has open and whose path and object id are `wanted`.
+    /// Others are not touched, because a reference keeps a database and its keys alive.
+    pub(crate) fn find_open(wanted: impl Fn(&str, &[u8; 16]) -> bool) -> Vec<Arc<Self>> {
+        let live = open_databases();
         let wanted = live.iter().filter(|((path, id), _)| wanted(path, id));
         wanted.filter_map(|(_, weak)| weak.upgrade()).collect()
     }
@@ -190,21 +204,22 @@ impl Sealed {
         &self.path
     }
 
-    /// Header and ciphers as last seen.
-    pub(crate) fn keys(&self) -> Arc<Keys> {
-        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
+    /// Header and ciphers as they were last read.
+    pub(crate) fn opened_header(&self) -> Arc<OpenedHeader> {
+        Arc::clone(&self.opened.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts newer keys in force for every connection of this process.
-    pub(crate) fn replace(&self, keys: Arc<Keys>) {
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+    /// Replaces header and ciphers for every connection of this process.
+    pub(crate) fn replace_header(&self, opened: Arc<OpenedHeader>) {
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = opened;
     }
 
-    /// Looks at the file's header sequence and, if it moved, opens the new header with what is retained (O1, O2).
-    pub(crate) fn refresh(&self, lower: Lower) -> RcResult<Arc<Keys>> {
-        let known = self.keys();
+    /// Reads the header's sequence in the file and, if it has changed, opens the new header with
+    /// the retained keys (O1, O2).
+    pub(crate) fn refresh(&self, lower: LowerFile) -> SqliteResult<Arc<OpenedHeader>> {
+        let known = self.opened_header();
         if is_remote(lower) {
-            // One version, from open to close.
+            // A remote file has one version, from open to close.
             return Ok(known);
         }
         let mut sequence = [0; 8];
@@ -221,29 +236,29 @@ impl Sealed {
             .object
             .reload(&header)
             .map_err(|error| report_error(&error))?;
-        let keys = Arc::new(Keys::new(object).map_err(|error| report_error(&error))?);
-        self.replace(Arc::clone(&keys));
-        Ok(keys)
+        let opened = Arc::new(OpenedHeader::new(object).map_err(|error| report_error(&error))?);
+        self.replace_header(Arc::clone(&opened));
+        Ok(opened)
     }
 
     /// The anchor in force. It is read each time: another process may have moved it.
-    pub(crate) fn anchor(&self, lower: Lower) -> RcResult<Anchor> {
+    pub(crate) fn anchor(&self, lower: LowerFile) -> SqliteResult<Anchor> {
         let mut bytes = [0; ANCHORS_LEN];
         lower.read_whole(&mut bytes, FIXED_LEN as u64)?;
-        let keys = self.keys();
+        let opened = self.opened_header();
         // A panic while this was locked leaves it whole: it is replaced at once.
         let mut seen = self.anchors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seen) = &*seen
             && seen.bytes == bytes
-            && seen.sequence == keys.sequence()
+            && seen.sequence == opened.sequence()
         {
             return Ok(seen.anchor);
         }
         *seen = None;
         drop(seen);
-        let (keys, anchor) = self.verified_anchor(lower, keys, &bytes)?;
-        let sequence = keys.sequence();
-        let now = SeenAnchors {
+        let (opened, anchor) = self.verified_anchor(lower, opened, &bytes)?;
+        let sequence = opened.sequence();
+        let now = VerifiedAnchors {
             bytes,
             sequence,
             anchor,
@@ -255,72 +270,83 @@ impl Sealed {
     /// The anchor in force among `bytes`, and the keys under which it is authentic.
     fn verified_anchor(
         &self,
-        lower: Lower,
-        keys: Arc<Keys>,
+        lower: LowerFile,
+        opened: Arc<OpenedHeader>,
         bytes: &[u8; ANCHORS_LEN],
-    ) -> RcResult<(Arc<Keys>, Anchor)> {
+    ) -> SqliteResult<(Arc<OpenedHeader>, Anchor)> {
         let mut header = vec![0; HEADER_LEN];
         header[FIXED_LEN..].copy_from_slice(bytes);
-        if let Ok(anchor) = keys.object.anchor(&header) {
-            return Ok((keys, anchor));
+        if let Ok(anchor) = opened.object.anchor(&header) {
+            return Ok((opened, anchor));
         }
-        // Made under an epoch that began after our header was read.
-        let keys = self.refresh(lower)?;
-        let anchor = keys.object.anchor(&header);
+        // The anchor was made under an epoch that began after the header was read.
+        let opened = self.refresh(lower)?;
+        let anchor = opened.object.anchor(&header);
         let anchor = anchor.map_err(|error| report_error(&error))?;
-        Ok((keys, anchor))
+        Ok((opened, anchor))
     }
 
-    /// Makes `generation` the one that the anchor names, durably (O3). The caller holds the database's write lock.
+    /// Makes the anchor name `generation`, durably (O3). The caller holds the database's write
+    /// lock.
     ///
-    /// Both sectors get it, one after the other, so that damage to either leaves the other to go by.
-    pub(crate) fn set_generation(&self, lower: Lower, generation: [u8; 16]) -> RcResult<()> {
+    /// Both sectors are written, one after the other, so that damage to one leaves the other.
+    pub(crate) fn set_generation(
+        &self,
+        lower: LowerFile,
+        generation: [u8; 16],
+    ) -> SqliteResult<()> {
         let old = self.anchor(lower)?;
-        let keys = self.refresh(lower)?;
-        // Whoever goes on to another log, or to none, has all of the one before in the database.
-        let fresh = match keys.object.header().freshness {
-            true => Some(keys.object.fresh_state(&old)),
+        let opened = self.refresh(lower)?;
+        // A connection that begins another log, or none, has copied all of the one before into the
+        // database.
+        let fresh = match opened.object.header().freshness {
+            true => Some(opened.object.fresh_state(&old)),
             false => None,
         };
         let fresh = fresh.transpose().map_err(|error| report_error(&error))?;
         let fresh = fresh.map(|state| state.without_log());
-        let seals = old.seals_under(keys.object.epoch());
+        let seals = old.seals_under(opened.object.epoch());
         for step in 1..=2 {
             let sequence = old
                 .sequence
                 .checked_add(step)
                 .ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
-            let anchor = keys
+            let anchor = opened
                 .object
                 .seal_anchor(sequence, generation, fresh.as_ref(), seals);
             put_anchor(lower, anchor)?;
             if step == 1 {
-                // The second needs no sync of its own: until it is durable, the first one is in force.
+                // The second needs no sync: until it is durable, the first one is in force.
                 lower.sync(SQLITE_SYNC_NORMAL)?;
             }
         }
         Ok(())
     }
 
-    /// Writes the next anchor, with this state of freshness. Not durable by itself: SQLite's sync is to follow. The caller
-    /// holds the database's write lock, or makes its checkpoint.
-    pub(crate) fn keep(&self, lower: Lower, old: &Anchor, state: &FreshState) -> RcResult<Anchor> {
+    /// Writes the next anchor, with this state of freshness. It is not durable by itself: SQLite's
+    /// sync follows. The caller holds the database's write lock, or makes its checkpoint.
+    pub(crate) fn write_anchor(
+        &self,
+        lower: LowerFile,
+        old: &Anchor,
+        state: &FreshState,
+    ) -> SqliteResult<Anchor> {
         let sequence = old
             .sequence
             .checked_add(1)
             .ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
-        let keys = self.keys();
-        let seals = old.seals_under(keys.object.epoch());
-        let anchor = keys
+        let opened = self.opened_header();
+        let seals = old.seals_under(opened.object.epoch());
+        let anchor = opened
             .object
             .seal_anchor(sequence, old.wal_generation, Some(state), seals);
         put_anchor(lower, anchor)
     }
 
-    /// The estimate of the pages that were sealed under the data key, if the cipher has a limit and
-    /// an anchor is valid.
-    pub(crate) fn seals(&self, lower: Lower) -> Option<u64> {
-        let object = &self.keys().object;
+    /// The estimated number of pages sealed under the data key. `None` when the cipher has no limit
+    /// or no anchor is valid.
+    pub(crate) fn seals(&self, lower: LowerFile) -> Option<u64> {
+        let object = &self.opened_header().object;
         let anchor = anchor_if_valid(object, lower).ok().flatten()?;
         seals::estimate(object, &anchor)
     }
@@ -335,12 +361,12 @@ impl Sealed {
     /// the damage (SR-3010). After an error the page must not be written.
     pub(crate) fn add_seals(
         &self,
-        lower: Lower,
+        lower: LowerFile,
         step: u64,
         durable: bool,
-    ) -> RcResult<Option<Anchor>> {
-        let keys = self.refresh(lower)?;
-        let object = &keys.object;
+    ) -> SqliteResult<Option<Anchor>> {
+        let opened = self.refresh(lower)?;
+        let object = &opened.object;
         let Some(old) = anchor_if_valid(object, lower)? else {
             return Ok(None);
         };
@@ -350,7 +376,8 @@ impl Sealed {
         let seals = old.seals_under(object.epoch()).saturating_add(step);
         let mut state = None;
         if object.header().freshness {
-            state = known(object.fresh_state(&old)).map_err(|error| report_error(&error))?;
+            state = none_without_anchor(object.fresh_state(&old))
+                .map_err(|error| report_error(&error))?;
             if state.is_none() {
                 return Ok(None);
             }
@@ -365,13 +392,13 @@ impl Sealed {
         if durable {
             lower.sync(SQLITE_SYNC_NORMAL)?;
         }
-        seals::tell(&self.path, object, &anchor);
+        seals::warn_if_many(&self.path, object, &anchor);
         Ok(Some(anchor))
     }
 }
 
 /// Writes an anchor into its sector.
-fn put_anchor(lower: Lower, sealed: Result<Anchor, Error>) -> RcResult<Anchor> {
+fn put_anchor(lower: LowerFile, sealed: Result<Anchor, Error>) -> SqliteResult<Anchor> {
     let anchor = sealed.map_err(|error| report_error(&error))?;
     lower.write(&anchor.to_bytes(), Anchor::offset(anchor.sequence) as u64)?;
     Ok(anchor)
@@ -379,14 +406,14 @@ fn put_anchor(lower: Lower, sealed: Result<Anchor, Error>) -> RcResult<Anchor> {
 
 /// The anchor in force of a header of this object, read and verified anew. `None`: neither is
 /// valid. Nothing is reported.
-fn anchor_if_valid(object: &Object, lower: Lower) -> RcResult<Option<Anchor>> {
+fn anchor_if_valid(object: &Object, lower: LowerFile) -> SqliteResult<Option<Anchor>> {
     let mut header = vec![0; HEADER_LEN];
     lower.read_whole(&mut header[FIXED_LEN..], FIXED_LEN as u64)?;
-    known(object.anchor(&header)).map_err(|error| report_error(&error))
+    none_without_anchor(object.anchor(&header)).map_err(|error| report_error(&error))
 }
 
-/// What was asked of the anchors; `None` when they do not say.
-fn known<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+/// Turns the error that no anchor is valid into `None`.
+fn none_without_anchor<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(known) => Ok(Some(known)),
         Err(error) if error.code() == &code::ANCHOR => Ok(None),
@@ -394,26 +421,16 @@ fn known<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// The last bytes of page `number` as they are in the file; zero when it is not there.
-pub(crate) fn tail_on_disk(lower: Lower, number: u64, page_size: u32) -> RcResult<Tail> {
-    let mut tail = Tail::default();
-    let end = page_offset(number.saturating_add(1), page_size);
-    let at = end.saturating_sub(tail.len() as u64);
-    if !lower.read_whole(&mut tail, at)? {
-        tail = Tail::default();
-    }
-    Ok(tail)
-}
-
 /// The header in force (O1): 4096 bytes, or fewer when the file is shorter.
-fn read_header(path: &str, lower: Lower) -> RcResult<Vec<u8>> {
+fn read_header(path: &str, lower: LowerFile) -> SqliteResult<Vec<u8>> {
     let mut header = vec![0; HEADER_LEN];
     if !lower.read_whole(&mut header, 0)? {
-        let size = usize::try_from(lower.size()?).map_err(|_| Rc(crate::ffi::SQLITE_IOERR))?;
+        let size =
+            usize::try_from(lower.size()?).map_err(|_| SqliteCode(crate::ffi::SQLITE_IOERR))?;
         header.truncate(size);
     }
     if is_remote(lower) {
-        // Nothing local has a say in it.
+        // No local redo copy is considered for a remote file.
         return Ok(header);
     }
     Ok(redo::newest_header(Path::new(path), &header))

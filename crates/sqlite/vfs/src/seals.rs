@@ -1,15 +1,14 @@
-//! How many pages were sealed under the data key of a database: an estimate, kept in the anchors.
-//! docs/spec/header.md, "Anchors" and "Limits of use".
+//! Estimates how many pages were sealed under the data key of a database. The estimate is kept in
+//! the anchors. docs/spec/header.md, "Anchors" and "Limits of use".
 //!
-//! Nothing is counted page by page. A nonce is twelve random bytes, so one in 65536 of them begins
-//! with two zero bytes, and a page that is sealed under such a nonce stands for 65536 seals. That
-//! costs one comparison a page, and the anchor is written once in 65536 pages.
+//! Pages are not counted one by one. A nonce has twelve random bytes, so one in 65536 nonces begins
+//! with two zero bytes, and a page that is sealed under such a nonce counts for 65536 pages. That
+//! costs one comparison for each page, and one write of an anchor for 65536 pages.
 //!
 //! Invariants:
 //! B1. A page whose nonce begins with two zero bytes is counted in an anchor before it is written.
-//! B2. An estimate never falls under one data key, and begins at 0 under the next.
-//! B3. A high estimate refuses nothing. It is warned of once in a process for each file, data key
-//! and code.
+//! B2. An estimate never decreases under one data key, and begins at 0 under the next.
+//! B3. A high estimate refuses nothing. A process warns once for each file, data key and code.
 //!
 //! Must not: decide by an estimate whether a page is sealed.
 
@@ -23,31 +22,31 @@ use strongroom_format::header::{
 use strongroom_format::layout::{bytes, u64_at};
 use strongroom_keyring::Object;
 
-use crate::pending::warn;
+use crate::warnings::warn;
 
-/// Whether a page that is sealed under this nonce stands for others: so does one in 65536.
+/// Whether a page that is sealed under this nonce counts for 65536 pages. One nonce in 65536 does.
 #[inline]
 #[cfg(not(feature = "count-often"))]
-pub(crate) fn is_counted(nonce: &[u8; 12]) -> bool {
+pub(crate) fn stands_for_many(nonce: &[u8; 12]) -> bool {
     nonce[..2] == [0, 0]
 }
 
-/// For tests that fail calls and cut the power while a page is counted: every second page is.
+/// For tests that inject faults and power cuts while a page is counted: every second nonce does.
 #[cfg(feature = "count-often")]
-pub(crate) fn is_counted(nonce: &[u8; 12]) -> bool {
+pub(crate) fn stands_for_many(nonce: &[u8; 12]) -> bool {
     nonce[0].is_multiple_of(2)
 }
 
-/// The estimate that an anchor of a database of this header holds, if the limit is one of its
-/// cipher: a nonce that repeats costs AES-256-GCM its authentication key, and AES-256-CTR nothing,
-/// because its counters begin at a PRF of page and nonce.
+/// The estimate in an anchor of this object, if its cipher has a limit. A repeated nonce reveals
+/// the authentication key of AES-256-GCM. It does no harm to AES-256-CTR here, because its counters
+/// begin at a PRF of page and nonce.
 pub(crate) fn estimate(object: &Object, anchor: &Anchor) -> Option<u64> {
     let limited = object.header().cipher == Cipher::Aes256Gcm;
     limited.then(|| anchor.seals_under(object.epoch()))
 }
 
-/// The warning that this many seals are worth.
-pub(crate) fn warning(seals: u64) -> Option<&'static Code> {
+/// The warning for this many seals, if there is one.
+pub(crate) fn warning_for(seals: u64) -> Option<&'static Code> {
     match seals {
         ..SEALS_WARN => None,
         SEALS_WARN..SEALS_LIMIT => Some(&code::SEALS_MANY),
@@ -55,10 +54,9 @@ pub(crate) fn warning(seals: u64) -> Option<&'static Code> {
     }
 }
 
-/// Warns when the header (4096 bytes) of a database that is being opened says that its data key has
-/// sealed much.
-pub(crate) fn look(path: &str, object: &Object, header: &[u8]) {
-    // No MAC is computed for the sake of small numbers.
+/// Warns when the header (4096 bytes) of a database that is being opened has a high estimate.
+pub(crate) fn warn_from_header(path: &str, object: &Object, header: &[u8]) {
+    // No MAC is computed for small estimates.
     let high = |sector| {
         let sector = bytes(header, sector).unwrap_or_default();
         u64_at(sector, anchor_layout::SEALS).is_some_and(|seals| seals >= SEALS_WARN)
@@ -66,27 +64,27 @@ pub(crate) fn look(path: &str, object: &Object, header: &[u8]) {
     if !high(header_layout::ANCHOR_A) && !high(header_layout::ANCHOR_B) {
         return;
     }
-    // Of a header without a valid anchor nothing is known; whoever needs one says so.
+    // A header without a valid anchor has no estimate. What needs an anchor reports the damage.
     if let Ok(anchor) = object.anchor(header) {
-        tell(path, object, &anchor);
+        warn_if_many(path, object, &anchor);
     }
 }
 
-/// Says what the anchor's estimate is worth saying, once in this process for each database, data
-/// key and code.
-pub(crate) fn tell(path: &str, object: &Object, anchor: &Anchor) {
-    /// The code that was last told of, by path, object and epoch.
-    type Told = BTreeMap<(String, [u8; 16], u32), u16>;
-    static TOLD: Mutex<Told> = Mutex::new(BTreeMap::new());
+/// Warns of a high estimate in the anchor, once in this process for each database, data key and
+/// code.
+pub(crate) fn warn_if_many(path: &str, object: &Object, anchor: &Anchor) {
+    /// The code of the last warning, by path, object and epoch.
+    type LastWarned = BTreeMap<(String, [u8; 16], u32), u16>;
+    static LAST_WARNED: Mutex<LastWarned> = Mutex::new(BTreeMap::new());
     let Some(seals) = estimate(object, anchor) else {
         return;
     };
-    let Some(code) = warning(seals) else {
+    let Some(code) = warning_for(seals) else {
         return;
     };
     let name = (path.to_owned(), object.object_id(), object.epoch());
     // A panic while the map was locked leaves it whole: it is changed by single insertions.
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut told = LAST_WARNED.lock().unwrap_or_else(PoisonError::into_inner);
     if told.insert(name, code.number) == Some(code.number) {
         return;
     }
@@ -103,24 +101,24 @@ mod tests {
     #[test]
     fn the_estimate_is_within_eight_standard_deviations() {
         let counted = (0..1 << 25)
-            .filter(|_| is_counted(&strongroom_crypto::nonce12().unwrap()))
+            .filter(|_| stands_for_many(&strongroom_crypto::nonce12().unwrap()))
             .count();
         assert!((331..=693).contains(&counted), "{counted}");
     }
 
     #[test]
     fn one_nonce_in_65536_is_counted() {
-        assert!(is_counted(&[0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
+        assert!(stands_for_many(&[0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
         for (first, second) in [(0, 1), (1, 0), (0, 0x80), (0x80, 0)] {
             let mut nonce = [0; 12];
             (nonce[0], nonce[1]) = (first, second);
-            assert!(!is_counted(&nonce), "{first} {second}");
+            assert!(!stands_for_many(&nonce), "{first} {second}");
         }
     }
 
     #[test]
     fn a_quarter_is_warned_of_and_the_limit_otherwise() {
-        let number = |seals| warning(seals).map(|code| code.number);
+        let number = |seals| warning_for(seals).map(|code| code.number);
         assert_eq!(number(0), None);
         assert_eq!(number((1 << 30) - 1), None);
         assert_eq!(number(1 << 30), Some(6012));

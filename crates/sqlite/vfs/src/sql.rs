@@ -1,6 +1,6 @@
-//! The guard's SQL surface: `strongroom_key()`, `strongroom_key_id()`, `strongroom_forget()`,
-//! `strongroom_last_error()`, `strongroom_explain()`,
-//! `strongroom_log()`, `strongroom_version()`, and the table-valued function `strongroom_databases()`.
+//! The SQL functions: `strongroom_key()`, `strongroom_key_id()`, `strongroom_forget()`,
+//! `strongroom_last_error()`, `strongroom_explain()`, `strongroom_log()`, `strongroom_version()`,
+//! and the table-valued function `strongroom_databases()`.
 //!
 //! Must not: return key material, or be callable from a view or trigger where it changes something.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
@@ -14,19 +14,21 @@ use strongroom_format::code;
 use strongroom_keyring::{Error, KeySource, SourceContext};
 
 use crate::api::{Api, api};
-use crate::connection;
+use crate::connection_list;
+use crate::database_key;
 use crate::ffi::{
-    SQLITE_BLOB, SQLITE_DIRECTONLY, SQLITE_ERROR, SQLITE_OK, SQLITE_TEXT, SQLITE_UTF8, destructor,
-    sqlite3, sqlite3_context, sqlite3_value,
+    SQLITE_BLOB, SQLITE_DIRECTONLY, SQLITE_ERROR, SQLITE_OK, SQLITE_TEXT, SQLITE_UTF8, sqlite3,
+    sqlite3_context, sqlite3_value,
 };
-use crate::keys;
+use crate::registration;
 use crate::report;
-use crate::seal::crypto;
-use crate::vfs;
+use crate::seal::crypto_error;
+use crate::sql_result::result;
+use crate::sqlite_text;
 
 type Scalar = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
 
-/// Gives `connection` the functions.
+/// Registers the functions with `connection`.
 pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
@@ -58,14 +60,15 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
             )
         };
         if rc != SQLITE_OK {
-            return Err(report::refused("sqlite3_create_function", rc));
+            return Err(report::registration_error("sqlite3_create_function", rc));
         }
     }
     mark(api, connection)?;
     crate::databases::install(connection)
 }
 
-/// A function of no use but that SQLite destroys it when the connection is closed, which is how we learn of it.
+/// Registers a function whose only purpose is its destructor, by which we learn that the connection
+/// is closed.
 fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
     // SAFETY: as in `install`; the destructor gets the connection back as a number.
     let rc = unsafe {
@@ -82,51 +85,16 @@ fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
         )
     };
     if rc != SQLITE_OK {
-        return Err(report::refused("sqlite3_create_function", rc));
+        return Err(report::registration_error("sqlite3_create_function", rc));
     }
-    // Last: where the function replaced an earlier one, that one's destructor has just said that the connection went.
-    connection::remember(connection);
+    // This comes last: if the function replaced an earlier one, that one's destructor has just
+    // removed the connection from the list.
+    connection_list::remember_connection(connection);
     Ok(())
 }
 
 unsafe extern "C" fn connection_closed(connection: *mut c_void) {
-    connection::forget_connection(connection as usize);
-}
-
-/// `SQLITE_TRANSIENT`: SQLite copies the text.
-fn transient() -> destructor {
-    // SAFETY: SQLite compares the value and never calls it.
-    unsafe { std::mem::transmute::<isize, destructor>(-1) }
-}
-
-/// Gives a text, or NULL, as a function's result.
-pub(crate) fn result(context: *mut sqlite3_context, text: Option<&str>) {
-    let Some(api) = api() else { return };
-    match text.and_then(|text| CString::new(text).ok()) {
-        // SAFETY: a context that SQLite gave; the text is copied.
-        Some(text) => unsafe { (api.result_text)(context, text.as_ptr(), -1, transient()) },
-        // SAFETY: as above.
-        None => unsafe { (api.result_null)(context) },
-    }
-}
-
-/// Gives a number as a function's result.
-pub(crate) fn result_number(context: *mut sqlite3_context, number: i32) {
-    if let Some(api) = api() {
-        // SAFETY: a context that SQLite gave.
-        unsafe { (api.result_int)(context, number) };
-    }
-}
-
-/// Gives a number, or NULL, as a column's value.
-pub(crate) fn result_long(context: *mut sqlite3_context, number: Option<i64>) {
-    let Some(number) = number else {
-        return result(context, None);
-    };
-    if let Some(api) = api() {
-        // SAFETY: a context that SQLite gave.
-        unsafe { (api.result_int64)(context, number) };
-    }
+    connection_list::forget_connection(connection as usize);
 }
 
 fn fail(context: *mut sqlite3_context, error: &Error) {
@@ -141,7 +109,7 @@ fn fail(context: *mut sqlite3_context, error: &Error) {
     unsafe { (api.result_error)(context, text.as_ptr(), -1) };
 }
 
-/// Runs `call`; neither an error nor a panic crosses into SQLite as anything but an error.
+/// Runs `call`. Errors and panics reach SQLite as an error.
 fn answer(context: *mut sqlite3_context, call: impl FnOnce() -> Result<Option<String>, Error>) {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(text)) => result(context, text.as_deref()),
@@ -161,10 +129,10 @@ unsafe fn text_argument(arguments: *mut *mut sqlite3_value, index: usize) -> Str
     // SAFETY: the caller's word.
     let value = unsafe { arguments.add(index).read() };
     // SAFETY: a value that SQLite gave.
-    unsafe { connection::text_of((api.value_text)(value)) }
+    unsafe { sqlite_text::text_of((api.value_text)(value)) }
 }
 
-/// Argument `index` as secret bytes: a text's or a blob's. An empty one for anything else.
+/// Argument `index`, a text or a blob, as secret bytes.
 ///
 /// # Safety
 /// As [`text_argument`].
@@ -195,7 +163,7 @@ unsafe fn secret_argument(
         // SAFETY: SQLite's value has `len` bytes.
         unsafe { std::slice::from_raw_parts(bytes, len) }.to_vec()
     };
-    SecretBytes::take(&mut copy).map_err(|error| crypto(&error))
+    SecretBytes::take(&mut copy).map_err(|error| crypto_error(&error))
 }
 
 /// `strongroom_key(path, key)`: registers the key for every later open of `path` in this process.
@@ -215,14 +183,14 @@ unsafe extern "C" fn register_key(
             creating: true,
             prompt: path.clone(),
         };
-        keys::register(path, Arc::new(KeySource::Given(secret?).opener(&source)?));
+        database_key::register(path, Arc::new(KeySource::Given(secret?).opener(&source)?));
         Ok(Some("ok".to_owned()))
     });
 }
 
-/// `strongroom_key_id(path, name)`: as `strongroom_key()`, with a key of the keyring that is named
-/// and not given: for programs that cannot write a URI. The keyring is that of the environment,
-/// else the default one: SQL cannot name another, whose provider could be a command.
+/// `strongroom_key_id(path, name)`: as `strongroom_key()`, with the name of a key of the keyring,
+/// for programs that cannot write a URI. The keyring is that of the environment, else the default
+/// one: SQL cannot name another, whose provider could be a command.
 unsafe extern "C" fn register_key_id(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -231,7 +199,7 @@ unsafe extern "C" fn register_key_id(
     // SAFETY: registered with two arguments.
     let (path, id) = unsafe { (text_argument(arguments, 0), text_argument(arguments, 1)) };
     answer(context, || {
-        keys::register_key_id(absolute(&path)?, id)?;
+        database_key::register_key_id(absolute(&path)?, id)?;
         Ok(Some("ok".to_owned()))
     });
 }
@@ -245,21 +213,21 @@ unsafe extern "C" fn forget_key(
     // SAFETY: registered with one argument.
     let path = unsafe { text_argument(arguments, 0) };
     answer(context, || {
-        Ok(keys::unregister(&absolute(&path)?).then(|| "ok".to_owned()))
+        Ok(database_key::unregister(&absolute(&path)?).then(|| "ok".to_owned()))
     });
 }
 
-/// The path as SQLite makes it when it opens the file. An empty one, which is also what SQL's NULL
-/// is read as, and a URI name no file: a key that is registered for them would never be used.
+/// The path as SQLite makes it when it opens the file. An empty path, as which SQL's NULL is read
+/// too, and a URI name no file: a key that is registered for them would never be used.
 fn absolute(path: &str) -> Result<String, Error> {
     if path.is_empty() || path.starts_with("file:") {
         let detail = "strongroom_key: a file's path is wanted, not a URI";
         return Err(Error::new(&code::URI, detail));
     }
-    vfs::absolute(path).ok_or_else(|| Error::new(&code::URI, "strongroom_key: path"))
+    registration::absolute(path).ok_or_else(|| Error::new(&code::URI, "strongroom_key: path"))
 }
 
-/// `strongroom_last_error()`: the guard's last error on this thread, or NULL.
+/// `strongroom_last_error()`: the last error of the VFS on this thread, or NULL.
 unsafe extern "C" fn last_error(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -268,8 +236,9 @@ unsafe extern "C" fn last_error(
     answer(context, || Ok(report::last_text()));
 }
 
-/// `strongroom_last_error(rc)`: the guard's last error on this thread if SQLite's result code `rc` stands for it, else NULL;
-/// either way it is forgotten. 1, `SQLITE_ERROR`, stands for every error: pragmas and functions show it so.
+/// `strongroom_last_error(rc)`: the last error of the VFS on this thread if its SQLite result code
+/// is `rc`, else NULL; either way the error is forgotten. 1, `SQLITE_ERROR`, stands for every
+/// error, because pragmas and functions return it.
 unsafe extern "C" fn take_error(
     context: *mut sqlite3_context,
     _count: c_int,
@@ -299,8 +268,8 @@ unsafe extern "C" fn explain(
     });
 }
 
-/// `strongroom_log('on')` and `strongroom_log('off')`: whether errors and warnings also go to standard error. Other words
-/// change nothing. The answer is what is in force.
+/// `strongroom_log('on')` and `strongroom_log('off')`: whether errors and warnings also go to
+/// standard error. Other words change nothing. Returns the setting in force.
 unsafe extern "C" fn log(
     context: *mut sqlite3_context,
     _count: c_int,

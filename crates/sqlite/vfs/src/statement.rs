@@ -1,16 +1,19 @@
-//! Just enough of SQL's lexical rules to recognise two statements: `ATTACH ... KEY` and `VACUUM ... INTO`.
+//! Recognises two statements by SQL's lexical rules: `ATTACH ... KEY` and `VACUUM ... INTO`.
 //!
-//! SQLite parses the KEY clause and ignores it (attach.c), and gives a VFS no other way to learn of it.
-//! Must not: try to understand expressions; where in doubt a clause counts as present, because that is the safe side.
+//! SQLite parses the KEY clause and ignores it (attach.c), and a VFS has no other way to know of
+//! it.
+//! Must not: try to understand expressions; where in doubt a clause counts as present, because that
+//! is the safe side.
 
-/// What a statement says of ATTACH.
+/// Whether a statement is an ATTACH, and with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attach {
     /// Another statement.
     Other,
-    /// Without a KEY clause, or with the empty string, which says "plain" in other products.
+    /// An ATTACH without a KEY clause, or with the empty string, which means "plain" in other
+    /// products.
     Plain,
-    /// With a KEY clause.
+    /// An ATTACH with a KEY clause.
     WithKey,
 }
 
@@ -27,7 +30,8 @@ enum Token<'sql> {
 /// Recognises ATTACH and its KEY clause.
 #[must_use]
 pub(crate) fn attach_key(sql: &str) -> Attach {
-    // Most statements are told by their first word; this is called for each one on some connections.
+    // The first word excludes most statements; on some connections this is called for each
+    // statement.
     if !tokens(sql)
         .next()
         .is_some_and(|token| is_word(token, "attach"))
@@ -98,7 +102,8 @@ fn unquote(token: Token<'_>) -> String {
 /// Tokens without white space and comments.
 fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
     let mut rest = skip_blank(sql);
-    // SQLite's grammar lets empty statements stand before the one that is prepared, and keeps them in its text.
+    // SQLite's grammar lets empty statements stand before the one that is prepared, and keeps them
+    // in its text.
     while let Some(after) = rest.strip_prefix(';') {
         rest = skip_blank(after);
     }
@@ -140,7 +145,8 @@ fn quoted_len(text: &str, quote: char) -> usize {
 
 fn skip_blank(mut text: &str) -> &str {
     loop {
-        // SQLite's tokenizer takes a byte-order mark for white space, wherever it stands between tokens.
+        // SQLite's tokenizer takes a byte-order mark for white space, wherever it stands between
+        // tokens.
         let trimmed =
             text.trim_start_matches(|next: char| next.is_whitespace() || next == '\u{feff}');
         let after = if let Some(comment) = trimmed.strip_prefix("--") {

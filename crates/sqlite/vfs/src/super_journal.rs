@@ -2,12 +2,13 @@
 //! docs/spec/sqlite.md, "Super-journal".
 //!
 //! Invariants:
-//! U1. When every participant is sealed, the names are sealed under a key of their own, wrapped once for each
-//!     participant, so that whichever of them is recovered first can read them.
-//! U2. When a plain database takes part the names stay in clear: its recovery, perhaps by an SQLite without the guard,
-//!     must be able to read them, or it would delete the super-journal and with it the other databases' rollback.
-//! U3. A sealed journal that cannot be opened here, but that the super-journal lists, is presumed to belong to it: the
-//!     super-journal is then kept, which loses nothing.
+//! U1. When every participant is sealed, the names are sealed under a key of their own, which is
+//!     wrapped once for each participant. So the participant that is recovered first can read them.
+//! U2. When a plain database takes part, the names stay in clear. Its recovery, perhaps by an
+//!     SQLite without this VFS, must be able to read them; otherwise it would delete the
+//!     super-journal, and with it the other databases' rollback.
+//! U3. A sealed journal that cannot be opened here, but that the super-journal lists, is presumed
+//!     to belong to it. The super-journal is then kept, which loses nothing.
 //!
 //! Must not: be treated as absent when it cannot be read.
 
@@ -21,43 +22,44 @@ use strongroom_format::layout::{array, put};
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout, super_slot_layout as slot};
 use strongroom_keyring::{Error, Purpose};
 
-use crate::body::Body;
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
-use crate::lower::{Lower, Rc, RcResult};
+use crate::io_methods::IoMethods;
+use crate::lower::LowerFile;
 use crate::report::{report, report_error};
-use crate::seal::crypto;
-use crate::sealed::Sealed;
+use crate::seal::crypto_error;
+use crate::sealed::SealedDatabase;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
-/// Most databases that take part: SQLite's own limit on attached databases, with room.
+/// Most participants: SQLite's limit on attached databases, with a margin.
 const PARTICIPANTS_MAX: usize = 256;
 /// The super-journal that is being read and lists the journal at `path`.
-pub(crate) fn owner_of(path: &str) -> Option<String> {
+pub(crate) fn super_journal_listing(path: &str) -> Option<String> {
     let lists = |names: &[u8]| {
         let mut names = names.split(|&byte| byte == 0);
         names.any(|name| name == path.as_bytes())
     };
-    being_read(|list| {
+    names_being_read(|list| {
         let owner = list.iter().find(|(_, names)| lists(names));
         owner.map(|(owner, _)| owner.clone())
     })
 }
 
-/// The end of a journal that belongs to a super-journal carries this (SQLite's `aJournalMagic`).
+/// The end of a journal that belongs to a super-journal has these bytes (SQLite's `aJournalMagic`).
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
-/// Names in the super-journals that this process is reading at the moment, for U3.
+/// The super-journals that this process is reading: path and names, for U3.
 static BEING_READ: Mutex<Vec<(String, Vec<u8>)>> = Mutex::new(Vec::new());
 
-/// A super-journal being written: gathered, then sealed at the first sync.
+/// A super-journal that is being written: the names are buffered, and sealed at the first sync.
 pub(crate) struct SuperWriter {
-    lower: Lower,
+    lower: LowerFile,
     names: Vec<u8>,
     dirty: bool,
 }
 
 impl SuperWriter {
     /// A new super-journal.
-    pub(crate) fn new(lower: Lower) -> Self {
+    pub(crate) fn new(lower: LowerFile) -> Self {
         Self {
             lower,
             names: Vec::new(),
@@ -65,11 +67,11 @@ impl SuperWriter {
         }
     }
 
-    fn flush(&mut self) -> RcResult<()> {
+    fn flush(&mut self) -> SqliteResult<()> {
         if !self.dirty {
             return Ok(());
         }
-        let bytes = match participants(&self.names) {
+        let bytes = match sealed_participants(&self.names) {
             Some(sealed) => {
                 seal_names(&sealed, &self.names).map_err(|error| report_error(&error))?
             }
@@ -82,21 +84,21 @@ impl SuperWriter {
     }
 }
 
-/// The sealed databases whose journals are named; `None` when a plain one is among them (U2).
-fn participants(names: &[u8]) -> Option<Vec<Arc<Sealed>>> {
+/// The sealed databases whose journals are named. `None` when a plain one is among them (U2).
+fn sealed_participants(names: &[u8]) -> Option<Vec<Arc<SealedDatabase>>> {
     let mut found = Vec::new();
     for name in names
         .split(|&byte| byte == 0)
         .filter(|name| !name.is_empty())
     {
         let database = name.strip_suffix(b"-journal")?;
-        let mut known = Sealed::known(|path, _| path.as_bytes() == database);
+        let mut known = SealedDatabase::find_open(|path, _| path.as_bytes() == database);
         found.push(known.pop()?);
     }
     (!found.is_empty()).then_some(found)
 }
 
-fn body_place() -> Place {
+fn names_place() -> Place {
     Place {
         role: Role::SuperJournal,
         cipher: 1,
@@ -116,33 +118,33 @@ fn slot_place(object_id: [u8; 16], epoch: u32) -> Place {
     }
 }
 
-fn seal_names(participants: &[Arc<Sealed>], names: &[u8]) -> Result<Vec<u8>, Error> {
-    let file_key = SecretKey::generate().map_err(|error| crypto(&error))?;
+fn seal_names(participants: &[Arc<SealedDatabase>], names: &[u8]) -> Result<Vec<u8>, Error> {
+    let file_key = SecretKey::generate().map_err(|error| crypto_error(&error))?;
     let prologue = Prologue {
         kind: AuxKind::SuperJournal,
         unit: u32::try_from(participants.len()).unwrap_or(0),
         epoch: 0,
         object_id: [0; 16],
-        salt: random32().map_err(|error| crypto(&error))?,
+        salt: random32().map_err(|error| crypto_error(&error))?,
         page1_before: [0; 32],
         page1_nonce: [0; 12],
     };
     let mut out = prologue.to_bytes().to_vec();
     for sealed in participants {
-        let keys = sealed.keys();
-        let (id, epoch) = (keys.object.object_id(), keys.object.epoch());
-        let wrap = keys.object.derive(
+        let opened = sealed.opened_header();
+        let (id, epoch) = (opened.object.object_id(), opened.object.epoch());
+        let wrap = opened.object.derive(
             epoch,
             Purpose::SuperJournal,
             &prologue.salt,
             &prologue.to_bytes(),
         )?;
-        let nonce = nonce12().map_err(|error| crypto(&error))?;
+        let nonce = nonce12().map_err(|error| crypto_error(&error))?;
         let mut key = *file_key.expose();
         let aad = slot_place(id, epoch).at(0);
         let tag = GcmKey::new(&wrap)
             .and_then(|wrap| wrap.seal(&nonce, &aad, &mut key))
-            .map_err(|error| crypto(&error))?;
+            .map_err(|error| crypto_error(&error))?;
         let mut bytes = [0; slot::SIZE];
         let done = [
             put(&mut bytes, slot::OBJECT_ID, &id),
@@ -157,19 +159,19 @@ fn seal_names(participants: &[Arc<Sealed>], names: &[u8]) -> Result<Vec<u8>, Err
         );
         out.extend_from_slice(&bytes);
     }
-    let nonce = nonce12().map_err(|error| crypto(&error))?;
+    let nonce = nonce12().map_err(|error| crypto_error(&error))?;
     let mut body = names.to_vec();
-    let aad = body_place().at(0);
+    let aad = names_place().at(0);
     let tag = GcmKey::new(&file_key)
         .and_then(|key| key.seal(&nonce, &aad, &mut body))
-        .map_err(|error| crypto(&error))?;
+        .map_err(|error| crypto_error(&error))?;
     out.extend_from_slice(&nonce);
     out.extend_from_slice(&body);
     out.extend_from_slice(&tag);
     Ok(out)
 }
 
-/// The names in a sealed super-journal, through any participant that this process has open.
+/// Opens the names in a sealed super-journal, through any participant that this process has open.
 fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
     let count = usize::try_from(prologue.unit)
         .ok()
@@ -180,9 +182,9 @@ fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
     for record in slots.chunks_exact(slot::SIZE) {
         let id: [u8; 16] = array(record, slot::OBJECT_ID)?;
         let epoch = u32::from_le_bytes(array(record, slot::EPOCH)?);
-        for sealed in Sealed::known(|_, known| *known == id) {
-            let keys = sealed.keys();
-            let Ok(wrap) = keys.object.derive(
+        for sealed in SealedDatabase::find_open(|_, known| *known == id) {
+            let opened = sealed.opened_header();
+            let Ok(wrap) = opened.object.derive(
                 epoch,
                 Purpose::SuperJournal,
                 &prologue.salt,
@@ -207,7 +209,7 @@ fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
             let mut names = sealed_names.to_vec();
             GcmKey::new(&key)
                 .ok()?
-                .open(nonce, &body_place().at(0), &mut names, tag)
+                .open(nonce, &names_place().at(0), &mut names, tag)
                 .ok()?;
             return Some(names);
         }
@@ -215,16 +217,16 @@ fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
     None
 }
 
-impl Body for SuperWriter {
-    fn lower(&self) -> Lower {
+impl IoMethods for SuperWriter {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         read_image(&self.names, out, at)
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let Ok(at) = usize::try_from(at) else {
             return Err(report(&code::BUG, "super-journal offset"));
         };
@@ -236,64 +238,65 @@ impl Body for SuperWriter {
         Ok(())
     }
 
-    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.flush()?;
         self.lower.sync(flags)
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.names.len() as u64)
     }
 
-    fn before_close(&mut self) -> RcResult<()> {
+    fn before_close(&mut self) -> SqliteResult<()> {
         self.flush()
     }
 }
 
-/// A super-journal, or a journal looked at as one, being read: an image in memory.
+/// A super-journal, or a journal read as one, as an image in memory.
 pub(crate) struct SuperReader {
-    lower: Lower,
+    lower: LowerFile,
     image: Vec<u8>,
     path: String,
 }
 
 impl SuperReader {
-    /// Opens the names in `bytes`, the whole file. `path` is the file's own.
-    pub(crate) fn open(lower: Lower, path: String, bytes: &[u8]) -> RcResult<Self> {
+    /// Opens the names in `bytes`, which is the whole file. `path` is the file's own.
+    pub(crate) fn open(lower: LowerFile, path: String, bytes: &[u8]) -> SqliteResult<Self> {
         let prologue =
             Prologue::parse(bytes).filter(|prologue| prologue.kind == AuxKind::SuperJournal);
         let names = prologue.and_then(|prologue| open_names(bytes, &prologue));
         let Some(image) = names else {
             return Err(report(&code::SUPER_JOURNAL, path));
         };
-        being_read(|list| list.push((path.clone(), image.clone())));
+        names_being_read(|list| list.push((path.clone(), image.clone())));
         Ok(Self { lower, image, path })
     }
 
-    /// Names in clear, because a plain database takes part (U2): known while they are being read, for U3.
-    pub(crate) fn clear(lower: Lower, path: String, image: Vec<u8>) -> Self {
-        being_read(|list| list.push((path.clone(), image.clone())));
+    /// A super-journal with names in clear, because a plain database takes part (U2). The names are
+    /// known while they are being read, for U3.
+    pub(crate) fn from_clear_names(lower: LowerFile, path: String, image: Vec<u8>) -> Self {
+        names_being_read(|list| list.push((path.clone(), image.clone())));
         Self { lower, image, path }
     }
 
-    /// U3: a sealed journal of a database that is not open here. SQLite wants to know whether it names the
-    /// super-journal that is being read; the answer is yes if that one lists it.
-    pub(crate) fn presume(lower: Lower, path: String) -> RcResult<Self> {
-        let Some(owner) = owner_of(&path) else {
+    /// A sealed journal of a database that is not open here (U3). SQLite asks whether it names the
+    /// super-journal that is being read; the answer is yes if that super-journal lists the journal.
+    pub(crate) fn presume(lower: LowerFile, path: String) -> SqliteResult<Self> {
+        let Some(owner) = super_journal_listing(&path) else {
             return Err(report(&code::SUPER_JOURNAL, path));
         };
         Ok(Self {
             lower,
-            image: pointer_to(&owner),
+            image: super_journal_record(&owner),
             path: String::new(),
         })
     }
 }
 
-/// The end of a journal that belongs to super-journal `name`: name, length, checksum, magic (SQLite's
-/// `writeSuperJournal`).
+/// The end of a journal that belongs to the super-journal `name`: name, length, checksum, magic
+/// (SQLite's `writeSuperJournal`).
 #[expect(clippy::big_endian_bytes, reason = "SQLite's own journal format")]
-fn pointer_to(name: &str) -> Vec<u8> {
+fn super_journal_record(name: &str) -> Vec<u8> {
     let mut image = name.as_bytes().to_vec();
     // SQLite sums the bytes as signed characters.
     let sum = name.bytes().fold(0_u32, |sum, byte| {
@@ -305,11 +308,11 @@ fn pointer_to(name: &str) -> Vec<u8> {
     image
 }
 
-fn being_read<T>(with: impl FnOnce(&mut Vec<(String, Vec<u8>)>) -> T) -> T {
+fn names_being_read<T>(with: impl FnOnce(&mut Vec<(String, Vec<u8>)>) -> T) -> T {
     with(&mut BEING_READ.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn read_image(image: &[u8], out: &mut [u8], at: u64) -> RcResult<()> {
+fn read_image(image: &[u8], out: &mut [u8], at: u64) -> SqliteResult<()> {
     let at = usize::try_from(at).unwrap_or(usize::MAX);
     let there = image.get(at..).unwrap_or_default();
     let len = there.len().min(out.len());
@@ -319,31 +322,31 @@ fn read_image(image: &[u8], out: &mut [u8], at: u64) -> RcResult<()> {
     if tail.is_empty() {
         Ok(())
     } else {
-        Err(Rc(SQLITE_IOERR_SHORT_READ))
+        Err(SqliteCode(SQLITE_IOERR_SHORT_READ))
     }
 }
 
-impl Body for SuperReader {
-    fn lower(&self) -> Lower {
+impl IoMethods for SuperReader {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         read_image(&self.image, out, at)
     }
 
-    fn write(&mut self, _data: &[u8], _at: u64) -> RcResult<()> {
-        Err(Rc(crate::ffi::SQLITE_READONLY))
+    fn write(&mut self, _data: &[u8], _at: u64) -> SqliteResult<()> {
+        Err(SqliteCode(crate::ffi::SQLITE_READONLY))
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.image.len() as u64)
     }
 }
 
 impl Drop for SuperReader {
     fn drop(&mut self) {
-        being_read(|list| {
+        names_being_read(|list| {
             if let Some(at) = list.iter().position(|(path, _)| *path == self.path) {
                 list.swap_remove(at);
             }

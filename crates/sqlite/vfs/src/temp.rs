@@ -1,9 +1,12 @@
-//! A sealed temporary file: sorter runs, transient tables, statement journals, the copy that VACUUM makes.
+//! A sealed temporary file: sorter runs, transient tables, statement journals, the copy that VACUUM
+//! makes.
 //!
 //! Invariants:
-//! T1. The key is made for the handle and dies with it; nothing of it is written anywhere.
-//! T2. Nonces are random: a counter would repeat in a machine that is resumed twice from one snapshot.
-//! T3. What was never written reads as zero because the handle remembers it, not because the file says so.
+//! T1. The key is made for the handle and dropped with it. Nothing of it is written anywhere.
+//! T2. Nonces are random, because a counter would repeat in a virtual machine that is resumed twice
+//!     from one snapshot.
+//! T3. Bytes that were never written read as zero because the handle remembers it, not because the
+//!     file says so.
 //!
 //! Must not: be readable by anyone after the handle is closed.
 
@@ -13,26 +16,28 @@ use strongroom_crypto::{SecretKey, nonce12};
 use strongroom_format::aad::{Place, Role};
 use strongroom_format::code;
 
-use crate::body::Body;
+use crate::capabilities::{sealed_characteristics, sealed_control};
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
-use crate::link::{sealed_characteristics, sealed_control};
-use crate::lower::{Lower, Rc, RcResult};
+use crate::io_methods::IoMethods;
+use crate::lower::LowerFile;
 use crate::report::{report, report_error};
-use crate::seal::{UnitKey, crypto};
+use crate::seal::{UnitKey, crypto_error};
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
-/// Logical bytes per chunk: SQLite's default page, and the unit in which sorters read and write.
+/// Logical bytes per chunk: SQLite's default page size, and the unit in which sorters read and
+/// write.
 const CHUNK: usize = 4096;
 /// Nonce and tag.
-const SEALED: usize = CHUNK + 28;
+const SEALED_CHUNK: usize = CHUNK + 28;
 
 /// A temporary file. See the module comment.
 pub(crate) struct TempFile {
-    lower: Lower,
+    lower: LowerFile,
     key: UnitKey,
     size: u64,
     /// Which chunks were ever written (T3).
     written: Vec<bool>,
-    /// The chunk last touched, in clear, and whether the file has it so.
+    /// The current chunk in clear, its index, and whether it differs from the file.
     chunk: Box<[u8; CHUNK]>,
     chunk_index: Option<u64>,
     dirty: bool,
@@ -41,8 +46,8 @@ pub(crate) struct TempFile {
 
 impl TempFile {
     /// A new temporary file.
-    pub(crate) fn new(lower: Lower) -> RcResult<Self> {
-        let key = SecretKey::generate().map_err(|error| report_error(&crypto(&error)))?;
+    pub(crate) fn new(lower: LowerFile) -> SqliteResult<Self> {
+        let key = SecretKey::generate().map_err(|error| report_error(&crypto_error(&error)))?;
         let place = Place {
             role: Role::Temp,
             cipher: 1,
@@ -62,7 +67,7 @@ impl TempFile {
         })
     }
 
-    fn mark_written(&mut self, index: u64) -> RcResult<()> {
+    fn mark_written(&mut self, index: u64) -> SqliteResult<()> {
         let index =
             usize::try_from(index).map_err(|_| report(&code::BUG, "temporary file size"))?;
         if self.written.len() <= index {
@@ -80,27 +85,27 @@ impl TempFile {
             .unwrap_or(false)
     }
 
-    /// Writes the chunk in hand down if the file does not have it.
-    fn flush(&mut self) -> RcResult<()> {
+    /// Writes the current chunk if the file does not have it.
+    fn flush(&mut self) -> SqliteResult<()> {
         let Some(index) = self.chunk_index.filter(|_| self.dirty) else {
             return Ok(());
         };
-        let nonce = nonce12().map_err(|error| report_error(&crypto(&error)))?;
+        let nonce = nonce12().map_err(|error| report_error(&crypto_error(&error)))?;
         let mut out = std::mem::take(&mut self.sealed);
         out.clear();
         let sealed = self
             .key
             .seal_with(&nonce, Role::Temp, index, &[&self.chunk[..]], &mut out)
             .map_err(|error| report_error(&error));
-        let result = sealed.and_then(|()| self.lower.write(&out, index * SEALED as u64));
+        let result = sealed.and_then(|()| self.lower.write(&out, index * SEALED_CHUNK as u64));
         self.sealed = out;
         result?;
         self.dirty = false;
         self.mark_written(index)
     }
 
-    /// Takes chunk `index` in hand.
-    fn take(&mut self, index: u64) -> RcResult<()> {
+    /// Makes chunk `index` the current one.
+    fn load_chunk(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index == Some(index) {
             return Ok(());
         }
@@ -108,8 +113,10 @@ impl TempFile {
         self.chunk_index = None;
         if self.is_written(index) {
             let mut sealed = std::mem::take(&mut self.sealed);
-            sealed.resize(SEALED, 0);
-            let whole = self.lower.read_whole(&mut sealed, index * SEALED as u64)?;
+            sealed.resize(SEALED_CHUNK, 0);
+            let whole = self
+                .lower
+                .read_whole(&mut sealed, index * SEALED_CHUNK as u64)?;
             let opened = whole
                 .then(|| self.key.open(Role::Temp, index, &mut sealed))
                 .flatten();
@@ -132,8 +139,9 @@ impl TempFile {
         Ok(())
     }
 
-    /// A whole chunk is about to be replaced: its old content need not be read.
-    fn take_for_overwrite(&mut self, index: u64) -> RcResult<()> {
+    /// Makes chunk `index` the current one without reading it, because all of it is about to be
+    /// overwritten.
+    fn begin_overwrite(&mut self, index: u64) -> SqliteResult<()> {
         if self.chunk_index != Some(index) {
             self.flush()?;
             self.chunk_index = Some(index);
@@ -143,7 +151,7 @@ impl TempFile {
 }
 
 /// Splits `at..at+len` into (chunk index, start within it, length).
-fn parts(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
+fn chunk_ranges(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         if done == len {
@@ -157,12 +165,12 @@ fn parts(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     })
 }
 
-impl Body for TempFile {
-    fn lower(&self) -> Lower {
+impl IoMethods for TempFile {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let end = at.saturating_add(out.len() as u64);
         let short = end > self.size;
         let available = usize::try_from(self.size.saturating_sub(at))
@@ -171,8 +179,8 @@ impl Body for TempFile {
         let (there, beyond) = out.split_at_mut(available);
         beyond.fill(0);
         let mut done = 0;
-        for (index, within, len) in parts(at, there.len()) {
-            if let Err(rc) = self.take(index) {
+        for (index, within, len) in chunk_ranges(at, there.len()) {
+            if let Err(rc) = self.load_chunk(index) {
                 there.fill(0);
                 return Err(rc);
             }
@@ -180,19 +188,19 @@ impl Body for TempFile {
             done += len;
         }
         if short {
-            Err(Rc(SQLITE_IOERR_SHORT_READ))
+            Err(SqliteCode(SQLITE_IOERR_SHORT_READ))
         } else {
             Ok(())
         }
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         let mut done = 0;
-        for (index, within, len) in parts(at, data.len()) {
+        for (index, within, len) in chunk_ranges(at, data.len()) {
             if len == CHUNK {
-                self.take_for_overwrite(index)?;
+                self.begin_overwrite(index)?;
             } else {
-                self.take(index)?;
+                self.load_chunk(index)?;
             }
             self.chunk[within..within + len].copy_from_slice(&data[done..done + len]);
             self.dirty = true;
@@ -202,11 +210,11 @@ impl Body for TempFile {
         Ok(())
     }
 
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         if size < self.size {
-            // What is cut off must read as zero if the file grows again.
+            // Bytes that are cut off must read as zero if the file grows again.
             if !size.is_multiple_of(CHUNK as u64) {
-                self.take(size / CHUNK as u64)?;
+                self.load_chunk(size / CHUNK as u64)?;
                 let keep = usize::try_from(size % CHUNK as u64).unwrap_or(0);
                 self.chunk[keep..].fill(0);
                 self.dirty = true;
@@ -219,22 +227,23 @@ impl Body for TempFile {
             self.written
                 .truncate(usize::try_from(chunks).unwrap_or(usize::MAX));
             self.flush()?;
-            self.lower.truncate(chunks * SEALED as u64)?;
+            self.lower.truncate(chunks * SEALED_CHUNK as u64)?;
         }
         self.size = size;
         Ok(())
     }
 
-    fn sync(&mut self, _flags: c_int) -> RcResult<()> {
-        // Nothing of a temporary file is needed after a crash, and without its key nothing of it can be used.
+    fn sync(&mut self, _flags: c_int) -> SqliteResult<()> {
+        // Nothing of a temporary file is needed after a crash, and without its key nothing of it
+        // can be read.
         Ok(())
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         Ok(self.size)
     }
 
-    fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> RcResult<()> {
+    fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> SqliteResult<()> {
         sealed_control(self.lower, op, argument)
     }
 

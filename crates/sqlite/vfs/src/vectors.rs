@@ -1,5 +1,6 @@
-//! Known answers for sealed pages, log frames and journal slots: testing/vectors/page, made by a second implementation
-//! from the specification. Every file there is discovered and run; their number is asserted.
+//! Known answers for sealed pages, log frames and journal slots: testing/vectors/page, made by a
+//! second implementation from the specification. Every file there is discovered and run; their
+//! number is asserted.
 
 use std::path::{Path, PathBuf};
 
@@ -11,9 +12,9 @@ use strongroom_format::journal::{JournalMark, JournalState, Segment};
 use strongroom_format::sqlite::Prologue;
 use strongroom_keyring::{Argon2Params, Object, Opener, Purpose};
 
-use crate::journal::{Head, open_slot};
+use crate::journal::{JournalHead, open_slot};
 use crate::seal::{UnitKey, unit_key};
-use crate::sealed::Keys;
+use crate::sealed::OpenedHeader;
 
 /// Files that must be there: a vector that is not run is no test.
 const POSITIVE: usize = 10;
@@ -65,10 +66,10 @@ fn object(name: &str) -> Object {
     Object::open(&header, ObjectKind::Sqlite, &opener).unwrap()
 }
 
-fn page(vector: &Value, keys: &Keys) {
+fn page(vector: &Value, opened: &OpenedHeader) {
     let (plain, sealed) = (bytes(&vector["plain"]), bytes(&vector["sealed"]));
     let epoch = u32::try_from(number(&vector["epoch"])).unwrap();
-    let cipher = keys.cipher(epoch).unwrap();
+    let cipher = opened.cipher(epoch).unwrap();
     let mut page = plain.clone();
     let nonce: [u8; 12] = bytes(&vector["nonce"]).try_into().unwrap();
     cipher
@@ -79,22 +80,23 @@ fn page(vector: &Value, keys: &Keys) {
     assert_eq!(page, plain, "opened");
 }
 
-fn key_of(vector: &Value, keys: &Keys, role: Role, purpose: Purpose) -> UnitKey {
+fn key_of(vector: &Value, opened: &OpenedHeader, role: Role, purpose: Purpose) -> UnitKey {
     let prologue = Prologue::parse(&bytes(&vector["prologue"])).unwrap();
-    unit_key(&keys.object, &prologue, role, purpose).unwrap()
+    unit_key(&opened.object, &prologue, role, purpose).unwrap()
 }
 
 /// Runs one vector; true when it is one that must be refused.
 fn run(vector: &Value) -> bool {
-    let keys = Keys::new(object(vector["header"].as_str().unwrap())).unwrap();
+    let opened = OpenedHeader::new(object(vector["header"].as_str().unwrap())).unwrap();
     let mut sealed = bytes(&vector["sealed"]);
     let test = vector["test"].as_str().unwrap();
     match test {
-        "page" => page(vector, &keys),
+        "page" => page(vector, &opened),
         "refuse-page" => {
             let before = sealed.clone();
             assert!(
-                keys.current
+                opened
+                    .current
                     .open(number(&vector["number"]), &mut sealed)
                     .is_err()
             );
@@ -104,19 +106,19 @@ fn run(vector: &Value) -> bool {
             assert!(untouched_or_wiped, "plaintext after a refusal");
         }
         "frame" | "refuse-frame" => {
-            let key = key_of(vector, &keys, Role::WalFrame, Purpose::Wal);
+            let key = key_of(vector, &opened, Role::WalFrame, Purpose::Wal);
             let opened = key.open(Role::WalFrame, number(&vector["index"]), &mut sealed);
             let expected = (test == "frame").then(|| bytes(&vector["plain"]));
             assert_eq!(opened.map(|plain| plain.to_vec()), expected);
         }
         "slot" | "refuse-slot" => {
-            let key = key_of(vector, &keys, Role::Journal, Purpose::Journal);
+            let key = key_of(vector, &opened, Role::Journal, Purpose::Journal);
             let opened = open_slot(&key, number(&vector["index"]), &mut sealed);
             let expected = (test == "slot").then(|| bytes(&vector["plain"]));
             assert_eq!(opened, expected);
         }
         "head" | "refuse-head" => {
-            let head = Head::find(&sealed, &keys).unwrap().unwrap();
+            let head = JournalHead::parse(&sealed, &opened).unwrap().unwrap();
             let mark = head.mark.filter(|_| !head.mark_lost);
             let expected = (test == "head").then(|| JournalMark {
                 sequence: number(&vector["sequence"]),

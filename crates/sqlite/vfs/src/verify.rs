@@ -1,15 +1,18 @@
-//! Authenticates every page, log frame and journal slot of a sealed database, without SQLite and without changing
-//! anything: a hot journal stays as it is.
+//! Authenticates every page, log frame and journal slot of a sealed database, without SQLite and
+//! without changing anything: a hot journal stays as it is.
 //!
 //! Invariants:
-//! Y1. A unit counts as good only if its tag holds (AES-256-GCM); pages of an AES-256-CTR database are never "ok".
-//! Y2. What could not be checked is said, not left out.
-//! Y3. A page of the free list whose tag does not hold is no damage, and is named: nobody needs what it held, and SQLite
-//!     does not journal it. Only a list that authenticates, of a database without a log or a hot journal, says so.
+//! Y1. A unit counts as good only if its tag verifies (AES-256-GCM). Pages of an AES-256-CTR
+//!     database are never "ok".
+//! Y2. The report names what could not be checked.
+//! Y3. A page of the free list whose tag does not verify is not damage, and is named in a note: its
+//!     content is not needed, and SQLite does not journal it. Only a list that authenticates, of a
+//!     database without a log or a hot journal, is used for this.
 //!
-//! Must not: write, or judge the contents of a page beyond the size that page 1 names.
+//! Must not: write, or judge the contents of pages beyond the number of pages that page 1 gives.
 
 mod logs;
+mod report;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,96 +24,17 @@ use strongroom_format::header::{
 use strongroom_format::sqlite::{lock_byte_page, page_offset};
 use strongroom_keyring::{Error, Object, Opener, redo};
 
-use crate::free::leaves;
+use crate::big_endian::be_u32_at;
+use crate::free_list::free_leaves;
 use crate::freshness::{Freshness, judge};
-use crate::peek::Peek;
+use crate::read_only_file::ReadOnlyFile;
 use crate::seal::PageError;
-use crate::sealed::Keys;
+use crate::sealed::OpenedHeader;
 use crate::seals;
-use crate::word::word;
 use logs::{verify_journal, verify_wal};
+pub use report::{BadUnit, UnitKind, VerifyReport};
 
-/// What a unit is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnitKind {
-    /// A page of the database; numbered from 1.
-    Page,
-    /// A frame of the write-ahead log; numbered from 1.
-    WalFrame,
-    /// A slot of the rollback journal; numbered from 1.
-    JournalSlot,
-    /// An anchor in the header: 1 or 2.
-    Anchor,
-}
-
-impl UnitKind {
-    /// The word used in output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Page => "page",
-            Self::WalFrame => "wal-frame",
-            Self::JournalSlot => "journal-slot",
-            Self::Anchor => "anchor",
-        }
-    }
-}
-
-/// A unit that did not verify.
-#[derive(Clone, Copy, Debug)]
-pub struct Bad {
-    /// What it is.
-    pub kind: UnitKind,
-    /// Its number, from 1.
-    pub index: u64,
-    /// Where it begins in its file, in bytes.
-    pub offset: u64,
-    /// What is wrong with it.
-    pub code: &'static Code,
-}
-
-/// What was verified.
-#[derive(Clone, Debug, Default)]
-pub struct VerifyReport {
-    /// Pages in the file.
-    pub pages: u64,
-    /// Pages whose tag holds.
-    pub pages_ok: u64,
-    /// Log frames whose tag holds.
-    pub frames_ok: u64,
-    /// Journal slots whose tag holds.
-    pub slots_ok: u64,
-    /// Everything that did not verify, in order.
-    pub bad: Vec<Bad>,
-    /// What is neither good nor bad.
-    pub notes: Vec<String>,
-    /// What was not checked, and why.
-    pub not_checked: Vec<String>,
-    /// Cipher suite of the pages.
-    pub cipher: &'static str,
-    /// A rekey was begun and is not finished.
-    pub rekey_under_way: bool,
-    /// Whether these are the newest pages.
-    pub freshness: Freshness,
-    /// An estimate of the pages that were sealed under the data key. `None` when the cipher has no
-    /// limit, or no anchor is valid.
-    pub seals: Option<u64>,
-}
-
-impl VerifyReport {
-    /// The page behind the last whole one is missing, or there in part.
-    fn ends_early(&mut self, page_size: u32) {
-        let index = self.pages + 1;
-        self.bad.push(Bad {
-            kind: UnitKind::Page,
-            index,
-            offset: page_offset(index, page_size),
-            code: &code::PAGE_TRUNCATED,
-        });
-    }
-}
-
-/// How often a page is read again before it counts as bad, while another process may be writing it.
+/// How often a page is read before it counts as bad, because another process may be writing it.
 const READS: u32 = 3;
 /// Pages read at once.
 const RUN: u64 = 64;
@@ -118,96 +42,106 @@ const RUN: u64 = 64;
 /// Verifies the database at `path`. `progress` gets pages done and pages in all.
 ///
 /// # Errors
-/// Those of opening the header, SR-6010 while another process writes, SR-5001. Bad units are no error: they are in
-/// the report.
+/// Those of opening the header, SR-6010 while another process writes, SR-5001. Bad units are not
+/// errors: they are in the report.
 pub fn verify(
     path: &Path,
     opener: &Opener,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<VerifyReport, Error> {
-    verify_with(path, Way::Key(opener), progress)
+    verify_with(path, HeaderKey::Key(opener), progress)
 }
 
-/// How a header is opened.
+/// The key with which a header is opened.
 #[derive(Clone, Copy)]
-pub(crate) enum Way<'a> {
-    /// With a key.
+pub(crate) enum HeaderKey<'a> {
+    /// An opener.
     Key(&'a Opener),
-    /// As a newer header of a database that is open, with what was kept of its key.
+    /// The keys that an open database retains, for a newer header of the same database.
     Known(&'a Object),
 }
 
 /// As [`verify`].
 pub(crate) fn verify_with(
     path: &Path,
-    way: Way<'_>,
+    way: HeaderKey<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<VerifyReport, Error> {
-    let file = Peek::open(path)?;
+    let file = ReadOnlyFile::open(path)?;
     file.lock()?;
-    let keys = open_header(path, &file, way)?;
-    let mut report = new_report(&keys);
-    let anchor = check_anchor(&file, &keys, &mut report)?;
+    let opened = open_header(path, &file, way)?;
+    let mut report = new_report(&opened);
+    let anchor = check_anchor(&file, &opened, &mut report)?;
     if let Some(anchor) = &anchor {
-        report.seals = seals::estimate(&keys.object, anchor);
-        seals::tell(&path.display().to_string(), &keys.object, anchor);
+        report.seals = seals::estimate(&opened.object, anchor);
+        seals::warn_if_many(&path.display().to_string(), &opened.object, anchor);
     }
     let anchor = anchor.map(|anchor| anchor.wal_generation);
-    let wal = beside(path, "-wal");
-    verify_pages(path, &file, &keys, way, &mut report, progress)?;
-    verify_wal(&wal, &keys, anchor, &mut report)?;
-    let to_roll_back = verify_journal(&beside(path, "-journal"), &keys, &mut report)?;
+    let wal = path_beside(path, "-wal");
+    verify_pages(path, &file, &opened, way, &mut report, progress)?;
+    verify_wal(&wal, &opened, anchor, &mut report)?;
+    let to_roll_back = verify_journal(&path_beside(path, "-journal"), &opened, &mut report)?;
     if report.frames_ok == 0 && !to_roll_back {
-        tell_free_pages(&file, &keys, &mut report)?;
+        excuse_free_pages(&file, &opened, &mut report)?;
     }
-    report.freshness = judge(&file, &keys, &wal, to_roll_back)?;
-    say_freshness(&mut report);
+    report.freshness = judge(&file, &opened, &wal, to_roll_back)?;
+    note_freshness(&mut report);
     Ok(report)
 }
 
 /// Authenticates the pages in the file of a database that this connection may be writing, without a
-/// lock and without what lies beside it.
-pub(crate) fn verify_own(file: &Peek, path: &Path, known: &Object) -> Result<VerifyReport, Error> {
-    let way = Way::Known(known);
-    let keys = open_header(path, file, way)?;
-    let mut report = new_report(&keys);
-    verify_pages(path, file, &keys, way, &mut report, &mut |_, _| {})?;
+/// lock, and without its log and journal.
+pub(crate) fn verify_pages_of_open_file(
+    file: &ReadOnlyFile,
+    path: &Path,
+    known: &Object,
+) -> Result<VerifyReport, Error> {
+    let way = HeaderKey::Known(known);
+    let opened = open_header(path, file, way)?;
+    let mut report = new_report(&opened);
+    verify_pages(path, file, &opened, way, &mut report, &mut |_, _| {})?;
     Ok(report)
 }
 
-fn new_report(keys: &Keys) -> VerifyReport {
+fn new_report(opened: &OpenedHeader) -> VerifyReport {
     VerifyReport {
-        cipher: keys.object.header().cipher.name(),
-        rekey_under_way: keys.object.previous_epoch().is_some(),
+        cipher: opened.object.header().cipher.name(),
+        rekey_under_way: opened.object.previous_epoch().is_some(),
         ..VerifyReport::default()
     }
 }
 
-/// Only what the digest of the database at `path` says: nothing is authenticated but the header and the anchors.
+/// Checks only the digest of the database at `path`. Nothing is authenticated but the header and
+/// the anchors.
 ///
 /// # Errors
 /// As [`verify`].
 pub fn freshness_of(path: &Path, opener: &Opener) -> Result<Freshness, Error> {
-    let file = Peek::open(path)?;
+    let file = ReadOnlyFile::open(path)?;
     file.lock()?;
-    let keys = open_header(path, &file, Way::Key(opener))?;
+    let opened = open_header(path, &file, HeaderKey::Key(opener))?;
     let journal = verify_journal(
-        &beside(path, "-journal"),
-        &keys,
+        &path_beside(path, "-journal"),
+        &opened,
         &mut VerifyReport::default(),
     )?;
-    judge(&file, &keys, &beside(path, "-wal"), journal)
+    judge(&file, &opened, &path_beside(path, "-wal"), journal)
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn path_beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-fn open_header(path: &Path, file: &Peek, way: Way<'_>) -> Result<Keys, Error> {
+fn open_header(
+    path: &Path,
+    file: &ReadOnlyFile,
+    way: HeaderKey<'_>,
+) -> Result<OpenedHeader, Error> {
     let header = redo::newest_header(path, &file.head(HEADER_LEN)?);
-    // The redo copy carries no anchors; structure is checked before the key, as when the file is opened.
+    // The redo copy has no anchors. The structure is checked before the key, as when the file is
+    // opened.
     if header.len() >= FIXED_LEN && Header::parse(&header).is_ok() && header.len() < HEADER_LEN {
         return Err(Error::new(
             &code::HEADER_TRUNCATED,
@@ -215,16 +149,16 @@ fn open_header(path: &Path, file: &Peek, way: Way<'_>) -> Result<Keys, Error> {
         ));
     }
     let object = match way {
-        Way::Key(opener) => Object::open(&header, ObjectKind::Sqlite, opener),
-        Way::Known(object) => object.reload(&header),
+        HeaderKey::Key(opener) => Object::open(&header, ObjectKind::Sqlite, opener),
+        HeaderKey::Known(object) => object.reload(&header),
     };
-    Keys::new(object?)
+    OpenedHeader::new(object?)
 }
 
-/// Both anchors must hold: the one in force names the log, the other stands in for it.
+/// Checks both anchors: the one in force names the log, and the other replaces it after damage.
 fn check_anchor(
-    file: &Peek,
-    keys: &Keys,
+    file: &ReadOnlyFile,
+    opened: &OpenedHeader,
     report: &mut VerifyReport,
 ) -> Result<Option<Anchor>, Error> {
     let header = file.head(HEADER_LEN)?;
@@ -236,21 +170,21 @@ fn check_anchor(
         {
             sector.fill(0);
         }
-        if !absent(keys.object.anchor(&alone))? {
+        if !has_no_anchor(opened.object.anchor(&alone))? {
             continue;
         }
-        report.bad.push(Bad {
+        report.bad.push(BadUnit {
             kind: UnitKind::Anchor,
             index,
             offset: sectors[own].offset as u64,
             code: &code::ANCHOR,
         });
     }
-    Ok(keys.object.anchor(&header).ok())
+    Ok(opened.object.anchor(&header).ok())
 }
 
-/// Whether there is no valid anchor; other failures stay failures.
-fn absent(found: Result<Anchor, Error>) -> Result<bool, Error> {
+/// Whether there is no valid anchor. Other errors are passed on.
+fn has_no_anchor(found: Result<Anchor, Error>) -> Result<bool, Error> {
     match found {
         Ok(_) => Ok(false),
         Err(error) if error.code().number == code::ANCHOR.number => Ok(true),
@@ -260,18 +194,18 @@ fn absent(found: Result<Anchor, Error>) -> Result<bool, Error> {
 
 fn verify_pages(
     path: &Path,
-    file: &Peek,
-    keys: &Keys,
-    way: Way<'_>,
+    file: &ReadOnlyFile,
+    opened: &OpenedHeader,
+    way: HeaderKey<'_>,
     report: &mut VerifyReport,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
-    let size = keys.object.header().unit_size;
+    let size = opened.object.header().unit_size;
     let unit = size as usize;
     let length = file.size()?;
     let body = length.saturating_sub(page_offset(1, size));
     report.pages = body / u64::from(size);
-    let authenticates = keys.object.header().cipher != Cipher::Aes256Ctr;
+    let authenticates = opened.object.header().cipher != Cipher::Aes256Ctr;
     let mut buffer = vec![0; unit * usize::try_from(RUN).unwrap_or(1)];
     let mut first = 1;
     while first <= report.pages {
@@ -287,14 +221,14 @@ fn verify_pages(
                 ));
                 continue;
             }
-            match open_page(path, file, keys, way, number, page)? {
+            match open_page(path, file, opened, way, number, page)? {
                 None => {
                     report.pages_ok += u64::from(authenticates);
                     if number == 1 {
                         check_length(page, body, report, size);
                     }
                 }
-                Some(code) => report.bad.push(Bad {
+                Some(code) => report.bad.push(BadUnit {
                     kind: UnitKind::Page,
                     index: number,
                     offset: page_offset(number, size),
@@ -318,18 +252,19 @@ fn verify_pages(
     Ok(())
 }
 
-/// Opens one page; reads it again while it may be in the middle of being written. `None`: its tag holds.
+/// Opens one page, and reads it again while another process may be writing it. `None`: its tag
+/// verifies.
 fn open_page(
     path: &Path,
-    file: &Peek,
-    keys: &Keys,
-    way: Way<'_>,
+    file: &ReadOnlyFile,
+    opened: &OpenedHeader,
+    way: HeaderKey<'_>,
     number: u64,
     page: &mut [u8],
 ) -> Result<Option<&'static Code>, Error> {
-    let size = keys.object.header().unit_size;
+    let size = opened.object.header().unit_size;
     let raw = page.to_vec();
-    let mut outcome = try_page(keys, number, page);
+    let mut outcome = try_page(opened, number, page);
     for _ in 1..READS {
         if outcome.is_none() {
             break;
@@ -337,49 +272,54 @@ fn open_page(
         std::thread::sleep(Duration::from_millis(5));
         file.read(page, page_offset(number, size))?;
         if page == raw {
-            // Nobody is writing it: it is bad, unless a rekey began meanwhile.
+            // No process is writing it: it is bad, unless a rekey began meanwhile.
             let newer = open_header(path, file, way)?;
             outcome = try_page(&newer, number, page);
             break;
         }
-        outcome = try_page(keys, number, page);
+        outcome = try_page(opened, number, page);
     }
     Ok(outcome)
 }
 
-fn try_page(keys: &Keys, number: u64, page: &mut [u8]) -> Option<&'static Code> {
-    let first = match keys.current.open(number, page) {
+fn try_page(opened: &OpenedHeader, number: u64, page: &mut [u8]) -> Option<&'static Code> {
+    let first = match opened.current.open(number, page) {
         Ok(()) => return None,
         Err(error) => error,
     };
     let PageError::Epoch(epoch) = first else {
         return Some(&code::PAGE);
     };
-    match keys.cipher(epoch) {
+    match opened.cipher(epoch) {
         Some(cipher) => cipher.open(number, page).is_err().then_some(&code::PAGE),
-        None if epoch == 0 || epoch > keys.current.epoch().saturating_add(1) => Some(&code::PAGE),
+        None if epoch == 0 || epoch > opened.current.epoch().saturating_add(1) => Some(&code::PAGE),
         None => Some(&code::UNKNOWN_EPOCH),
     }
 }
 
-/// Y3.
-fn tell_free_pages(file: &Peek, keys: &Keys, report: &mut VerifyReport) -> Result<(), Error> {
-    let is_page =
-        |bad: &Bad| bad.kind == UnitKind::Page && bad.code.number != code::PAGE_TRUNCATED.number;
-    let authenticates = keys.object.header().cipher != Cipher::Aes256Ctr;
+/// Moves pages of the free list from the bad units to the notes (Y3).
+fn excuse_free_pages(
+    file: &ReadOnlyFile,
+    opened: &OpenedHeader,
+    report: &mut VerifyReport,
+) -> Result<(), Error> {
+    let is_page = |bad: &BadUnit| {
+        bad.kind == UnitKind::Page && bad.code.number != code::PAGE_TRUNCATED.number
+    };
+    let authenticates = opened.object.header().cipher != Cipher::Aes256Ctr;
     if !authenticates || !report.bad.iter().any(is_page) {
         return Ok(());
     }
-    let (size, pages) = (keys.object.header().unit_size, report.pages);
-    let leaves = leaves(size, |number, page| {
+    let (size, pages) = (opened.object.header().unit_size, report.pages);
+    let leaves = free_leaves(size, |number, page| {
         if number > pages {
             return Ok::<bool, Error>(false);
         }
         file.read(page, page_offset(number, size))?;
-        Ok(try_page(keys, number, page).is_none())
+        Ok(try_page(opened, number, page).is_none())
     })?;
     let leaves = leaves.unwrap_or_default();
-    let (free, bad): (Vec<Bad>, Vec<Bad>) = std::mem::take(&mut report.bad)
+    let (free, bad): (Vec<BadUnit>, Vec<BadUnit>) = std::mem::take(&mut report.bad)
         .into_iter()
         .partition(|bad| is_page(bad) && leaves.contains(&bad.index));
     report.bad = bad;
@@ -393,10 +333,14 @@ fn tell_free_pages(file: &Peek, keys: &Keys, report: &mut VerifyReport) -> Resul
     Ok(())
 }
 
-/// Page 1 says how many pages the database has (SQLite file format, section 1.3.7), when it vouches for the number. A
-/// page that is there in part is reported as such already.
+/// Checks the file's length against the number of pages in page 1 (SQLite file format, section
+/// 1.3.7), if page 1 says that the number is valid. An incomplete page is reported elsewhere.
 fn check_length(page1: &[u8], body: u64, report: &mut VerifyReport, size: u32) {
-    let (change, pages, valid_for) = (word(page1, 24), word(page1, 28), word(page1, 92));
+    let (change, pages, valid_for) = (
+        be_u32_at(page1, 24),
+        be_u32_at(page1, 28),
+        be_u32_at(page1, 92),
+    );
     let (Some(change), Some(pages), Some(valid_for)) = (change, pages, valid_for) else {
         return;
     };
@@ -406,8 +350,8 @@ fn check_length(page1: &[u8], body: u64, report: &mut VerifyReport, size: u32) {
     }
 }
 
-/// What freshness could not be told of.
-fn say_freshness(report: &mut VerifyReport) {
+/// Notes what could not be said of the database's freshness.
+fn note_freshness(report: &mut VerifyReport) {
     let what = match report.freshness {
         Freshness::NotKept => {
             "freshness: an older copy of a page, of the log's end or of the whole file carries valid tags"
@@ -421,7 +365,7 @@ fn say_freshness(report: &mut VerifyReport) {
         Freshness::Unknown => {
             "freshness: a transaction was rolled back after a crash, so it cannot be told whether a page is an older copy"
         }
-        Freshness::ToRollBack => {
+        Freshness::RollbackPending => {
             "freshness: a transaction is to be rolled back first; open the database once"
         }
         Freshness::Busy => "freshness: the database was written meanwhile",

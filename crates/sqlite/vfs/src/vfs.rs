@@ -1,61 +1,54 @@
-//! The VFS "strongroom": a file that SQLite opens gets the `Body` that `choose` picks for it.
-//! Everything else goes to the VFS below.
+//! The VFS "strongroom". `choose` decides of which kind a file is that SQLite opens. Everything
+//! else goes to the VFS below.
 //!
 //! Must not: replace a method that the VFS below already answers correctly.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::api::api;
-use crate::choose::{Request, choose};
+use crate::bypass;
+use crate::choose::{OpenRequest, choose_file};
 use crate::connection;
 use crate::ffi::{
     SQLITE_ACCESS_EXISTS, SQLITE_CANTOPEN, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK, any_fn,
     sqlite3_file, sqlite3_vfs,
 };
-use crate::handle::{self, LOWER_OFFSET, lower_of};
+use crate::handle;
+use crate::handle::{LOWER_OFFSET, lower_file_of};
+use crate::hooks::{Hooks, set_hooks};
 use crate::journal;
-use crate::lower::{Lower, Rc, check};
-use crate::past;
+use crate::lower::LowerFile;
+use crate::pragma;
+use crate::registration::{NAME, REGISTERED, Registered, become_default_again, below_of};
 use crate::remote;
-use crate::report::{refused, report};
+use crate::report::{registration_error, report};
+use crate::sqlite_code::SqliteCode;
+use crate::sqlite_text;
 use crate::super_journal;
 
-/// The VFS's name, for `?vfs=` and `sqlite3_vfs_find`.
-pub const NAME: &CStr = c"strongroom";
-struct Registered(*mut sqlite3_vfs);
-// SAFETY: written once, before SQLite can use it; SQLite itself shares VFS objects between threads.
-unsafe impl Send for Registered {}
-// SAFETY: as above.
-unsafe impl Sync for Registered {}
-static REGISTERED: OnceLock<Registered> = OnceLock::new();
-
-/// Whether `vfs` is this one.
-#[must_use]
-pub(crate) fn is_ours(vfs: *mut sqlite3_vfs) -> bool {
-    REGISTERED
-        .get()
-        .is_some_and(|ours| std::ptr::eq(ours.0, vfs))
-}
-
 /// Registers the VFS over the default one, and makes it the default. Idempotent. `put_back` is
-/// called before SQLite opens a database past it.
+/// called before SQLite opens a database without it.
 pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "SQLite's functions are not known"));
     };
     if REGISTERED.get().is_some() {
-        take_place_again();
+        become_default_again();
         return Ok(());
     }
+    set_hooks(Hooks {
+        pragma: pragma::answer_pragma,
+        check_attached: connection::check_attached,
+    });
     // SAFETY: a name that ends with a zero byte.
     if !unsafe { (api.vfs_find)(NAME.as_ptr()) }.is_null() {
-        // Another copy of this library: what the one has sealed the other would seal again.
+        // Another copy of this library is registered: each would seal again what the other has
+        // sealed.
         return Err(Error::new(&code::GUARD_TWICE, ""));
     }
     // SAFETY: null asks for the default VFS.
@@ -97,34 +90,12 @@ pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     }
     // SAFETY: `ours` is never freed.
     let rc = unsafe { (api.vfs_register)(ours, 1) };
-    past::watch(api, below, put_back);
+    bypass::replace_open(api, below, put_back);
     if rc == SQLITE_OK {
         Ok(())
     } else {
-        Err(refused("sqlite3_vfs_register", rc))
+        Err(registration_error("sqlite3_vfs_register", rc))
     }
-}
-
-/// Makes the VFS the default again where the one below it is: `sqlite3_initialize` after
-/// `sqlite3_shutdown` does that. Another default was made by somebody, and stays. Whether it was so.
-pub(crate) fn take_place_again() -> bool {
-    let (Some(api), Some(ours)) = (api(), REGISTERED.get()) else {
-        return false;
-    };
-    // SAFETY: null asks for the default VFS.
-    let default = unsafe { (api.vfs_find)(std::ptr::null()) };
-    // SAFETY: registered before, and never freed.
-    default == below_of(ours.0) && unsafe { (api.vfs_register)(ours.0, 1) } == SQLITE_OK
-}
-
-/// The VFS that this one stands on. `None` before [`register`].
-pub(crate) fn below() -> Option<*mut sqlite3_vfs> {
-    REGISTERED.get().map(|ours| below_of(ours.0))
-}
-
-fn below_of(vfs: *mut sqlite3_vfs) -> *mut sqlite3_vfs {
-    // SAFETY: SQLite calls with our own VFS object, whose app_data is the VFS below.
-    unsafe { (*vfs).app_data }.cast::<sqlite3_vfs>()
 }
 
 unsafe extern "C" fn open(
@@ -138,59 +109,60 @@ unsafe extern "C" fn open(
     unsafe { (*file).methods = std::ptr::null() };
     let below_vfs = below_of(vfs);
     // SAFETY: the allocation has our part first.
-    let below = unsafe { lower_of(file) };
-    let Some(call) = past::open_of(below_vfs) else {
+    let below = unsafe { lower_file_of(file) };
+    let Some(call) = bypass::original_open(below_vfs) else {
         return SQLITE_CANTOPEN;
     };
-    let rc = if remote::asked_for(name, flags) {
+    let rc = if remote::is_requested(name, flags) {
         remote::open(name, below, out_flags)
     } else {
         // SAFETY: the arguments are SQLite's own.
         unsafe { call(below_vfs, name, below, flags, out_flags) }
     };
     if rc != SQLITE_OK {
-        // SAFETY: a VFS that failed may have left a table that wants closing; SQLite would close our file only.
+        // SAFETY: a VFS that failed may have left a table that wants closing; SQLite would close
+        // our file only.
         if unsafe { !(*below).methods.is_null() } {
             // SAFETY: it has a method table, so it is open as far as it got.
-            close_quietly(unsafe { Lower::new(below) });
+            close_quietly(unsafe { LowerFile::new(below) });
         }
         return rc;
     }
     // SAFETY: opened just now.
-    let lower = unsafe { Lower::new(below) };
+    let lower = unsafe { LowerFile::new(below) };
     let path = if name.is_null() {
         String::new()
     } else {
         // SAFETY: SQLite's file name.
-        unsafe { connection::text_of(name.cast()) }
+        unsafe { sqlite_text::text_of(name.cast()) }
     };
-    let request = Request {
+    let request = OpenRequest {
         name,
         path,
         flags,
         lower,
     };
-    let chosen = catch_unwind(AssertUnwindSafe(|| choose(&request)))
+    let chosen = catch_unwind(AssertUnwindSafe(|| choose_file(&request)))
         .unwrap_or_else(|_| Err(report(&code::BUG, "opening a file panicked")));
     match chosen {
-        Ok(body) => {
+        Ok(opened) => {
             // SAFETY: the allocation that SQLite made for us; the file below was opened above.
-            match unsafe { handle::install(file, body) } {
+            match unsafe { handle::install(file, opened) } {
                 Ok(()) => SQLITE_OK,
-                Err(Rc(rc)) => {
+                Err(SqliteCode(rc)) => {
                     close_quietly(lower);
                     rc
                 }
             }
         }
-        Err(Rc(rc)) => {
+        Err(SqliteCode(rc)) => {
             close_quietly(lower);
             rc
         }
     }
 }
 
-fn close_quietly(lower: Lower) {
+fn close_quietly(lower: LowerFile) {
     if lower.close().is_err() {
         report(&code::IO, "closing a file that could not be used");
     }
@@ -254,7 +226,8 @@ unsafe extern "C" fn current_time_int64(vfs: *mut sqlite3_vfs, out: *mut i64) ->
     rc
 }
 
-/// Whether a file is there. Of a journal that a super-journal lists which is being read, all of it is first (J9).
+/// Whether a file exists. If it is a journal that a super-journal lists which is being read, its
+/// buffered bytes are written first (J9).
 unsafe extern "C" fn access(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
@@ -267,13 +240,15 @@ unsafe extern "C" fn access(
         }
         // SAFETY: SQLite gives a name that ends with a zero.
         match unsafe { CStr::from_ptr(name) }.to_str() {
-            Ok(path) if super_journal::owner_of(path).is_some() => journal::settle(path),
+            Ok(path) if super_journal::super_journal_listing(path).is_some() => {
+                journal::flush_journal_at(path)
+            }
             _ => Ok(()),
         }
     }));
     match settled {
         Ok(Ok(())) => {}
-        Ok(Err(Rc(rc))) => return rc,
+        Ok(Err(SqliteCode(rc))) => return rc,
         Err(_) => return SQLITE_IOERR,
     }
     let below = below_of(vfs);
@@ -283,22 +258,4 @@ unsafe extern "C" fn access(
         Some(call) => unsafe { call(below, name, flags, out) },
         None => SQLITE_IOERR,
     }
-}
-
-/// `path` as SQLite makes it absolute, which is how databases are known here.
-pub fn absolute(path: &str) -> Option<String> {
-    let ours = REGISTERED.get()?.0;
-    // SAFETY: registered and never freed.
-    let size = unsafe { (*ours).max_pathname }.saturating_add(1);
-    let name = CString::new(path).ok()?;
-    let mut out = vec![0_u8; usize::try_from(size).ok()?];
-    // SAFETY: `out` has room for `size` bytes.
-    let rc = unsafe { full_pathname(ours, name.as_ptr(), size, out.as_mut_ptr().cast()) };
-    // A symbolic link is resolved and reported as such (SQLITE_OK_SYMLINK).
-    check(rc & 0xff).ok()?;
-    CStr::from_bytes_until_nul(&out)
-        .ok()?
-        .to_str()
-        .ok()
-        .map(str::to_owned)
 }

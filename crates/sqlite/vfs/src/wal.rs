@@ -1,20 +1,25 @@
 //! The sealed write-ahead log. docs/spec/sqlite.md, "Write-ahead log".
 //!
 //! Invariants:
-//! W1. A generation is one prologue, one key, one pair of SQLite's salts. A header with other salts begins a new one.
-//! W2. A frame is one seal over header and page, bound to generation and index; SQLite's running checksum inside the
-//!     sealed headers binds the order.
-//! W3. Only the log whose generation the anchor names is read; any other counts as empty (its frames were
-//!     checkpointed before the anchor moved on).
-//! W4. A frame that does not authenticate ends the log for recovery, as a bad checksum does in SQLite; for a reader
-//!     that has the frame in its snapshot it is an error.
-//! W5. A transaction that SQLite has written is in the file: only a header whose page is still to come waits in memory.
-//! W6. The header that begins a generation is durable with the first frames that are, not before: the anchor has made the log
-//!     before it empty (O3), and that is what SQLite syncs the header for. With freshness it is synced.
+//! W1. A generation has one prologue, one key and one pair of SQLite's salts. A header with other
+//!     salts begins a new generation.
+//! W2. A frame is one seal over header and page, bound to generation and index; SQLite's running
+//!     checksum inside the sealed headers binds the order.
+//! W3. Only the log whose generation the anchor names is read. Any other log counts as empty: its
+//!     frames were checkpointed before the anchor named another generation.
+//! W4. A frame that does not authenticate ends the log for recovery, as a bad checksum does in
+//!     SQLite; for a reader that has the frame in its snapshot it is an error.
+//! W5. A transaction that SQLite has written is in the file. Only a frame header whose page has not
+//!     been written yet waits in memory.
+//! W6. The header that begins a generation becomes durable together with the generation's first
+//!     durable frames, not before. SQLite syncs it so that the log before it does not count, and
+//!     the anchor has seen to that already (O3). With freshness it is synced.
 //!
-//! Must not: let SQLite's checksums, which are sums over plaintext, reach the file.
+//! Must not: write SQLite's checksums, which are sums over plaintext, to the file in clear.
 
 use std::ffi::c_int;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 
 use strongroom_crypto::random32;
@@ -23,17 +28,19 @@ use strongroom_format::code;
 use strongroom_format::sqlite::{
     AuxKind, Prologue, WAL_FRAME_HEADER, WAL_HEAD, WAL_HEADER, WalGeometry, prologue_layout,
 };
-use strongroom_keyring::Purpose;
+use strongroom_keyring::{Error, Purpose, storage};
 
-use crate::body::Body;
+use crate::big_endian::be_u32_at;
+use crate::capabilities::{sealed_characteristics, sealed_control};
 use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE};
-use crate::freshness::Tail;
-use crate::link::{Link, sealed_characteristics, sealed_control};
-use crate::lower::{Lower, Rc, RcResult};
+use crate::io_methods::IoMethods;
+use crate::lower::LowerFile;
+use crate::page_tail::{TAIL, Tail, tail_on_disk};
 use crate::report::{report, report_error, warn};
-use crate::seal::{TAIL, UnitKey, crypto, unit_key};
-use crate::sealed::{Sealed, tail_on_disk};
-use crate::word::word;
+use crate::seal::{UnitKey, crypto_error, unit_key};
+use crate::sealed::SealedDatabase;
+use crate::shared_state::SharedState;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// SQLite's salts: bytes 16..24 of the log's header and 8..16 of every frame's.
 type Salts = [u8; 8];
@@ -52,47 +59,53 @@ impl Generation {
     }
 }
 
-/// How a frame was found.
+/// The state in which a frame was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Frame {
-    /// Authentic; its plaintext is at hand.
+enum FrameStatus {
+    /// Authentic; its plaintext is in the buffer.
     Open,
-    /// There, but not authentic.
+    /// Present, but not authentic.
     Forged,
-    /// Beyond the end of the file, or cut short by it.
+    /// Beyond the end of the file, or cut off by it.
     Absent,
 }
 
 /// A write-ahead log of a sealed database.
 pub(crate) struct WalFile {
-    lower: Lower,
-    main: Lower,
-    sealed: Arc<Sealed>,
-    link: Arc<Link>,
+    lower: LowerFile,
+    main: LowerFile,
+    sealed: Arc<SealedDatabase>,
+    shared: Arc<SharedState>,
     keeps_freshness: bool,
     geometry: WalGeometry,
     generation: Option<Generation>,
-    /// A frame header that SQLite has written and whose page it has not: they go down as one.
+    /// A frame header that SQLite has written, and whose page it has not; both are written to the
+    /// file together.
     pending: Option<(u64, [u8; WAL_FRAME_HEADER])>,
-    /// Frames that this handle has written: none of them may be taken for the end of the log.
+    /// Frames that this handle has written; none of them may be taken for the end of the log.
     written: u64,
-    /// The generation that they are of. Another process may have started the log again since.
+    /// The generation of those frames. Another process may have started the log again since.
     written_in: [u8; 16],
     frame: Vec<u8>,
     warned: bool,
-    /// All that this handle has written since its last sync is the header of a new generation (W6).
+    /// The header of a new generation is all that this handle has written since its last sync (W6).
     header_alone: bool,
 }
 
 impl WalFile {
-    /// A log as opened, of the database `sealed` whose file below is `main`.
-    pub(crate) fn new(lower: Lower, main: Lower, sealed: Arc<Sealed>, link: Arc<Link>) -> Self {
-        let keys = sealed.keys();
-        let header = keys.object.header();
+    /// The log of the database `sealed`, whose file below is `main`.
+    pub(crate) fn new(
+        lower: LowerFile,
+        main: LowerFile,
+        sealed: Arc<SealedDatabase>,
+        shared: Arc<SharedState>,
+    ) -> Self {
+        let opened = sealed.opened_header();
+        let header = opened.object.header();
         let (page_size, keeps_freshness) = (header.unit_size, header.freshness);
-        link.log_is(Some(lower));
+        shared.set_log_file(Some(lower));
         Self {
-            link,
+            shared,
             keeps_freshness,
             lower,
             main,
@@ -112,8 +125,9 @@ impl WalFile {
         format!("{}-wal", self.sealed.path())
     }
 
-    /// Reads prologue and header from the file. Afterwards `generation` is the valid one, or `None`: the log is empty.
-    fn load(&mut self) -> RcResult<()> {
+    /// Reads the prologue and the header from the file. Afterwards `generation` is the valid one,
+    /// or `None`: the log is empty.
+    fn load_header(&mut self) -> SqliteResult<()> {
         let mut bytes = [0; WAL_HEAD];
         self.generation = None;
         if !self.lower.read_whole(&mut bytes, 0)? {
@@ -122,14 +136,15 @@ impl WalFile {
         let Some(prologue) = Prologue::parse(&bytes[..prologue_layout::SIZE]) else {
             return Ok(());
         };
-        let keys = self.sealed.refresh(self.main)?;
+        let opened = self.sealed.refresh(self.main)?;
         let ours = prologue.kind == AuxKind::Wal
             && prologue.unit == self.geometry.page_size
-            && prologue.object_id == keys.object.object_id()
-            && keys.cipher(prologue.epoch).is_some();
+            && prologue.object_id == opened.object.object_id()
+            && opened.cipher(prologue.epoch).is_some();
         if !ours || self.sealed.anchor(self.main)?.wal_generation != prologue.generation() {
             if !self.warned {
-                // Also what a crash between anchor and header leaves: nothing is lost then (O3, W3).
+                // A crash between anchor and header leaves the same state, and loses nothing (O3,
+                // W3).
                 warn(&code::WAL_STALE, &self.path());
                 self.warned = true;
             }
@@ -149,9 +164,9 @@ impl WalFile {
         Ok(())
     }
 
-    fn derive(&self, prologue: &Prologue) -> RcResult<UnitKey> {
+    fn derive(&self, prologue: &Prologue) -> SqliteResult<UnitKey> {
         unit_key(
-            &self.sealed.keys().object,
+            &self.sealed.opened_header().object,
             prologue,
             Role::WalFrame,
             Purpose::Wal,
@@ -159,20 +174,21 @@ impl WalFile {
         .map_err(|error| report_error(&error))
     }
 
-    /// SQLite starts the log, or writes its header again. The caller holds SQLite's write lock on the log.
-    fn write_header(&mut self, header: &[u8; WAL_HEADER]) -> RcResult<()> {
+    /// Writes the header when SQLite starts the log, or writes its header again. The caller holds
+    /// SQLite's write lock on the log.
+    fn write_header(&mut self, header: &[u8; WAL_HEADER]) -> SqliteResult<()> {
         self.pending = None;
-        self.load()?;
+        self.load_header()?;
         let same = self
             .generation
             .as_ref()
             .is_some_and(|generation| generation.salts() == header[16..24]);
         self.header_alone = false;
         if !same {
-            self.begin()?;
+            self.begin_generation()?;
         }
         let Some(generation) = &mut self.generation else {
-            return Err(Rc(SQLITE_IOERR_WRITE));
+            return Err(SqliteCode(SQLITE_IOERR_WRITE));
         };
         generation.header = *header;
         let mut out = generation.prologue.to_bytes().to_vec();
@@ -185,15 +201,16 @@ impl WalFile {
         Ok(())
     }
 
-    /// W1: a new generation, named by the anchor before anything of it is in the log (O3).
-    fn begin(&mut self) -> RcResult<()> {
-        let keys = self.sealed.refresh(self.main)?;
+    /// Begins a new generation, which the anchor names before anything of it is in the log (W1,
+    /// O3).
+    fn begin_generation(&mut self) -> SqliteResult<()> {
+        let opened = self.sealed.refresh(self.main)?;
         let prologue = Prologue {
             kind: AuxKind::Wal,
             unit: self.geometry.page_size,
-            epoch: keys.object.epoch(),
-            object_id: keys.object.object_id(),
-            salt: random32().map_err(|error| report_error(&crypto(&error)))?,
+            epoch: opened.object.epoch(),
+            object_id: opened.object.object_id(),
+            salt: random32().map_err(|error| report_error(&crypto_error(&error)))?,
             page1_before: [0; 32],
             page1_nonce: [0; 12],
         };
@@ -210,9 +227,9 @@ impl WalFile {
     }
 
     /// Writes a frame as one sealed unit.
-    fn put_frame(&mut self, index: u64, header: &[u8], page: &[u8]) -> RcResult<()> {
+    fn write_whole_frame(&mut self, index: u64, header: &[u8], page: &[u8]) -> SqliteResult<()> {
         let Some(generation) = &self.generation else {
-            return Err(Rc(SQLITE_IOERR_WRITE));
+            return Err(SqliteCode(SQLITE_IOERR_WRITE));
         };
         self.header_alone = false;
         let mut tail = None;
@@ -220,8 +237,8 @@ impl WalFile {
         if self.keeps_freshness
             && let Some((rest, _)) = page.split_last_chunk::<TAIL>()
         {
-            // Its place is zero in what SQLite writes, and in what it reads.
-            tail = Some(self.tail_before(header)?);
+            // SQLite writes zeros in its place, and reads zeros.
+            tail = Some(self.tail_on_disk_of(header)?);
             image = rest;
         }
         let tail = tail.as_ref().map_or(&[][..], |tail| &tail[..]);
@@ -244,28 +261,28 @@ impl WalFile {
         Ok(())
     }
 
-    /// The tail that the page of this frame has in the database: until the first checkpoint of the generation, the one of
-    /// before (X2).
-    fn tail_before(&self, header: &[u8]) -> RcResult<Tail> {
-        let number = word(header, 0).map_or(0, u64::from);
+    /// The tail that the page of this frame has in the database. Until the first checkpoint of the
+    /// generation it is the page's tail before the generation (X2).
+    fn tail_on_disk_of(&self, header: &[u8]) -> SqliteResult<Tail> {
+        let number = be_u32_at(header, 0).map_or(0, u64::from);
         match number {
             0 => Ok(Tail::default()),
             number => tail_on_disk(self.main, number, self.geometry.page_size),
         }
     }
 
-    /// Whether this handle wrote frame `index` of the log that is there.
-    fn wrote(&self, index: u64) -> bool {
+    /// Whether this handle wrote frame `index` of the current log.
+    fn has_written(&self, index: u64) -> bool {
         let name = |generation: &Generation| generation.prologue.generation();
         index < self.written && self.generation.as_ref().map(name) == Some(self.written_in)
     }
 
     /// Reads and opens frame `index` into `self.frame`, whose plaintext then begins at byte 12.
-    fn get_frame(&mut self, index: u64) -> RcResult<Frame> {
+    fn open_frame(&mut self, index: u64) -> SqliteResult<FrameStatus> {
         for reloaded in [false, true] {
             if reloaded || self.generation.is_none() {
-                // The log may have been started again by another process since it was last looked at.
-                self.load()?;
+                // Another process may have started the log again since it was last read.
+                self.load_header()?;
             }
             let physical = usize::try_from(self.geometry.frame_physical()).unwrap_or(0);
             self.frame.resize(physical, 0);
@@ -273,78 +290,84 @@ impl WalFile {
                 .lower
                 .read_whole(&mut self.frame, self.geometry.frame_offset(index))?;
             let Some(generation) = &self.generation else {
-                return Ok(if whole { Frame::Forged } else { Frame::Absent });
+                return Ok(if whole {
+                    FrameStatus::Forged
+                } else {
+                    FrameStatus::Absent
+                });
             };
             if !whole {
-                return Ok(Frame::Absent);
+                return Ok(FrameStatus::Absent);
             }
             if generation
                 .key
                 .open(Role::WalFrame, index, &mut self.frame)
                 .is_some()
             {
-                return Ok(Frame::Open);
+                return Ok(FrameStatus::Open);
             }
         }
-        Ok(Frame::Forged)
+        Ok(FrameStatus::Forged)
     }
 
-    /// Changes part of a frame that is already in the log: SQLite does so within a transaction.
-    fn patch_frame(&mut self, index: u64, within: usize, data: &[u8]) -> RcResult<()> {
-        if self.get_frame(index)? != Frame::Open {
-            return Err(self.damaged(index));
+    /// Changes part of a frame that is already in the log, as SQLite does within a transaction.
+    fn patch_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
+        if self.open_frame(index)? != FrameStatus::Open {
+            return Err(self.damage_error(index));
         }
-        self.patch_opened(index, within, data)
+        self.patch_open_frame(index, within, data)
     }
 
     /// As [`Self::patch_frame`], for the frame that `get_frame` has just opened.
-    fn patch_opened(&mut self, index: u64, within: usize, data: &[u8]) -> RcResult<()> {
+    fn patch_open_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         let mut plain = self.frame[12..self.frame.len() - 16].to_vec();
         let Some(target) = plain.get_mut(within..within + data.len()) else {
             return Err(report(&code::BUG, "write across frames"));
         };
         target.copy_from_slice(data);
-        // With another header it is another page's, also when nothing more of it is written.
+        // With another header the frame is of another page, also when nothing more of it is
+        // written.
         if self.keeps_freshness && matches!(within, 0 | WAL_FRAME_HEADER) {
-            let tail = self.tail_before(&plain)?;
+            let tail = self.tail_on_disk_of(&plain)?;
             if let Some(last) = plain.last_chunk_mut::<TAIL>() {
                 *last = tail;
             }
         }
-        let result = self.put_frame(index, &plain, &[]);
+        let result = self.write_whole_frame(index, &plain, &[]);
         plain.fill(0);
         result
     }
 
-    fn flush_pending(&mut self) -> RcResult<()> {
+    fn flush_pending(&mut self) -> SqliteResult<()> {
         let Some((index, header)) = self.pending.take() else {
             return Ok(());
         };
-        let found = self.get_frame(index)?;
-        if found != Frame::Open && !self.wrote(index) {
-            // Its page never came, and the frame is not there yet: SQLite has given the write up,
-            // and to whoever reads the log it ends here, as it does in SQLite at a header without
-            // its page.
+        let found = self.open_frame(index)?;
+        if found != FrameStatus::Open && !self.has_written(index) {
+            // Its page was never written, and the frame is not in the file yet: SQLite has given
+            // the write up, and for a reader the log ends here, as it does in SQLite at a header
+            // without its page.
             return Ok(());
         }
-        if found != Frame::Open {
-            return Err(self.damaged(index));
+        if found != FrameStatus::Open {
+            return Err(self.damage_error(index));
         }
-        self.patch_opened(index, 0, &header)
+        self.patch_open_frame(index, 0, &header)
     }
 
-    fn damaged(&self, index: u64) -> Rc {
+    fn damage_error(&self, index: u64) -> SqliteCode {
         report(
             &code::WAL_FRAME,
             format!("{}: frame {}", self.path(), index.saturating_add(1)),
         )
     }
 
-    /// W1: the generation that a frame header's salts belong to must be the one at hand.
-    fn match_generation(&mut self, header: &[u8]) -> RcResult<()> {
+    /// W1: the salts in a frame header must be those of the loaded generation.
+    fn match_generation(&mut self, header: &[u8]) -> SqliteResult<()> {
         let salts = &header[8..16];
-        // Salts and checksum are zero while SQLite defers checksums (`walEncodeFrame`): it does so only later in a
-        // transaction that has rewritten a frame, so the generation was matched before.
+        // Salts and checksum are zero while SQLite defers checksums (`walEncodeFrame`): it does so
+        // only later in a transaction that has rewritten a frame, so the generation was matched
+        // before.
         if self.generation.is_some() && header[8..24] == [0; 16] {
             return Ok(());
         }
@@ -355,7 +378,7 @@ impl WalFile {
         {
             return Ok(());
         }
-        self.load()?;
+        self.load_header()?;
         if self
             .generation
             .as_ref()
@@ -366,13 +389,14 @@ impl WalFile {
         Err(report(&code::WAL_STALE, self.path()))
     }
 
-    fn write_frame(&mut self, index: u64, within: usize, data: &[u8]) -> RcResult<()> {
+    fn write_frame(&mut self, index: u64, within: usize, data: &[u8]) -> SqliteResult<()> {
         if within == 0 && data.len() == WAL_FRAME_HEADER {
             self.flush_pending()?;
             self.match_generation(data)?;
-            // W5: headers alone may be a transaction's last writes (`walRewriteChecksums`), without a sync after them.
-            if self.wrote(index) && self.get_frame(index)? == Frame::Open {
-                return self.patch_opened(index, 0, data);
+            // W5: headers alone may be a transaction's last writes (`walRewriteChecksums`), without
+            // a sync after them.
+            if self.has_written(index) && self.open_frame(index)? == FrameStatus::Open {
+                return self.patch_open_frame(index, 0, data);
             }
             let mut header = [0; WAL_FRAME_HEADER];
             header.copy_from_slice(data);
@@ -384,7 +408,7 @@ impl WalFile {
             && let Some((pending, header)) = self.pending.take()
         {
             if pending == index {
-                return self.put_frame(index, &header, data);
+                return self.write_whole_frame(index, &header, data);
             }
             self.pending = Some((pending, header));
         }
@@ -392,31 +416,33 @@ impl WalFile {
         self.patch_frame(index, within, data)
     }
 
-    fn read_header(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
-        self.load()?;
+    fn read_header(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
+        self.load_header()?;
         let size = self.geometry.logical_size(self.lower.size()?);
-        let start = usize::try_from(at).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?;
+        let start = usize::try_from(at).map_err(|_| SqliteCode(SQLITE_IOERR_SHORT_READ))?;
         match &self.generation {
             Some(generation) if start + out.len() <= WAL_HEADER => {
                 out.copy_from_slice(&generation.header[start..start + out.len()]);
                 Ok(())
             }
-            _ if size < at.saturating_add(out.len() as u64) => Err(Rc(SQLITE_IOERR_SHORT_READ)),
+            _ if size < at.saturating_add(out.len() as u64) => {
+                Err(SqliteCode(SQLITE_IOERR_SHORT_READ))
+            }
             // Zeros are no WAL header: the log is empty (W3).
             _ => Ok(()),
         }
     }
 
-    fn read_frame(&mut self, out: &mut [u8], index: u64, within: usize) -> RcResult<()> {
-        let frame = self.get_frame(index);
-        if frame != Ok(Frame::Open) {
+    fn read_frame(&mut self, out: &mut [u8], index: u64, within: usize) -> SqliteResult<()> {
+        let frame = self.open_frame(index);
+        if frame != Ok(FrameStatus::Open) {
             out.fill(0);
         }
         let frame = frame?;
-        if frame == Frame::Absent {
-            return Err(Rc(SQLITE_IOERR_SHORT_READ));
+        if frame == FrameStatus::Absent {
+            return Err(SqliteCode(SQLITE_IOERR_SHORT_READ));
         }
-        if frame == Frame::Open {
+        if frame == FrameStatus::Open {
             let plain = &mut self.frame[12..];
             if self.keeps_freshness
                 && let Some((body, _)) = plain.split_last_chunk_mut::<16>()
@@ -435,21 +461,40 @@ impl WalFile {
             plain.fill(0);
             return Ok(());
         }
-        // W4: recovery reads from the frame's header on, a reader of a snapshot reads the page alone.
-        if within == WAL_FRAME_HEADER || self.wrote(index) {
-            Err(self.damaged(index))
+        // W4: recovery reads from the frame's header on, a reader of a snapshot reads the page
+        // alone.
+        if within == WAL_FRAME_HEADER || self.has_written(index) {
+            Err(self.damage_error(index))
         } else {
             Ok(())
         }
     }
 }
 
-impl Body for WalFile {
-    fn lower(&self) -> Lower {
+/// Whether the database's write-ahead log holds anything.
+pub(crate) fn has_log(database: &str) -> SqliteResult<bool> {
+    log_length(database)
+        .map(|length| length > 0)
+        .map_err(|error| report_error(&error))
+}
+
+/// Length of the write-ahead log in bytes. An error is not taken for an empty log, because what the
+/// log holds may be under the old key.
+pub(crate) fn log_length(database: &str) -> Result<u64, Error> {
+    let path = format!("{database}-wal");
+    match storage::of(Path::new(&path)).about(Path::new(&path)) {
+        Ok(about) => Ok(about.len),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(Error::io(path, error)),
+    }
+}
+
+impl IoMethods for WalFile {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.flush_pending()?;
         match self.geometry.frame_at(at) {
             None => {
@@ -457,16 +502,17 @@ impl Body for WalFile {
                 self.read_header(out, at)
             }
             Some((index, within)) => {
-                let within = usize::try_from(within).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?;
+                let within =
+                    usize::try_from(within).map_err(|_| SqliteCode(SQLITE_IOERR_SHORT_READ))?;
                 self.read_frame(out, index, within)
             }
         }
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         match self.geometry.frame_at(at) {
             Some((index, within)) => {
-                let within = usize::try_from(within).map_err(|_| Rc(SQLITE_IOERR_WRITE))?;
+                let within = usize::try_from(within).map_err(|_| SqliteCode(SQLITE_IOERR_WRITE))?;
                 self.write_frame(index, within, data)
             }
             None => match <&[u8; WAL_HEADER]>::try_from(data) {
@@ -476,7 +522,7 @@ impl Body for WalFile {
         }
     }
 
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         self.flush_pending()?;
         self.header_alone = false;
         if size == 0 {
@@ -486,7 +532,7 @@ impl Body for WalFile {
         self.lower.truncate(self.geometry.physical_size(size))
     }
 
-    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
         self.flush_pending()?;
         if std::mem::take(&mut self.header_alone) && !self.keeps_freshness {
             return Ok(());
@@ -494,12 +540,12 @@ impl Body for WalFile {
         self.lower.sync(flags)
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         self.flush_pending()?;
         Ok(self.geometry.logical_size(self.lower.size()?))
     }
 
-    fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> RcResult<()> {
+    fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> SqliteResult<()> {
         sealed_control(self.lower, op, argument)
     }
 
@@ -507,8 +553,8 @@ impl Body for WalFile {
         sealed_characteristics(self.lower.device_characteristics())
     }
 
-    fn before_close(&mut self) -> RcResult<()> {
-        self.link.log_is(None);
+    fn before_close(&mut self) -> SqliteResult<()> {
+        self.shared.set_log_file(None);
         self.flush_pending()
     }
 }

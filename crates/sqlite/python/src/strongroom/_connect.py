@@ -4,7 +4,7 @@ Invariants:
 1. A connection that is returned for a file is one to a sealed database whose key was right: it was asked before it was
    handed out. No call makes a plain database.
 2. A key is never an argument, a variable that a traceback shows, or part of a URI or of SQL text. What a callable returned
-   is bound as a parameter, and wiped here as soon as the guard has it. (What the callable keeps is the callable's.)
+   is bound as a parameter, and wiped here as soon as the extension has it. (What the callable keeps is the callable's.)
 3. A key that a callable gave serves the one connection it was asked for.
 
 Must not: leave a registered key behind, or half a file.
@@ -248,7 +248,7 @@ def _parameters(
     cipher: Optional[str],
     page_size: Optional[int],
 ) -> dict[str, str]:
-    """The guard's URI parameters."""
+    """The extension's URI parameters."""
     given: dict[str, Optional[str]] = {
         "key_id": key_id,
         "key_file": None if key_file is None else shown(key_file),
@@ -301,7 +301,7 @@ def _proved(connection: sqlite3.Connection, name: Name) -> sqlite3.Connection:
 
 
 class _Secret:
-    """A key between the callable and the guard. Tracebacks that show variables show this object."""
+    """A key between the callable and the extension. Tracebacks that show variables show this object."""
 
     __slots__ = ("_bytes",)
 
@@ -321,7 +321,7 @@ class _Secret:
         raise TypeError("a key is not pickled")
 
     def registered(self, path: bytes) -> _Registered:
-        """For a `with` block: the guard has the key for `path`."""
+        """For a `with` block: the extension has the key for `path`."""
         return _Registered(path, self._bytes)
 
 
@@ -356,7 +356,7 @@ class _Return:
 
 
 class _Registered:
-    """While it is entered, the guard has a key for a path."""
+    """While it is entered, the extension has a key for a path."""
 
     __slots__ = ("_path", "_key")
 
@@ -370,9 +370,9 @@ class _Registered:
     def __enter__(self) -> None:
         _registration.acquire()
         try:
-            with contextlib.closing(sqlite3.connect(":memory:")) as guard:
+            with contextlib.closing(sqlite3.connect(":memory:")) as connection:
                 # The tuple has no name, and sqlite3 no frame: a traceback that shows variables does not show the key.
-                guard.execute("SELECT strongroom_key(CAST(? AS TEXT), ?)", (self._path, self._key)).fetchone()
+                connection.execute("SELECT strongroom_key(CAST(? AS TEXT), ?)", (self._path, self._key)).fetchone()
         except BaseException as error:
             _registration.release()
             if isinstance(error, sqlite3.DatabaseError):
@@ -381,7 +381,7 @@ class _Registered:
 
     def __exit__(self, *_: object) -> None:
         try:
-            with contextlib.closing(sqlite3.connect(":memory:")) as guard:
-                guard.execute("SELECT strongroom_forget(CAST(? AS TEXT))", (self._path,)).fetchone()
+            with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+                connection.execute("SELECT strongroom_forget(CAST(? AS TEXT))", (self._path,)).fetchone()
         finally:
             _registration.release()

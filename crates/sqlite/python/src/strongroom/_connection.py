@@ -1,4 +1,4 @@
-"""Connection and Cursor: those of sqlite3, whose errors carry the guard's code.
+"""Connection and Cursor: those of sqlite3, whose errors carry the extension's code.
 
 Must not: do anything else. What sqlite3 has is inherited, so that pandas and every other user of a DB-API connection finds
 what it expects; `factory=sqlite3.Connection` does without this file.
@@ -25,7 +25,7 @@ _next = sqlite3.Cursor.__next__
 
 
 class Cursor(sqlite3.Cursor):
-    """A cursor whose errors carry the guard's code. See `sqlite3.Cursor`."""
+    """A cursor whose errors carry the extension's code. See `sqlite3.Cursor`."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
         try:
@@ -74,7 +74,7 @@ class Cursor(sqlite3.Cursor):
 
 
 class Connection(sqlite3.Connection):
-    """A connection whose errors carry the guard's code. See `sqlite3.Connection`.
+    """A connection whose errors carry the extension's code. See `sqlite3.Connection`.
 
     Not to be used across `fork`, nor pickled, like any connection of SQLite: a child process opens its own.
     """

@@ -1,9 +1,9 @@
-"""The guard's errors as exceptions of sqlite3, with their stable code.
+"""The extension's errors as exceptions of sqlite3, with their stable code.
 
-SQLite's interface carries a number only; the guard keeps the text, for each thread, until somebody asks. An exception here
+SQLite's interface carries a number only; the extension keeps the text, for each thread, until somebody asks. An exception here
 is always also what sqlite3 raised, so that a handler written for sqlite3 goes on working.
 
-Must not: show a key, or take an older error of the guard for the one at hand.
+Must not: show a key, or take an older error of the extension for the one at hand.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import sqlite3
 from typing import NoReturn, Optional
 
-# What goes wrong before the guard is loaded, or before SQLite is called: (class of code, what happened, what to do).
+# What goes wrong before the extension is loaded, or before SQLite is called: (class of code, what happened, what to do).
 # docs/reference/errors.md has the same words; a test compares them.
 OWN = {
     "SR-1002": (
@@ -54,7 +54,7 @@ OWN = {
     "SR-6007": ("this SQLite library is too old for the guard", "use SQLite 3.37 or later"),
 }
 
-# Result codes of SQLite under which the guard's errors travel, and SQLite's words for them (Python before 3.11 has no number).
+# Result codes of SQLite under which the extension's errors travel, and SQLite's words for them (Python before 3.11 has no number).
 _SQLITE_ERROR = 1
 _RESULTS = {
     9: "interrupted",
@@ -69,7 +69,7 @@ _LINE = re.compile(r"SR-\d{4}(?=: )")
 
 
 class Error(sqlite3.DatabaseError):
-    """An error that the guard explains.
+    """An error that the extension explains.
 
     `code` is stable, "SR-2002"; `advice` is one line of what to do, as `strongroom explain SR-2002` prints it.
     `sqlite_errorcode` and `sqlite_errorname` are those of the exception that sqlite3 raised, where Python (3.11 or later)
@@ -101,16 +101,16 @@ class ProgrammingError(Error, sqlite3.ProgrammingError):
 
 
 def own(kind: type[Error], code: str, detail: str = "") -> Error:
-    """An error that is not the guard's library's but this package's."""
+    """An error that is not the extension's library's but this package's."""
     what, advice = OWN[code]
     return kind(f"{code}: {what} ({detail})" if detail else f"{code}: {what}", code, advice)
 
 
 def explain(error: BaseException) -> Optional[Error]:
-    """The guard's error behind `error`, or None where the guard has nothing to do with it.
+    """The extension's error behind `error`, or None where the extension has nothing to do with it.
 
     For connections that were made by `sqlite3.connect`, or with a factory of your own. To be called in the thread in which
-    `error` was raised, before that thread uses SQLite again: the guard remembers its last error only, and forgets it when
+    `error` was raised, before that thread uses SQLite again: the extension remembers its last error only, and forgets it when
     it is asked.
     """
     if isinstance(error, Error):
@@ -121,11 +121,11 @@ def explain(error: BaseException) -> Optional[Error]:
     result = _result(error, message)
     if result is None:
         return None
-    # The guard keeps errors for each thread, and any connection tells them; this one is of nobody else.
+    # The extension keeps errors for each thread, and any connection tells them; this one is of nobody else.
     asked = sqlite3.connect(":memory:")
     try:
         row = asked.execute("SELECT strongroom_last_error(?)", (str(result),)).fetchone()
-        # What fails with SQLITE_ERROR says itself what the guard says, or is not the guard's.
+        # What fails with SQLITE_ERROR says itself what the extension says, or is not the extension's.
         line = message if result == _SQLITE_ERROR else row[0] or ""
         found = _LINE.match(line)
         if found is None:
@@ -133,7 +133,7 @@ def explain(error: BaseException) -> Optional[Error]:
         code = found.group()
         advice = asked.execute("SELECT strongroom_explain(?)", (code,)).fetchone()[0] or ""
     except sqlite3.OperationalError:
-        return None  # The guard is not loaded.
+        return None  # The extension is not loaded.
     finally:
         asked.close()
     kind = OperationalError if isinstance(error, sqlite3.OperationalError) else Error
@@ -155,7 +155,7 @@ def _result(error: sqlite3.DatabaseError, message: str) -> Optional[int]:
 
 
 def again(error: sqlite3.DatabaseError) -> NoReturn:
-    """Raises `error` as the guard explains it, or as it is."""
+    """Raises `error` as the extension explains it, or as it is."""
     explained = explain(error)
     if explained is None or explained is error:
         raise error

@@ -1,8 +1,8 @@
-"""Loads the guard into the SQLite library that this Python's sqlite3 module uses, once per process.
+"""Loads the extension into the SQLite library that this Python's sqlite3 module uses, once per process.
 
 Two ways: the module's own (`enable_load_extension`), and, where Python was built without it, the same calls of the same
 library through ctypes. Whether it was the same library is not believed but asked: a connection of the module must have the
-guard's functions afterwards.
+extension's functions afterwards.
 
 Must not: leave the loading of extensions switched on.
 """
@@ -29,18 +29,18 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def extension_path() -> str:
-    """The path of the guard's library, for hosts other than Python's sqlite3 module, such as apsw."""
+    """The path of the extension's library, for hosts other than Python's sqlite3 module, such as apsw."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "_guard", "lib_guard.so")
 
 
 def load() -> None:
-    """Loads the guard, if it is not. Every connection that sqlite3 opens from then on passes through it.
+    """Loads the extension, if it is not. Every connection that sqlite3 opens from then on passes through it.
 
     `strongroom.connect` does this by itself. Call it first where connections are opened by somebody else (a pool, an ORM):
     a connection that was opened before cannot attach a sealed database (SR-6005).
 
     Raises `strongroom.OperationalError`: SR-2270 if this Python cannot load extensions, SR-6007 if its SQLite is older than
-    3.37, SR-2274 if another SQLite library of this process has the guard.
+    3.37, SR-2274 if another SQLite library of this process has the extension.
     """
     global _loaded
     with _lock:
@@ -109,7 +109,7 @@ def _by_library(path: str) -> None:
 
 
 def _failed(said: str) -> _errors.Error:
-    """SQLite's or the guard's own words on why it was not loaded."""
+    """SQLite's or the extension's own words on why it was not loaded."""
     at = max(said.find("SR-"), 0)
     code = said[at : at + 7]
     if code in _errors.OWN:
@@ -118,7 +118,7 @@ def _failed(said: str) -> _errors.Error:
 
 
 def _prove() -> None:
-    """A connection of the module has the guard's functions; from here on exceptions tell what the guard says."""
+    """A connection of the module has the extension's functions; from here on exceptions tell what the extension says."""
     probe = sqlite3.connect(":memory:")
     try:
         probe.execute("SELECT strongroom_version()").fetchone()

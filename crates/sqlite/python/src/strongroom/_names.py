@@ -50,7 +50,7 @@ class Name:
             rest = "/" + rest[2:].partition("/")[2]
         path = unquote_to_bytes(rest)
         in_memory = path in (b"", b":memory:") or self.parameters.get("mode") == "memory"
-        # The shared in-memory databases of SQLite's own VFS "memdb" do not exist here: the VFS is the guard.
+        # The shared in-memory databases of SQLite's own VFS "memdb" do not exist here: the VFS is the extension.
         self.path = None if in_memory else path
 
     def names_key(self) -> bool:
@@ -60,7 +60,7 @@ class Name:
     def uri(self, more: dict[str, str]) -> str:
         """The URI with `more` parameters.
 
-        It does not name the guard's VFS, which is the default one: the guard takes a URI that does for one of ATTACH on a
+        It does not name the extension's VFS, which is the default one: the extension takes a URI that does for one of ATTACH on a
         connection it does not know, and runs no key command for it.
         """
         both = sorted(set(more) & set(self.parameters))

@@ -1,8 +1,9 @@
-//! Whether a database's pages are the ones that its anchor's digest is of. docs/spec/sqlite.md, "Freshness".
+//! Checks whether a database's pages are those of the digest in its anchor. docs/spec/sqlite.md,
+//! "Freshness".
 //!
-//! Only the pages' tails are read: that a page belongs to its tail is for its tag to say.
+//! Only the pages' tails are read; a page's tag shows whether the page belongs to its tail.
 //!
-//! Must not: say "holds" of what it did not see as a whole.
+//! Must not: return `Holds` for a database that it did not read as a whole.
 
 use std::path::Path;
 
@@ -11,96 +12,107 @@ use strongroom_format::header::{Anchor, HEADER_LEN};
 use strongroom_format::sqlite::page_offset;
 use strongroom_keyring::Error;
 
-use super::{Log, Sum, Tail};
-use crate::peek::Peek;
-use crate::sealed::Keys;
+use super::{DigestSum, LogTails};
+use crate::page_tail::Tail;
+use crate::read_only_file::ReadOnlyFile;
+use crate::sealed::OpenedHeader;
 
-/// What the digest says of the pages.
+/// The result of comparing the digest with the pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freshness {
-    /// The database does not keep it.
+    /// The database keeps no digest.
     #[default]
     NotKept,
-    /// These are the pages that the digest is of: no page is an older copy. The root names them.
+    /// The digest is of these pages: no page is an older copy. The root identifies this state.
     Holds {
-        /// 32 bytes that may be shown and kept elsewhere.
+        /// 32 bytes that may be shown, and kept elsewhere.
         root: [u8; 32],
-        /// The log has transactions, whose newest may be missing.
+        /// The log has transactions, the newest of which may be missing.
         log: bool,
     },
-    /// They are not, and a rollback after a crash may be the reason, or an older page.
+    /// The digest is not of these pages. The reason may be a rollback after a crash, or an older
+    /// page.
     Unknown,
-    /// They are not: a page, or some, are older copies, or the anchor is, or the log is missing.
+    /// The digest is not of these pages: a page, or several, or the anchor are older copies, or the
+    /// log is missing.
     Stale,
-    /// A transaction is to be rolled back first, by whoever opens the database.
-    ToRollBack,
-    /// The database was written meanwhile, each time.
+    /// A transaction must be rolled back first, by the next connection that opens the database.
+    RollbackPending,
+    /// The database was written during each attempt.
     Busy,
     /// No anchor is valid.
     NoAnchor,
 }
 
-/// How often it is tried while somebody makes checkpoints.
+/// Most attempts while another connection makes checkpoints.
 const TRIES: u32 = 5;
 
-/// Judges the database in `file`, whose log would be at `wal`. `to_roll_back`: a journal is to be played back.
+/// Compares the digest with the pages of the database in `file`, whose log would be at `wal`.
+/// `to_roll_back`: a journal is to be played back.
 pub(crate) fn judge(
-    file: &Peek,
-    keys: &Keys,
+    file: &ReadOnlyFile,
+    opened: &OpenedHeader,
     wal: &Path,
     to_roll_back: bool,
 ) -> Result<Freshness, Error> {
-    if !keys.object.header().freshness {
+    if !opened.object.header().freshness {
         return Ok(Freshness::NotKept);
     }
     if to_roll_back {
-        return Ok(Freshness::ToRollBack);
+        return Ok(Freshness::RollbackPending);
     }
     for _ in 0..TRIES {
-        let Some(anchor) = anchor(file, keys)? else {
+        let Some(anchor) = anchor(file, opened)? else {
             return Ok(Freshness::NoAnchor);
         };
-        let mut log = Log::default();
-        read_log(&mut log, keys, &anchor, wal)?;
-        let judged = compare(file, keys, &anchor, &log)?;
+        let mut log = LogTails::default();
+        read_log(&mut log, opened, &anchor, wal)?;
+        let judged = compare(file, opened, &anchor, &log)?;
         let frames = log.frames();
-        read_log(&mut log, keys, &anchor, wal)?;
-        // What a checkpoint wrote meanwhile is in the log; more frames than before may have been copied too.
-        if log.frames() == frames && self::anchor(file, keys)? == Some(anchor) {
+        read_log(&mut log, opened, &anchor, wal)?;
+        // The log has what a checkpoint wrote meanwhile. If it has more frames than before, those
+        // may have been copied too.
+        if log.frames() == frames && self::anchor(file, opened)? == Some(anchor) {
             return Ok(judged);
         }
     }
     Ok(Freshness::Busy)
 }
 
-fn anchor(file: &Peek, keys: &Keys) -> Result<Option<Anchor>, Error> {
-    match keys.object.anchor(&file.head(HEADER_LEN)?) {
+fn anchor(file: &ReadOnlyFile, opened: &OpenedHeader) -> Result<Option<Anchor>, Error> {
+    match opened.object.anchor(&file.head(HEADER_LEN)?) {
         Ok(anchor) => Ok(Some(anchor)),
         Err(error) if error.code().number == code::ANCHOR.number => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn compare(file: &Peek, keys: &Keys, anchor: &Anchor, log: &Log) -> Result<Freshness, Error> {
-    let state = keys.object.fresh_state(anchor)?;
+fn compare(
+    file: &ReadOnlyFile,
+    opened: &OpenedHeader,
+    anchor: &Anchor,
+    log: &LogTails,
+) -> Result<Freshness, Error> {
+    let state = opened.object.fresh_state(anchor)?;
     let in_use = log.frames() > 0;
-    // The first transaction of all may be lost as a whole, with its journal: SQLite plays nothing back into a file without pages.
+    // The first transaction of the database may be lost completely, with its journal: SQLite plays
+    // nothing back into a file without pages.
     let is_empty = file.size()? <= HEADER_LEN as u64 && state.before.pages == 0;
     let expected = match (in_use, is_empty) {
         (true, _) => state.base,
         (_, true) => state.before,
         _ => state.now,
     };
-    let mut sum = Sum::default();
+    let mut sum = DigestSum::default();
     for number in 1..=expected.pages {
-        let added = match log.before(number) {
-            Some(tail) => keys.adds(number, tail),
-            None => keys.adds(number, &tail_in(file, keys, number)?),
+        let added = match log.tail_before(number) {
+            Some(tail) => opened.contribution(number, tail),
+            None => opened.contribution(number, &tail_in(file, opened, number)?),
         };
         sum = sum.plus(added);
     }
-    if sum == Sum::of(&expected.digest) {
-        let root = keys
+    if sum == DigestSum::of(&expected.digest) {
+        let root = opened
             .object
             .fresh_root(if is_empty { &expected } else { &state.now })?;
         return Ok(Freshness::Holds { root, log: in_use });
@@ -111,9 +123,9 @@ fn compare(file: &Peek, keys: &Keys, anchor: &Anchor, log: &Log) -> Result<Fresh
     })
 }
 
-fn tail_in(file: &Peek, keys: &Keys, number: u64) -> Result<Tail, Error> {
+fn tail_in(file: &ReadOnlyFile, opened: &OpenedHeader, number: u64) -> Result<Tail, Error> {
     let mut tail = Tail::default();
-    let end = page_offset(number.saturating_add(1), keys.object.header().unit_size);
+    let end = page_offset(number.saturating_add(1), opened.object.header().unit_size);
     let at = end.saturating_sub(tail.len() as u64);
     if file.size()? < end {
         return Ok(tail);
@@ -122,12 +134,17 @@ fn tail_in(file: &Peek, keys: &Keys, number: u64) -> Result<Tail, Error> {
     Ok(tail)
 }
 
-fn read_log(log: &mut Log, keys: &Keys, anchor: &Anchor, wal: &Path) -> Result<(), Error> {
-    let file = match Peek::open(wal) {
+fn read_log(
+    log: &mut LogTails,
+    opened: &OpenedHeader,
+    anchor: &Anchor,
+    wal: &Path,
+) -> Result<(), Error> {
+    let file = match ReadOnlyFile::open(wal) {
         Ok(file) => file,
         Err(error) if error.code().number == code::NOT_FOUND.number => return Ok(()),
         Err(error) => return Err(error),
     };
     let mut read = |out: &mut [u8], at: u64| file.read_whole(out, at);
-    log.more(keys, anchor.wal_generation, &mut read)
+    log.read_new_frames(opened, anchor.wal_generation, &mut read)
 }

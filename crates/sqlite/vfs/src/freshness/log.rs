@@ -1,7 +1,7 @@
-//! The tails that a write-ahead log's frames hold: of each page, the one that it had in the database file when the log's
-//! generation wrote it for the first time (X2).
+//! Reads the tails in a write-ahead log's frames: for each page, the tail that it had in the
+//! database file when the log's generation wrote it for the first time (X2).
 //!
-//! Must not: take a frame for one that is not followed by the end of its transaction.
+//! Must not: use a frame whose transaction does not end in the log.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,31 @@ use strongroom_format::sqlite::{
 };
 use strongroom_keyring::{Error, Purpose};
 
-use super::Tail;
-use crate::seal::{TAIL, UnitKey, unit_key};
-use crate::sealed::Keys;
-use crate::word::word;
+use crate::big_endian::be_u32_at;
+use crate::page_tail::{TAIL, Tail};
+use crate::seal::{UnitKey, unit_key};
+use crate::sealed::OpenedHeader;
 
-/// Reads at an offset of the log; false when the file ends before.
+/// Reads at an offset of the log. Returns false when the file ends before.
 pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<bool, Error>;
 
-/// What a log's transactions have of pages. Frames of finished transactions do not change within a generation, so what was
-/// read once holds.
+/// The tails in the finished transactions of a log. Their frames do not change within a generation,
+/// so they are read only once.
 #[derive(Default)]
-pub(crate) struct Log {
+pub(crate) struct LogTails {
     generation: [u8; 16],
     key: Option<UnitKey>,
-    /// Frames of transactions that are whole.
+    /// The number of frames of finished transactions.
     frames: u64,
     first: BTreeMap<u64, Tail>,
 }
 
-impl Log {
-    /// Reads what of the log of this generation was not read yet. A log of another generation is empty.
-    pub(crate) fn more(
+impl LogTails {
+    /// Reads the frames of this generation that were not read yet. A log of another generation
+    /// counts as empty.
+    pub(crate) fn read_new_frames(
         &mut self,
-        keys: &Keys,
+        opened: &OpenedHeader,
         generation: [u8; 16],
         read: ReadAt<'_>,
     ) -> Result<(), Error> {
@@ -45,13 +46,13 @@ impl Log {
             };
         }
         if self.key.is_none() {
-            self.key = key_of(keys, generation, read)?;
+            self.key = key_of(opened, generation, read)?;
         }
         let Some(key) = &self.key else {
             return Ok(());
         };
         let geometry = WalGeometry {
-            page_size: keys.object.header().unit_size,
+            page_size: opened.object.header().unit_size,
         };
         let physical = usize::try_from(geometry.frame_physical()).unwrap_or(0);
         let mut frame = vec![0; physical];
@@ -61,7 +62,7 @@ impl Log {
             let Some(plain) = key.open(Role::WalFrame, index, &mut frame) else {
                 break;
             };
-            let (page, ends) = about(plain);
+            let (page, ends) = page_and_commit(plain);
             if let Some(tail) = plain.last_chunk::<TAIL>() {
                 unfinished.push((page, *tail));
             }
@@ -77,7 +78,7 @@ impl Log {
         Ok(())
     }
 
-    /// Frames of transactions that are whole.
+    /// The number of frames of finished transactions.
     pub(crate) fn frames(&self) -> u64 {
         self.frames
     }
@@ -87,13 +88,17 @@ impl Log {
         self.first.iter().map(|(page, tail)| (*page, tail))
     }
 
-    /// The tail of a page that is in the log.
-    pub(crate) fn before(&self, page: u64) -> Option<&Tail> {
+    /// The tail that a page had before the log wrote it. `None` for a page that is not in the log.
+    pub(crate) fn tail_before(&self, page: u64) -> Option<&Tail> {
         self.first.get(&page)
     }
 }
 
-fn key_of(keys: &Keys, generation: [u8; 16], read: ReadAt<'_>) -> Result<Option<UnitKey>, Error> {
+fn key_of(
+    opened: &OpenedHeader,
+    generation: [u8; 16],
+    read: ReadAt<'_>,
+) -> Result<Option<UnitKey>, Error> {
     let mut head = [0; WAL_HEAD];
     if generation == [0; 16] || !read(&mut head, 0)? {
         return Ok(None);
@@ -101,22 +106,22 @@ fn key_of(keys: &Keys, generation: [u8; 16], read: ReadAt<'_>) -> Result<Option<
     let (first, header) = head.split_at_mut(prologue_layout::SIZE);
     let prologue = Prologue::parse(first).filter(|prologue| {
         prologue.kind == AuxKind::Wal
-            && prologue.unit == keys.object.header().unit_size
-            && prologue.object_id == keys.object.object_id()
+            && prologue.unit == opened.object.header().unit_size
+            && prologue.object_id == opened.object.object_id()
             && prologue.generation() == generation
-            && keys.cipher(prologue.epoch).is_some()
+            && opened.cipher(prologue.epoch).is_some()
     });
     let Some(prologue) = prologue else {
         return Ok(None);
     };
-    let key = unit_key(&keys.object, &prologue, Role::WalFrame, Purpose::Wal)?;
+    let key = unit_key(&opened.object, &prologue, Role::WalFrame, Purpose::Wal)?;
     let opens = key.open(Role::WalHeader, 0, header).is_some();
     Ok(opens.then_some(key))
 }
 
-/// The page of a frame, and whether it ends a transaction (SQLite file format, section 4.1).
-fn about(frame: &[u8]) -> (u64, bool) {
+/// The page of a frame, and whether the frame ends a transaction (SQLite file format, section 4.1).
+fn page_and_commit(frame: &[u8]) -> (u64, bool) {
     assert!(frame.len() > WAL_FRAME_HEADER, "a frame holds a page");
-    let word = |at| word(frame, at).unwrap_or(0);
-    (u64::from(word(0)), word(4) != 0)
+    let number = |at| be_u32_at(frame, at).unwrap_or(0);
+    (u64::from(number(0)), number(4) != 0)
 }

@@ -1,90 +1,28 @@
-//! Freshness: a digest over all pages of a database, kept in its anchors, so that a page that was put back to an older
-//! copy is found. docs/spec/sqlite.md, "Freshness". Only for databases whose header says so.
+//! Freshness: a digest over all pages of a database, kept in its anchors, which reveals a page that
+//! was replaced by an older copy. docs/spec/sqlite.md, "Freshness". Only for databases whose header
+//! asks for it.
 //!
 //! Invariants:
-//! X1. What a page adds to the digest is a MAC over its number and its whole tail, under its own epoch.
-//! X2. The journal's records and the log's frames hold the tail that their page had on the disk before, so that what is
-//!     played back, or copied from the log, after a crash starts from the digest that does not know of it.
-//! X3. The digest is read from the anchor whenever somebody else could have written, and is in an anchor before SQLite
-//!     syncs the database.
-//! X4. A digest never leaves the process but sealed.
+//! X1. The contribution of a page to the digest is a MAC over its number and its whole tail, under
+//!     its own epoch.
+//! X2. The journal's records and the log's frames hold the tail that their page had on the disk
+//!     before. So what is played back or copied from the log after a crash starts from the digest
+//!     that does not include it.
+//! X3. The digest is read from the anchor whenever another connection could have written, and is in
+//!     an anchor before SQLite syncs the database.
+//! X4. A digest leaves the process only sealed.
 //!
 //! Must not: decide whether a page is authentic.
 
 mod check;
 mod log;
 mod settle;
+mod sum;
 mod tally;
 
 pub use check::Freshness;
 pub(crate) use check::judge;
-pub(crate) use log::Log;
+pub(crate) use log::LogTails;
 pub use settle::settle;
-pub(crate) use tally::{Counted, Tally};
-
-use crate::seal::TAIL;
-
-/// The last bytes of a page on the disk.
-pub(crate) type Tail = [u8; TAIL];
-
-/// A sum of contributions: four numbers modulo 2^64.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sum([u64; 4]);
-
-impl Sum {
-    /// The digest in a state, or the MAC of a page.
-    pub(crate) fn of(bytes: &[u8; 32]) -> Self {
-        let mut out = [0; 4];
-        for (number, bytes) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            *number = u64::from_le_bytes(*bytes);
-        }
-        Self(out)
-    }
-
-    /// As it stands in a state.
-    pub(crate) fn to_bytes(self) -> [u8; 32] {
-        let mut out = [0; 32];
-        for (bytes, number) in out.as_chunks_mut::<8>().0.iter_mut().zip(self.0) {
-            *bytes = number.to_le_bytes();
-        }
-        out
-    }
-
-    /// With `other`.
-    pub(crate) fn plus(self, other: Self) -> Self {
-        let mut out = self;
-        for (number, more) in out.0.iter_mut().zip(other.0) {
-            *number = number.wrapping_add(more);
-        }
-        out
-    }
-
-    /// Without `other`.
-    pub(crate) fn minus(self, other: Self) -> Self {
-        let mut out = self;
-        for (number, less) in out.0.iter_mut().zip(other.0) {
-            *number = number.wrapping_sub(less);
-        }
-        out
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sum_does_not_depend_on_order_and_what_was_added_can_be_taken_away() {
-        let [a, b, c] = [[0xff; 32], [0x80; 32], [3; 32]].map(|bytes| Sum::of(&bytes));
-        let all = a.plus(b).plus(c);
-        assert_eq!(c.plus(a).plus(b), all);
-        assert_eq!(all.minus(b), a.plus(c));
-        assert_eq!(all.minus(a).minus(b).minus(c), Sum::default());
-        assert_eq!(Sum::of(&all.to_bytes()), all);
-        // No carry from one number to the next: the spec's addition.
-        assert_eq!(
-            a.plus(a).to_bytes()[..9],
-            [0xfe, 255, 255, 255, 255, 255, 255, 255, 0xfe]
-        );
-    }
-}
+pub(crate) use sum::DigestSum;
+pub(crate) use tally::{Contribution, RunningDigest};

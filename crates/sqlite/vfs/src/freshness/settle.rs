@@ -1,27 +1,31 @@
-//! The digest made anew over the pages as they are: what ends "unknown", and accepts pages that are not the newest.
+//! Computes the digest again over the pages as they are. This ends the result "unknown", and
+//! accepts pages that are not the newest.
 //!
-//! Must not: be done without being asked for.
+//! Must not: be called unless the user asks for it.
 
 use strongroom_format::code;
 use strongroom_format::freshness::{Covered, FreshState};
 use strongroom_keyring::Error;
 
-use super::Sum;
+use super::DigestSum;
 use crate::connection::execute;
-use crate::databases::quoted;
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 use crate::main_file::MainFile;
-use crate::rekey::{fresh, in_write_transaction, log_length, rc_error, sql_error};
-use crate::sealed::{Sealed, tail_on_disk};
+use crate::page_tail::tail_on_disk;
+use crate::query::quote_identifier;
+use crate::rekey::{in_write_transaction, rc_error, reload_opened_header, sql_error};
+use crate::sealed::SealedDatabase;
+use crate::wal::log_length;
 
-/// Makes the digest of the schema's database anew, over the pages that it has, and gives its root.
+/// Computes the digest of the schema's database again, over the pages that it has, and returns its
+/// root.
 ///
 /// # Errors
-/// SR-6010 when another connection keeps the write-ahead log in use, SR-4014 when the database keeps no freshness, and those of
-/// reading and writing.
+/// SR-6010 when another connection keeps the write-ahead log in use, SR-4014 when the database
+/// keeps no freshness, and those of reading and writing.
 pub fn settle(connection: *mut sqlite3, schema: &str) -> Result<[u8; 32], Error> {
-    let name = quoted(schema);
+    let name = quote_identifier(schema);
     // In rollback mode this does nothing.
     execute(
         connection,
@@ -37,15 +41,15 @@ pub fn settle(connection: *mut sqlite3, schema: &str) -> Result<[u8; 32], Error>
 }
 
 fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
-    let keys = fresh(main)?;
-    if !keys.object.header().freshness {
+    let opened = reload_opened_header(main)?;
+    if !opened.object.header().freshness {
         return Err(Error::new(&code::FRESHNESS_OFF, main.path()));
     }
     let lower = main.lower();
-    let mut sum = Sum::default();
+    let mut sum = DigestSum::default();
     for number in 1..=pages {
         let tail = tail_on_disk(lower, number, main.page_size()).map_err(rc_error)?;
-        sum = sum.plus(keys.adds(number, &tail));
+        sum = sum.plus(opened.contribution(number, &tail));
     }
     let covered = Covered {
         digest: sum.to_bytes(),
@@ -59,19 +63,24 @@ fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
     let Some(sealed) = main.sealed() else {
         return Err(Error::new(&code::NO_KEY, ""));
     };
-    // The log is empty, and one that a power cut brings back holds nothing that is not in the file.
+    // The log is empty, and a log that a power cut brings back holds nothing that is not in the
+    // file.
     sealed.set_generation(lower, [0; 16]).map_err(rc_error)?;
-    // Both sectors: neither may bring back what was before.
+    // Both sectors are written: neither may restore the former digest.
     for _ in 0..2 {
-        keep(sealed, lower, &state)?;
+        write_anchor(sealed, lower, &state)?;
     }
-    keys.object.fresh_root(&covered)
+    opened.object.fresh_root(&covered)
 }
 
-fn keep(sealed: &Sealed, lower: Lower, state: &FreshState) -> Result<(), Error> {
+fn write_anchor(
+    sealed: &SealedDatabase,
+    lower: LowerFile,
+    state: &FreshState,
+) -> Result<(), Error> {
     let done = sealed
         .anchor(lower)
-        .and_then(|anchor| sealed.keep(lower, &anchor, state))
+        .and_then(|anchor| sealed.write_anchor(lower, &anchor, state))
         .and_then(|_| lower.sync(SQLITE_SYNC_FULL));
     done.map_err(rc_error)
 }

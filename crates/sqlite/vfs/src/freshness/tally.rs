@@ -1,5 +1,5 @@
-//! The digest of a database while a connection writes its pages: what it counts each page for, and how a change of a page
-//! changes it.
+//! The digest of a database while a connection writes its pages: what it counts each page for, and
+//! how a change of a page changes it.
 //!
 //! Must not: do I/O.
 
@@ -8,49 +8,50 @@ use std::collections::{BTreeMap, BTreeSet};
 use strongroom_format::freshness::{Covered, FreshState};
 use strongroom_format::header::Anchor;
 
-use super::Sum;
+use super::DigestSum;
 
 /// The running digest of a connection that holds the database's write lock. See the module comment.
-pub(crate) struct Tally {
+pub(crate) struct RunningDigest {
     anchor: Anchor,
-    /// What that anchor keeps.
-    kept: FreshState,
-    /// Pages that the transaction found; behind them nothing is lost when it is rolled back.
+    /// The state of freshness in that anchor.
+    written: FreshState,
+    /// Pages that the database had before the transaction. A rollback loses nothing after them.
     found: u64,
-    /// An anchor said that this transaction writes pages of which its journal has no record.
-    loose: bool,
-    /// In force before the transaction whose journal this is.
+    /// An anchor notes that this transaction writes pages of which its journal has no record.
+    unjournaled: bool,
+    /// The digest in force before the transaction of this journal.
     before: Covered,
-    /// The journal; zero when there is none on the disk.
+    /// The journal; zero when none is on the disk.
     journal: [u8; 16],
-    /// That journal was found and is being played back.
+    /// The journal was found, and is being played back.
     pub(crate) playback: bool,
-    sum: Sum,
-    /// Pages 1 to this one are counted.
-    covers: u64,
-    /// Pages that page 1 names, if it was written.
+    sum: DigestSum,
+    /// The digest covers pages 1 to this one.
+    page_count: u64,
+    /// The number of pages in page 1, if page 1 was written.
     named: Option<u64>,
-    /// Pages whose writing failed: what they are counted for, whatever is on the disk.
-    unsure: BTreeMap<u64, Sum>,
-    /// Pages that were played back: their tail on the disk is what they are counted for.
+    /// Pages whose write failed, with their contribution to the digest, whatever is on the disk.
+    uncertain: BTreeMap<u64, DigestSum>,
+    /// Pages that were played back: their contribution is that of their tail on the disk.
     replayed: BTreeSet<u64>,
     doubt: bool,
     dirty: bool,
 }
 
-/// What a page is counted for.
+/// Where a page's contribution to the digest comes from.
 #[derive(Clone, Copy)]
-pub(crate) enum Counted {
-    /// This.
-    As(Sum),
-    /// Its tail on the disk.
+pub(crate) enum Contribution {
+    /// This sum.
+    As(DigestSum),
+    /// The page's tail on the disk.
     OnDisk,
-    /// The tail in its record in the journal that is being played back.
+    /// The tail in the page's record in the journal that is being played back.
     InRecord,
 }
 
-impl Tally {
-    /// Goes on from the state in the anchor in force. `journal`: the one that is open, or is being played back.
+impl RunningDigest {
+    /// Begins with the state in the anchor in force. `journal` is the one that is open, or is being
+    /// played back.
     pub(crate) fn new(
         anchor: Anchor,
         state: &FreshState,
@@ -70,117 +71,121 @@ impl Tally {
         let before = if never_was { state.before } else { before };
         Self {
             anchor,
-            kept: *state,
+            written: *state,
             found: before.pages,
-            loose: same && state.loose,
+            unjournaled: same && state.loose,
             before,
             journal,
             playback,
-            sum: Sum::of(&from.digest),
-            covers: from.pages,
+            sum: DigestSum::of(&from.digest),
+            page_count: from.pages,
             named: None,
-            unsure: BTreeMap::new(),
+            uncertain: BTreeMap::new(),
             replayed: BTreeSet::new(),
             doubt: state.doubt || (playback && same && state.loose),
-            // Played back, the state before is in force again, even if nothing is written.
+            // After a playback the state before the transaction is in force again, even if nothing
+            // is written.
             dirty: playback,
         }
     }
 
-    /// Whether this is still the tally of that journal. What is not in the anchor yet is not given up, except that a
-    /// playback begins from the anchor.
-    pub(crate) fn is_of(&self, journal: [u8; 16], playback: bool) -> bool {
+    /// Whether this digest is still that of the given journal. Changes that are not in the anchor
+    /// yet are not given up, except that a playback begins from the anchor.
+    pub(crate) fn continues(&self, journal: [u8; 16], playback: bool) -> bool {
         let same = self.journal == journal && self.playback == playback;
         same || (self.dirty && !playback)
     }
 
-    /// Whether pages changed since the anchor.
+    /// Whether pages changed since the anchor was written.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// Pages 1 to this one are counted.
-    pub(crate) fn covers(&self) -> u64 {
-        self.covers
+    /// The digest covers pages 1 to this one.
+    pub(crate) fn page_count(&self) -> u64 {
+        self.page_count
     }
 
-    /// What a page is counted for, which is about to be written.
-    pub(crate) fn counted(&mut self, number: u64) -> Counted {
-        if let Some(sum) = self.unsure.get(&number) {
-            Counted::As(*sum)
-        } else if number > self.covers {
-            Counted::As(Sum::default())
+    /// Where the contribution of a page that is about to be written comes from.
+    pub(crate) fn contribution_of(&mut self, number: u64) -> Contribution {
+        if let Some(sum) = self.uncertain.get(&number) {
+            Contribution::As(*sum)
+        } else if number > self.page_count {
+            Contribution::As(DigestSum::default())
         } else if self.playback && self.replayed.insert(number) {
-            Counted::InRecord
+            Contribution::InRecord
         } else {
-            Counted::OnDisk
+            Contribution::OnDisk
         }
     }
 
-    /// A page is counted for something else now.
-    pub(crate) fn exchange(&mut self, number: u64, old: Sum, new: Sum) {
+    /// Replaces a page's contribution.
+    pub(crate) fn exchange(&mut self, number: u64, old: DigestSum, new: DigestSum) {
         self.sum = self.sum.minus(old).plus(new);
-        self.unsure.remove(&number);
-        self.covers = self.covers.max(number);
+        self.uncertain.remove(&number);
+        self.page_count = self.page_count.max(number);
         self.dirty = true;
     }
 
-    /// The writing of a page failed: nobody knows what is on the disk.
-    pub(crate) fn failed(&mut self, number: u64, counted: Sum) {
-        if number <= self.covers {
-            self.unsure.insert(number, counted);
+    /// Notes that the write of a page failed: what is on the disk is unknown.
+    pub(crate) fn note_failed_write(&mut self, number: u64, counted: DigestSum) {
+        if number <= self.page_count {
+            self.uncertain.insert(number, counted);
         }
         self.dirty = true;
     }
 
-    /// Page 1, which was just written, names so many pages (SQLite file format, section 1.3.7).
-    pub(crate) fn page1_names(&mut self, pages: u32) {
+    /// Notes the number of pages in page 1, which was just written (SQLite file format, section
+    /// 1.3.7).
+    pub(crate) fn set_page_count(&mut self, pages: u32) {
         self.named = Some(u64::from(pages)).filter(|pages| *pages > 0);
     }
 
-    /// The pages that are to be counted when the transaction ends.
-    pub(crate) fn wanted(&self) -> u64 {
+    /// The number of pages that the digest is to cover when the transaction ends.
+    pub(crate) fn final_page_count(&self) -> u64 {
         let otherwise = match self.playback {
             true => self.before.pages,
-            false => self.covers,
+            false => self.page_count,
         };
         self.named.unwrap_or(otherwise)
     }
 
-    /// The last page that is counted is no longer.
-    pub(crate) fn drop_last(&mut self, counted: Sum) {
-        let counted = self.unsure.remove(&self.covers).unwrap_or(counted);
+    /// Removes the last page from the digest.
+    pub(crate) fn drop_last(&mut self, counted: DigestSum) {
+        let counted = self.uncertain.remove(&self.page_count).unwrap_or(counted);
         self.sum = self.sum.minus(counted);
-        self.covers = self.covers.saturating_sub(1);
+        self.page_count = self.page_count.saturating_sub(1);
         self.dirty = true;
     }
 
-    /// Pages of which nobody knows what is on the disk, with what they are counted for.
-    pub(crate) fn unsure(&self) -> Vec<(u64, Sum)> {
-        self.unsure
+    /// The pages whose content on the disk is unknown, with their contributions.
+    pub(crate) fn uncertain_pages(&self) -> Vec<(u64, DigestSum)> {
+        self.uncertain
             .iter()
             .map(|(number, sum)| (*number, *sum))
             .collect()
     }
 
-    /// Whether the transaction is about to write a page that a rollback by somebody else would not bring back, for the first
-    /// time: SQLite makes no record of pages that it takes from the free list.
-    pub(crate) fn gets_loose(&self, number: u64) -> bool {
-        !self.loose && !self.playback && !self.has_no_journal() && number <= self.found
+    /// Whether the transaction is about to write, for the first time, a page that a rollback by
+    /// another process would not restore: SQLite makes no record of pages that it takes from the
+    /// free list.
+    pub(crate) fn becomes_unjournaled(&self, number: u64) -> bool {
+        !self.unjournaled && !self.playback && !self.has_no_journal() && number <= self.found
     }
 
-    /// What an anchor keeps that says so: the pages as they were, and a doubt if this transaction does not end itself.
-    pub(crate) fn loose_state(&self) -> FreshState {
+    /// The state for the anchor that notes this: the pages as they were, and a doubt that remains
+    /// if this transaction does not end by itself.
+    pub(crate) fn unjournaled_state(&self) -> FreshState {
         FreshState {
             doubt: true,
-            ..self.kept
+            ..self.written
         }
     }
 
-    /// That anchor is durable.
-    pub(crate) fn is_loose(&mut self, anchor: Anchor) {
+    /// Notes that this anchor is written.
+    pub(crate) fn set_unjournaled(&mut self, anchor: Anchor) {
         self.anchor = anchor;
-        self.loose = true;
+        self.unjournaled = true;
     }
 
     /// No journal of this transaction is on the disk.
@@ -188,16 +193,16 @@ impl Tally {
         self.journal == [0; 16]
     }
 
-    /// Pages may have been written that no record tells of.
-    pub(crate) fn doubt(&mut self) {
+    /// Notes that pages may have been written of which there is no record.
+    pub(crate) fn set_doubt(&mut self) {
         self.doubt = true;
     }
 
-    /// What the next anchor keeps.
+    /// The state for the next anchor.
     pub(crate) fn state(&self) -> FreshState {
         let now = Covered {
             digest: self.sum.to_bytes(),
-            pages: self.covers,
+            pages: self.page_count,
         };
         FreshState {
             now,
@@ -205,23 +210,23 @@ impl Tally {
             before: self.before,
             journal: self.journal,
             doubt: self.doubt,
-            loose: self.loose,
+            loose: self.unjournaled,
         }
     }
 
-    /// The anchor in force, which this goes on from.
+    /// The anchor in force, from which the digest continues.
     pub(crate) fn anchor(&self) -> &Anchor {
         &self.anchor
     }
 
-    /// Another anchor that keeps the same is in force.
-    pub(crate) fn goes_on_from(&mut self, anchor: Anchor) {
+    /// Takes another anchor in force, with the same state.
+    pub(crate) fn set_anchor(&mut self, anchor: Anchor) {
         self.anchor = anchor;
     }
 
-    /// The anchor says so now; the playback is over.
-    pub(crate) fn kept(&mut self, anchor: Anchor) {
-        self.kept = self.state();
+    /// Notes that the anchor holds the digest; a playback is over.
+    pub(crate) fn set_written(&mut self, anchor: Anchor) {
+        self.written = self.state();
         self.anchor = anchor;
         self.dirty = false;
         self.playback = false;

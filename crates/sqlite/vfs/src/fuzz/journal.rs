@@ -1,4 +1,5 @@
-//! Rollback journals: head, marks, segments, slots, shadow; read as SQLite reads a hot one, and then begun anew.
+//! Rollback journals: head, marks, segments, slots, shadow; read as SQLite reads a hot one, and
+//! then begun anew.
 //!
 //! Must not: know what is right for a journal that nobody changed; the other tests do.
 
@@ -16,19 +17,22 @@ use strongroom_keyring::Purpose;
 
 use super::memory::MemoryFile;
 use super::{Choices, PAGE, damage, database};
-use crate::body::Body as _;
-use crate::journal::{JournalFile, JournalOf, open_slot, seal_mark, seal_slot, shadow};
-use crate::link::Link;
-use crate::seal::{TAIL, UnitKey, unit_key};
-use crate::sealed::Sealed;
+use crate::io_methods::IoMethods as _;
+use crate::journal::head::seal_mark;
+use crate::journal::slot::{seal_slot, shadow_of};
+use crate::journal::{JournalFile, JournalOwner, open_slot};
+use crate::page_tail::TAIL;
+use crate::seal::{UnitKey, unit_key};
+use crate::sealed::SealedDatabase;
+use crate::shared_state::SharedState;
 
-/// What stands in the chunks; a byte that SQLite itself writes over headers is another.
+/// The content of the chunks. It differs from every byte that SQLite writes over headers.
 const FILLING: u8 = 0x5e;
 /// SQLite's own part of a segment's header.
 const HEADER: usize = 28;
 
-fn prologue(choices: &mut Choices<'_>, sealed: &Sealed, page1: &[u8]) -> Prologue {
-    let keys = sealed.keys();
+fn prologue(choices: &mut Choices<'_>, sealed: &SealedDatabase, page1: &[u8]) -> Prologue {
+    let opened = sealed.opened_header();
     let flags = choices.byte();
     let mut page1_before = [0; TAIL];
     if flags & 3 != 3 {
@@ -41,8 +45,8 @@ fn prologue(choices: &mut Choices<'_>, sealed: &Sealed, page1: &[u8]) -> Prologu
             AuxKind::Journal
         },
         unit: if flags & 0x0c == 0x0c { 4096 } else { 512 },
-        epoch: keys.object.epoch() + u32::from(flags & 0x83 == 0x83),
-        object_id: keys.object.object_id(),
+        epoch: opened.object.epoch() + u32::from(flags & 0x83 == 0x83),
+        object_id: opened.object.object_id(),
         salt: [flags; 32],
         page1_before,
         page1_nonce: [0; 12],
@@ -112,7 +116,7 @@ fn file(
     if has_shadow {
         let index = choices.below(slots);
         let at = JOURNAL_HEAD + index * journal_slot_layout::SIZE;
-        let former = shadow(index as u64, &out[at..at + journal_slot_layout::SIZE]);
+        let former = shadow_of(index as u64, &out[at..at + journal_slot_layout::SIZE]);
         out[JOURNAL_SHADOW..JOURNAL_SHADOW + former.len()].copy_from_slice(&former);
     }
     Some((out, slots, has_shadow))
@@ -128,7 +132,7 @@ pub fn journal(input: &[u8]) {
     page1[PAGE - TAIL..].fill(9);
     main.extend_from_slice(&page1);
     let prologue = prologue(choices, &sealed, &page1);
-    let object = &sealed.keys().object;
+    let object = &sealed.opened_header().object;
     let Ok(key) = unit_key(object, &prologue, Role::Journal, Purpose::Journal) else {
         return;
     };
@@ -147,10 +151,10 @@ pub fn journal(input: &[u8]) {
         })
         .collect();
     let (mut main, mut below) = (MemoryFile::new(main), MemoryFile::new(bytes));
-    let of = JournalOf {
+    let of = JournalOwner {
         sealed,
         main: main.lower(),
-        link: Arc::new(Link::default()),
+        shared: Arc::new(SharedState::default()),
     };
     let mut found = JournalFile::new(below.lower(), of);
     let mut out = [0; 1];

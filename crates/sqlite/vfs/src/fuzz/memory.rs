@@ -1,12 +1,12 @@
 //! A file in memory, as a VFS below would open it.
 //!
-//! Must not: outlive its [`Lower`]s; the caller keeps it until then.
+//! Must not: outlive its [`LowerFile`]s; the caller keeps it until then.
 #![expect(unsafe_code, reason = "called with raw pointers, like a VFS")]
 
 use std::ffi::{c_int, c_void};
 
 use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_OK, sqlite3_file, sqlite3_io_methods};
-use crate::lower::Lower;
+use crate::lower::LowerFile;
 
 /// Longest file: what a fuzzer chooses must not fill the memory.
 const LONGEST: usize = 1 << 20;
@@ -51,10 +51,10 @@ impl MemoryFile {
         })
     }
 
-    /// The file as the guard takes it.
-    pub(super) fn lower(&mut self) -> Lower {
+    /// The file as [`LowerFile`] takes it.
+    pub(super) fn lower(&mut self) -> LowerFile {
         // SAFETY: `repr(C)`, so that the file begins with its base; the caller keeps it.
-        unsafe { Lower::new((&raw mut *self).cast::<sqlite3_file>()) }
+        unsafe { LowerFile::new((&raw mut *self).cast::<sqlite3_file>()) }
     }
 }
 
@@ -74,7 +74,7 @@ unsafe extern "C" fn read(
     offset: i64,
 ) -> c_int {
     let len = index(amount.into());
-    // SAFETY: `Lower::read` gives a buffer of `amount` bytes.
+    // SAFETY: `LowerFile::read` gives a buffer of `amount` bytes.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len) };
     out.fill(0);
     let there = of(file).get(index(offset)..).unwrap_or_default();
@@ -93,7 +93,7 @@ unsafe extern "C" fn write(
     amount: c_int,
     offset: i64,
 ) -> c_int {
-    // SAFETY: `Lower::write` gives `amount` bytes.
+    // SAFETY: `LowerFile::write` gives `amount` bytes.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), index(amount.into())) };
     let at = index(offset);
     let end = at.saturating_add(data.len());
@@ -120,7 +120,7 @@ unsafe extern "C" fn sync(_file: *mut sqlite3_file, _flags: c_int) -> c_int {
 
 unsafe extern "C" fn size(file: *mut sqlite3_file, out: *mut i64) -> c_int {
     let len = i64::try_from(of(file).len()).unwrap_or(0);
-    // SAFETY: `Lower::size` gives a place for the result.
+    // SAFETY: `LowerFile::size` gives a place for the result.
     unsafe { out.write(len) };
     SQLITE_OK
 }

@@ -1,4 +1,5 @@
-//! Write-ahead logs: prologue, header, frames; read as recovery, readers and checkpoints do, and then written on.
+//! Write-ahead logs: prologue, header, frames; read as recovery, readers and checkpoints do, and
+//! then written on.
 //!
 //! Must not: know what is right for a log that nobody changed; the other tests do.
 
@@ -13,9 +14,9 @@ use strongroom_keyring::Purpose;
 
 use super::memory::MemoryFile;
 use super::{Choices, PAGE, damage, database};
-use crate::body::Body as _;
+use crate::io_methods::IoMethods as _;
 use crate::seal::{UnitKey, unit_key};
-use crate::sealed::Sealed;
+use crate::sealed::SealedDatabase;
 use crate::wal::WalFile;
 
 /// Plaintext of frame `index`: no byte is zero, and none is another frame's.
@@ -41,15 +42,15 @@ fn offset(index: usize) -> usize {
 struct Log {
     main: Vec<u8>,
     bytes: Vec<u8>,
-    sealed: Arc<Sealed>,
+    sealed: Arc<SealedDatabase>,
     key: UnitKey,
 }
 
 fn made(choices: &mut Choices<'_>) -> Option<Log> {
     let (mut main, sealed) = database();
     let flags = choices.byte();
-    let keys = sealed.keys();
-    let object = &keys.object;
+    let opened = sealed.opened_header();
+    let object = &opened.object;
     let prologue = Prologue {
         kind: match flags & 0x30 {
             0x30 => AuxKind::Journal,

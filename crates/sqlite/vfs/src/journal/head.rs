@@ -1,10 +1,11 @@
-//! The head of a sealed rollback journal: which prologue is in force, and up to where the journal counts.
-//! docs/spec/sqlite.md, "Rollback journal".
+//! The head of a sealed rollback journal: which prologue is in force, and up to where the journal
+//! counts. docs/spec/sqlite.md, "Rollback journal".
 //!
-//! SQLite marks a journal's segments as valid by writing magic and record count over their headers. A header that does
-//! not read as one ends the journal, so whoever damages a header undoes half a transaction and nobody is told. Here
-//! magic and count lie in *marks* of the head instead, each of them twice, and each segment's header names the segment
-//! before it: what counts can be known before anything is played back.
+//! SQLite marks a journal's segments as valid by writing magic and record count over their headers.
+//! A header without them ends the journal, so damage to a header would silently undo half a
+//! transaction. Here magic and count lie in *marks* of the head instead, each of them twice, and
+//! each segment's header names the segment before it: what counts is known before anything is
+//! played back.
 //!
 //! Must not: write, or take a segment for valid that no mark leads to.
 
@@ -18,34 +19,35 @@ use strongroom_format::journal::{
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
 use strongroom_keyring::Error;
 
+use crate::big_endian::be_u32_at;
 use crate::seal::UnitKey;
-use crate::sealed::Keys;
-use crate::word::word;
+use crate::sealed::OpenedHeader;
 
 /// First bytes of every journal segment (SQLite's `aJournalMagic`).
 const SEGMENT_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// The record count of a journal that was never synced (SQLite, `writeJournalHdr`).
 pub(crate) const UNCOUNTED: u32 = u32::MAX;
 
-/// A journal's head, read.
-pub(crate) struct Head {
-    /// What the journal's key comes from.
+/// The head of a journal.
+pub(crate) struct JournalHead {
+    /// The prologue, from which the journal's key is derived.
     pub prologue: Prologue,
     /// The key of slots and marks.
     pub key: UnitKey,
-    /// The newest mark. `None`: the journal was never synced, so no page of its transaction is in the database.
+    /// The newest mark. `None`: the journal was never synced, so no page of its transaction is in
+    /// the database.
     pub mark: Option<JournalMark>,
-    /// Both copies of a mark that must be there are gone: the one found may not be the newest.
+    /// Both copies of a mark that must exist are gone: the mark found may not be the newest.
     pub mark_lost: bool,
 }
 
-impl Head {
-    /// The head in `bytes`, the journal's first [`JOURNAL_HEAD`] bytes or what there is of them. `None` when no
-    /// prologue of this database is there.
+impl JournalHead {
+    /// Parses the head in `bytes`, the journal's first [`JOURNAL_HEAD`] bytes or as many as there
+    /// are. `None` when there is no prologue of this database.
     ///
-    /// The prologue stands twice. A changed one leads to another key, so the right one is the one under which a mark
-    /// opens; without a mark it does not matter.
-    pub(crate) fn find(bytes: &[u8], keys: &Keys) -> Result<Option<Self>, Error> {
+    /// There are two copies of the prologue. A changed prologue leads to another key, so the right
+    /// one is the one under which a mark opens; without a mark it does not matter.
+    pub(crate) fn parse(bytes: &[u8], opened: &OpenedHeader) -> Result<Option<Self>, Error> {
         let mut unmarked = None;
         for at in [0, SECTOR] {
             let prologue = bytes
@@ -53,13 +55,13 @@ impl Head {
                 .and_then(Prologue::parse)
                 .filter(|prologue| {
                     prologue.kind == AuxKind::Journal
-                        && prologue.object_id == keys.object.object_id()
-                        && keys.cipher(prologue.epoch).is_some()
+                        && prologue.object_id == opened.object.object_id()
+                        && opened.cipher(prologue.epoch).is_some()
                 });
             let Some(prologue) = prologue else {
                 continue;
             };
-            let key = keys.journal_key(&prologue)?;
+            let key = opened.journal_key(&prologue)?;
             let (mark, mark_lost) = newest_mark(bytes, &key);
             let head = Self {
                 prologue,
@@ -76,7 +78,7 @@ impl Head {
     }
 
     /// Whether both copies of the prologue in `bytes` are this one.
-    pub(crate) fn whole(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn has_both_copies(&self, bytes: &[u8]) -> bool {
         let prologue = self.prologue.to_bytes();
         [0, SECTOR]
             .into_iter()
@@ -84,8 +86,9 @@ impl Head {
     }
 }
 
-/// The newest mark, and whether one that must be there is not. From the second mark on both pairs are in use, and a
-/// write that a crash interrupts changes sector by sector: a pair without any valid copy is damage.
+/// The newest mark, and whether a mark that must exist is missing. From the second mark on both
+/// pairs are in use, and an interrupted write changes sector by sector: a pair without any valid
+/// copy is damage.
 fn newest_mark(bytes: &[u8], key: &UnitKey) -> (Option<JournalMark>, bool) {
     let newest = [0, 1].map(|pair| {
         [0, SECTOR]
@@ -119,7 +122,7 @@ pub(crate) fn seal_mark(key: &UnitKey, mark: &JournalMark) -> Result<[u8; 2 * SE
     Ok(out)
 }
 
-/// A journal's head as it begins: the prologue twice, and the first mark if there is one already.
+/// The head of a new journal: the prologue twice, and the first mark if there is one already.
 pub(crate) fn new_head(
     key: &UnitKey,
     prologue: &Prologue,
@@ -136,10 +139,10 @@ pub(crate) fn new_head(
     Ok(out)
 }
 
-/// The segments that count, by logical offset, with their record counts: from the newest, which the mark names, back
-/// to the first. `read` gives the chunk of that index, `None` when it is missing or not authentic. The inner error is
-/// the logical offset of what is damaged.
-pub(crate) fn segments<E>(
+/// The segments that count, by logical offset, with their record counts: from the newest, which the
+/// mark names, back to the first. `read` gives the chunk of that index, `None` when it is missing
+/// or not authentic. The inner error is the logical offset of what is damaged.
+pub(crate) fn follow_segments<E>(
     newest: Segment,
     mut read: impl FnMut(u64) -> Result<Option<Vec<u8>>, E>,
 ) -> Result<Result<BTreeMap<u64, u32>, u64>, E> {
@@ -165,8 +168,8 @@ pub(crate) fn segments<E>(
     }
 }
 
-/// Logical length of a segment with its header, for pages of `page_size` bytes: each record is a page with its number
-/// and a sum (SQLite file format, section 3).
+/// Logical length of a segment with its header, for pages of `page_size` bytes: each record is a
+/// page with its number and a sum (SQLite file format, section 3).
 pub(crate) fn segment_length(records: u32, page_size: u32) -> u64 {
     u64::from(records)
         .saturating_mul(u64::from(page_size) + 8)
@@ -182,7 +185,7 @@ pub(crate) fn segment_start(records: u32) -> [u8; 12] {
     out
 }
 
-/// The record count in such 12 bytes. `None` when they are none.
-pub(crate) fn count_in(start: &[u8]) -> Option<u32> {
-    word(start.strip_prefix(&SEGMENT_MAGIC)?, 0)
+/// The record count in such 12 bytes. `None` when they do not begin with the magic.
+pub(crate) fn record_count(start: &[u8]) -> Option<u32> {
+    be_u32_at(start.strip_prefix(&SEGMENT_MAGIC)?, 0)
 }

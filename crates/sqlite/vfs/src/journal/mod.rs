@@ -1,570 +1,105 @@
 //! The sealed rollback journal. docs/spec/sqlite.md, "Rollback journal".
 //!
 //! Invariants:
-//! J1. A slot that holds synced records, or the header of a segment that counts, is never written again.
-//! J2. Buffered records reach the file before any page of the database does (`MainFile` sees to it), before a sync,
-//!     and before they are read back.
-//! J3. A segment's record count is durable only after its records are, whatever `synchronous` says, so that a record
-//!     missing under a valid count is damage and never the trace of a crash. (`synchronous=OFF` has no count: see J7.)
-//! J4. A journal rolls back only the database state that it was made for, or the one that its
+//! J1. A slot that holds synced records, or the header of a segment that counts, is never written
+//!     again.
+//! J2. Buffered records reach the file before any page of the database does (`MainFile` ensures
+//!     it), before a sync, and before they are read back.
+//! J3. A segment's record count is durable only after its records are, whatever `synchronous` says.
+//!     So a record that is missing under a valid count is damage, never the result of a crash.
+//!     (`synchronous=OFF` has no count: see J7.)
+//! J4. A journal rolls back only the database state for which it was made, or the one that its
 //!     transaction wrote.
-//! J5. What counts is what the newest mark leads to, and nothing else: magic and counts that SQLite writes over a
-//!     segment's header go into a mark, and are laid over the header's bytes when it reads them.
+//! J5. The newest mark, and the segments to which it leads, say what counts, and nothing else does.
+//!     Magic and counts that SQLite writes over a segment's header go into a mark, and overlay the
+//!     header's bytes when SQLite reads them.
 //! J6. A journal found in a file is played back only if everything that counts is there.
-//! J7. Without a count, a slot that pages of the database may depend on is written again only after its former version
-//!     is in the shadow: a process that is killed leaves one of them whole.
-//! J8. A journal that begins over an older one leaves the older one's marks alone until its own take their place, so that
-//!     the end of the older one holds until the new one is whole. A file that was cut begins anew when that is durable, and
-//!     the database is not cut before.
-//! J9. Who looks at a super-journal finds in the files of its journals what was written to them, buffered or not.
+//! J7. Without a count, a slot on which pages of the database may depend is written again only
+//!     after its former version is in the shadow: when the process is killed, one of the two is
+//!     whole.
+//! J8. A journal that replaces an older one leaves the older one's marks alone until its own
+//!     replace them, so that the end of the older one holds until the new one is complete. A
+//!     journal that was truncated begins again when the truncation is durable, and the database is
+//!     not truncated before.
+//! J9. A connection that reads a super-journal finds in the files of its journals what was written
+//!     to them, buffered or not.
 //!
 //! Must not: report "no journal" for a journal that is there but damaged in what counts.
 
-mod found;
-mod fresh;
-mod head;
-mod live;
-mod slot;
+mod core;
+pub(crate) mod head;
+mod open_journals;
+mod read;
+mod record;
+pub(crate) mod slot;
+mod tails;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use strongroom_crypto::fill_random;
-use strongroom_format::code;
-use strongroom_format::journal::{
-    JOURNAL_CHUNK, JOURNAL_LINK, JOURNAL_MARKS, JOURNAL_SHADOW, JournalMark, JournalState, Segment,
-    journal_slot_crosses, journal_slot_layout, journal_slot_offset, link_layout,
-};
-use strongroom_format::layout::is_zero;
-use strongroom_format::sqlite::{AuxKind, Prologue, page_offset};
-
-use crate::body::Body;
+use crate::capabilities::{sealed_characteristics, sealed_control};
 use crate::ffi::SQLITE_SYNC_NORMAL;
-use crate::link::{Link, Page1Nonces, sealed_characteristics, sealed_control};
-use crate::lower::{Lower, RcResult};
-use crate::report::{report, report_error};
-use crate::seal::{TAIL, UnitKey, crypto};
-use crate::sealed::Sealed;
+use crate::io_methods::IoMethods;
+use crate::lower::LowerFile;
+use crate::sqlite_code::SqliteResult;
 
-pub(crate) use head::{Head, seal_mark, segment_length, segments};
-use head::{UNCOUNTED, count_in, new_head};
-pub(crate) use live::settle;
-pub(crate) use slot::{open_shadow, open_slot, seal_slot, shadow};
-
-const CHUNK: u64 = JOURNAL_CHUNK as u64;
-/// Records are gathered up to this many bytes before they go down in one write.
-const BUFFER_MAX: usize = 64 * 1024;
-/// SQLite ends a transaction in PERSIST mode with so many zeros over the journal's header (pager.c, `zeroJournalHdr`).
-const ENDS: usize = 28;
-
-/// What a journal needs to know of its database.
-pub(crate) struct JournalOf {
-    /// The database's shared object.
-    pub sealed: Arc<Sealed>,
-    /// The database file below.
-    pub main: Lower,
-    /// What database and journal share.
-    pub link: Arc<Link>,
-}
-
-struct InForce {
-    key: UnitKey,
-    prologue: Prologue,
-    /// The newest mark, if there is one.
-    mark: Option<JournalMark>,
-}
-
-impl InForce {
-    fn is(&self, state: JournalState) -> bool {
-        self.mark.is_some_and(|mark| mark.state == state)
-    }
-}
-
-/// The journal's state; the database file reaches it through its link to flush it.
-pub(crate) struct JournalCore {
-    lower: Lower,
-    of: JournalOf,
-    in_force: Option<InForce>,
-    /// This handle began the journal; otherwise it was found, and may be stale (J4) or damaged (J6).
-    mine: bool,
-    checked: bool,
-    /// The segments that count, by logical offset, with their record counts (J5).
-    segments: BTreeMap<u64, u32>,
-    /// Header of the segment that is being written.
-    open_segment: Option<u64>,
-    /// SQLite has just written a count; a header may follow.
-    just_counted: bool,
-    buffer: Vec<u8>,
-    /// Logical offset of the buffer, a multiple of the chunk.
-    buffer_at: u64,
-    dirty: bool,
-    head_dirty: bool,
-    /// The file held another journal when this one began (J8).
-    over_older: bool,
-    /// The file was cut, and that may not be durable (J8).
-    cut_unsynced: bool,
-    unsynced: bool,
-    /// Logical end of what this handle wrote of the journal.
-    written: u64,
-    /// Logical end of what of it has reached the file.
-    flushed: u64,
-    slots: Vec<u8>,
-    keeps_freshness: bool,
-    written_record: fresh::Record,
-    read_record: fresh::Record,
-}
-
-impl JournalCore {
-    fn new(lower: Lower, of: JournalOf) -> Self {
-        let keeps_freshness = of.sealed.keys().object.header().freshness;
-        Self {
-            keeps_freshness,
-            written_record: fresh::Record::default(),
-            read_record: fresh::Record::default(),
-            lower,
-            of,
-            in_force: None,
-            mine: false,
-            checked: false,
-            segments: BTreeMap::new(),
-            open_segment: None,
-            just_counted: false,
-            buffer: Vec::new(),
-            buffer_at: 0,
-            dirty: false,
-            head_dirty: false,
-            over_older: false,
-            cut_unsynced: false,
-            unsynced: false,
-            written: 0,
-            flushed: 0,
-            slots: Vec::new(),
-        }
-    }
-
-    fn path(&self) -> String {
-        format!("{}-journal", self.of.sealed.path())
-    }
-
-    fn page_size(&self) -> u32 {
-        self.of.sealed.keys().object.header().unit_size
-    }
-
-    /// A new transaction's journal: new salt, so new key, and what ties it to the database's state (J4). `header` is
-    /// its first segment's header; under `synchronous=OFF` it says at once that the journal is valid, without a count.
-    fn begin(&mut self, header: &[u8]) -> RcResult<()> {
-        self.settle_cut()?;
-        self.over_older = self.lower.size()? > 0;
-        let keys = self.of.sealed.refresh(self.of.main)?;
-        if self.of.sealed.anchor(self.of.main)?.wal_generation != [0; 16] {
-            // The database left write-ahead mode: a log put back later must not be taken for a valid one.
-            self.of.sealed.set_generation(self.of.main, [0; 16])?;
-        }
-        let page_size = keys.object.header().unit_size;
-        let fresh = Fresh::draw()?;
-        let mut page1_nonce = [0; 12];
-        page1_nonce[..8].copy_from_slice(&fresh.prefix);
-        let prologue = Prologue {
-            kind: AuxKind::Journal,
-            unit: u32::try_from(JOURNAL_CHUNK).unwrap_or(0),
-            epoch: keys.object.epoch(),
-            object_id: keys.object.object_id(),
-            salt: fresh.salt,
-            page1_before: self.page1_tail(page_size)?,
-            page1_nonce,
-        };
-        let key = keys
-            .journal_key(&prologue)
-            .map_err(|error| report_error(&error))?;
-        let uncounted = JournalMark {
-            sequence: 1,
-            state: JournalState::Uncounted,
-            newest: Segment::default(),
-            length: 0,
-        };
-        let is_uncounted = count_in(header) == Some(UNCOUNTED);
-        self.of.link.undo_by(prologue.generation(), is_uncounted);
-        let mark = is_uncounted.then_some(uncounted);
-        self.in_force = Some(InForce {
-            key,
-            prologue,
-            mark,
-        });
-        *lock(&self.of.link.page1) = Some(Page1Nonces {
-            prefix: fresh.prefix,
-            count: fresh.count,
-        });
-        self.mine = true;
-        self.checked = true;
-        self.head_dirty = true;
-        self.segments.clear();
-        self.open_segment = Some(0);
-        self.buffer.clear();
-        self.buffer_at = 0;
-        self.written = 0;
-        self.flushed = 0;
-        Ok(())
-    }
-
-    /// The reserved bytes of page 1 as they are on the disk; zero when there is no page 1.
-    fn page1_tail(&self, page_size: u32) -> RcResult<[u8; TAIL]> {
-        let mut tail = [0; TAIL];
-        let end = page_offset(2, page_size);
-        if !self
-            .of
-            .main
-            .read_whole(&mut tail, end.saturating_sub(TAIL as u64))?
-        {
-            tail = [0; TAIL];
-        }
-        Ok(tail)
-    }
-
-    fn end_of_buffer(&self) -> u64 {
-        self.buffer_at.saturating_add(self.buffer.len() as u64)
-    }
-
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
-        let sector = data.len() == JOURNAL_CHUNK && at.is_multiple_of(CHUNK);
-        // SQLite writes a whole sector here, at first without the magic (`writeJournalHdr`).
-        let begins = at == 0 && sector;
-        if begins {
-            self.begin(data)?;
-        } else if !self.load()? {
-            return Err(report(&code::JOURNAL, self.path()));
-        }
-        if at == 0 && data.len() == ENDS && is_zero(data) {
-            return self.end();
-        }
-        let after_count = std::mem::take(&mut self.just_counted);
-        if data.len() == 12
-            && (self.open_segment == Some(at) || self.segments.contains_key(&at))
-            && let Some(records) = count_in(data)
-        {
-            return self.count(Segment { at, records });
-        }
-        if after_count && sector && !begins {
-            // The next segment's header. A page image of 512 bytes never follows a count: its number is between.
-            let mut header = data.to_vec();
-            header[JOURNAL_LINK..JOURNAL_LINK + link_layout::SIZE]
-                .copy_from_slice(&self.last_segment().to_link());
-            self.open_segment = Some(at);
-            return self.put(&header, at);
-        }
-        self.put_piece(data, at)
-    }
-
-    /// The newest segment that counts.
-    fn last_segment(&self) -> Segment {
-        self.segments
-            .last_key_value()
-            .map_or_else(Segment::default, |(&at, &records)| Segment { at, records })
-    }
-
-    /// Takes journal bytes into the buffer.
-    fn put(&mut self, data: &[u8], at: u64) -> RcResult<()> {
-        let end = self.end_of_buffer();
-        let data_end = at.saturating_add(data.len() as u64);
-        if at >= self.buffer_at && data_end <= end {
-            let start = usize_of(at - self.buffer_at)?;
-            self.buffer[start..start + data.len()].copy_from_slice(data);
-        } else if at == end {
-            self.buffer.extend_from_slice(data);
-        } else {
-            self.splice(data, at)?;
-        }
-        self.dirty = true;
-        self.written = self.written.max(data_end);
-        if self.buffer.len() >= BUFFER_MAX {
-            self.flush()
-        } else {
-            Ok(())
-        }
-    }
-
-    /// SQLite's magic and record count over the header of the newest segment: the records are durable first (J3), then
-    /// a mark says so (J5). With `synchronous=FULL` SQLite has just synced, and nothing is left to do.
-    fn count(&mut self, newest: Segment) -> RcResult<()> {
-        if self.unsynced || self.dirty {
-            self.flush()?;
-            self.lower.sync(SQLITE_SYNC_NORMAL)?;
-            self.unsynced = false;
-        }
-        self.mark(JournalState::Counted, newest, self.written)?;
-        self.segments.insert(newest.at, newest.records);
-        self.open_segment = None;
-        self.just_counted = true;
-        Ok(())
-    }
-
-    /// The transaction has ended in PERSIST mode: page 1 is no longer this journal's, and nothing counts any more. This
-    /// may not wait: another process would roll the transaction back, and no sync need follow.
-    fn end(&mut self) -> RcResult<()> {
-        *lock(&self.of.link.page1) = None;
-        self.of.link.undo_by([0; 16], false);
-        self.flush()?;
-        let unmarked = self.in_force.as_ref().is_some_and(|now| now.mark.is_none());
-        if unmarked && self.over_older && self.unsynced {
-            // Rolled back before it was ever synced: its own prologue first (J8).
-            self.lower.sync(SQLITE_SYNC_NORMAL)?;
-            self.unsynced = false;
-        }
-        self.mark(JournalState::Ended, Segment::default(), 0)?;
-        self.segments.clear();
-        self.open_segment = None;
-        Ok(())
-    }
-
-    /// Writes the next mark. The one before is in the other pair, and durable: SQLite syncs after each count.
-    fn mark(&mut self, state: JournalState, newest: Segment, length: u64) -> RcResult<()> {
-        let Some(in_force) = &mut self.in_force else {
-            return Err(report(&code::BUG, "journal without key"));
-        };
-        let mark = JournalMark {
-            sequence: in_force.mark.map_or(0, |mark| mark.sequence) + 1,
-            state,
-            newest,
-            length,
-        };
-        let bytes = seal_mark(&in_force.key, &mark).map_err(|error| report_error(&error))?;
-        self.lower
-            .write(&bytes, JOURNAL_MARKS[mark.pair()] as u64)?;
-        in_force.mark = Some(mark);
-        Ok(())
-    }
-
-    /// A write elsewhere than at the end: the buffer moves to the chunks that it touches.
-    fn splice(&mut self, data: &[u8], at: u64) -> RcResult<()> {
-        self.flush()?;
-        let first = at / CHUNK;
-        let data_end = at.saturating_add(data.len() as u64);
-        let mut chunks = Vec::new();
-        for index in first..data_end.div_ceil(CHUNK) {
-            let start = usize_of((index - first) * CHUNK)?;
-            chunks.resize(start, 0);
-            if let Some(chunk) = self.read_chunk(index)? {
-                chunks.extend_from_slice(&chunk);
-            }
-        }
-        let start = usize_of(at - first * CHUNK)?;
-        if chunks.len() < start + data.len() {
-            chunks.resize(start + data.len(), 0);
-        }
-        chunks[start..start + data.len()].copy_from_slice(data);
-        self.buffer = chunks;
-        self.buffer_at = first * CHUNK;
-        Ok(())
-    }
-
-    /// Seals what is buffered and writes it; keeps the last, unfinished chunk to go on from.
-    pub(crate) fn flush(&mut self) -> RcResult<()> {
-        if !self.dirty {
-            return Ok(());
-        }
-        self.keep_former(self.buffer_at / CHUNK)?;
-        let Some(in_force) = &self.in_force else {
-            return Err(report(&code::BUG, "journal without key"));
-        };
-        let mut out = std::mem::take(&mut self.slots);
-        out.clear();
-        let mut physical = journal_slot_offset(self.buffer_at / CHUNK);
-        if self.head_dirty {
-            let head = new_head(&in_force.key, &in_force.prologue, in_force.mark.as_ref());
-            let head = head.map_err(|error| report_error(&error))?;
-            if self.over_older && in_force.mark.is_none() {
-                // J8: what a power cut leaves of both is the older journal as it ended, or none.
-                self.lower.write(&head[..JOURNAL_MARKS[0]], 0)?;
-            } else {
-                out.extend_from_slice(&head);
-                physical = 0;
-            }
-        }
-        let first = self.buffer_at / CHUNK;
-        for (index, chunk) in (first..).zip(self.buffer.chunks(JOURNAL_CHUNK)) {
-            seal_slot(&in_force.key, index, chunk, &mut out)?;
-        }
-        let written = self.lower.write(&out, physical);
-        self.slots = out;
-        written?;
-        self.flushed = self.flushed.max(self.end_of_buffer());
-        let whole = self.buffer.len() / JOURNAL_CHUNK * JOURNAL_CHUNK;
-        self.buffer.drain(..whole);
-        self.buffer_at += whole as u64;
-        self.dirty = false;
-        self.head_dirty = false;
-        self.unsynced = true;
-        Ok(())
-    }
-
-    /// J8: a journal that was cut stays so before the database is cut too.
-    pub(crate) fn settle_cut(&mut self) -> RcResult<()> {
-        if self.cut_unsynced {
-            self.lower.sync(SQLITE_SYNC_NORMAL)?;
-            self.cut_unsynced = false;
-        }
-        Ok(())
-    }
-
-    /// J7, for the first slot of the next write. The shadow lies within one page of the page cache, and takes the place
-    /// of a mark that does not exist yet.
-    fn keep_former(&self, index: u64) -> RcResult<()> {
-        let uncounted = self
-            .in_force
-            .as_ref()
-            .is_some_and(|in_force| in_force.is(JournalState::Uncounted));
-        if !uncounted || index * CHUNK >= self.flushed || !journal_slot_crosses(index) {
-            return Ok(());
-        }
-        let mut former = [0; journal_slot_layout::SIZE];
-        if !self
-            .lower
-            .read_whole(&mut former, journal_slot_offset(index))?
-        {
-            return Ok(());
-        }
-        self.lower
-            .write(&shadow(index, &former), JOURNAL_SHADOW as u64)
-    }
-
-    /// A chunk from the file. `None` when its slot is not there or not authentic.
-    fn read_chunk(&mut self, index: u64) -> RcResult<Option<Vec<u8>>> {
-        let Some(in_force) = &self.in_force else {
-            return Ok(None);
-        };
-        let mut bytes = vec![0; journal_slot_layout::SIZE];
-        if !self
-            .lower
-            .read_whole(&mut bytes, journal_slot_offset(index))?
-        {
-            return Ok(None);
-        }
-        Ok(open_slot(&in_force.key, index, &mut bytes))
-    }
-
-    /// Whatever was known of the journal; it is read again.
-    fn forget(&mut self) {
-        self.in_force = None;
-        self.mine = false;
-        self.checked = false;
-        self.segments.clear();
-        self.open_segment = None;
-        self.buffer.clear();
-        self.buffer_at = 0;
-        self.written = 0;
-        self.flushed = 0;
-    }
-
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
-        if size == 0 {
-            // What is still buffered is of a journal that nobody wants: on a full disk it could not be written, and the
-            // transaction could not be rolled back.
-            self.forget();
-            self.dirty = false;
-            self.head_dirty = false;
-            self.unsynced = false;
-            *lock(&self.of.link.page1) = None;
-            self.of.link.undo_by([0; 16], false);
-            self.cut_unsynced = true;
-            return self.lower.truncate(0);
-        }
-        self.flush()?;
-        self.buffer.clear();
-        self.written = self.written.min(size);
-        let last = (size - 1) / CHUNK;
-        self.buffer_at = last * CHUNK;
-        if let Some(mut chunk) = self.read_chunk(last)? {
-            chunk.truncate(usize_of(size - last * CHUNK)?);
-            self.buffer = chunk;
-            self.dirty = true;
-        }
-        self.lower.truncate(journal_slot_offset(last + 1))?;
-        self.flush()
-    }
-}
-
-/// What is random in a journal, from one call of the kernel's.
-struct Fresh {
-    salt: [u8; 32],
-    /// Of the nonces that the transaction gives page 1, and where their count begins: the prefix alone would repeat too
-    /// soon (2^32 journals) for a GCM nonce. The count's top bit is recovery's.
-    prefix: [u8; 8],
-    count: u32,
-}
-
-impl Fresh {
-    fn draw() -> RcResult<Self> {
-        let mut bytes = [0; 44];
-        fill_random(&mut bytes).map_err(|error| report_error(&crypto(&error)))?;
-        let (mut salt, mut prefix, mut start) = ([0; 32], [0; 8], [0; 4]);
-        salt.copy_from_slice(&bytes[..32]);
-        prefix.copy_from_slice(&bytes[32..40]);
-        start.copy_from_slice(&bytes[40..]);
-        let count = u32::from_le_bytes(start) & 0x7fff_ffff;
-        Ok(Self {
-            salt,
-            prefix,
-            count,
-        })
-    }
-}
-
-fn usize_of(value: u64) -> RcResult<usize> {
-    usize::try_from(value).map_err(|_| report(&code::BUG, "journal offset"))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use self::core::lock;
+pub(crate) use self::core::{JournalCore, JournalOwner};
+pub(crate) use head::{JournalHead, follow_segments, segment_length};
+pub(crate) use open_journals::flush_journal_at;
+pub(crate) use slot::{open_shadow, open_slot};
 
 /// A rollback journal of a sealed database.
 pub(crate) struct JournalFile {
     core: Arc<Mutex<JournalCore>>,
-    lower: Lower,
+    lower: LowerFile,
 }
 
 impl JournalFile {
-    /// A journal as opened; registers itself with its database (J2).
-    pub(crate) fn new(lower: Lower, of: JournalOf) -> Self {
-        let link = Arc::clone(&of.link);
+    /// A journal that SQLite has opened. The caller gives its [`Self::core`] to the database (J2).
+    pub(crate) fn new(lower: LowerFile, of: JournalOwner) -> Self {
         let core = JournalCore::new(lower, of);
         let path = core.path();
         let core = Arc::new(Mutex::new(core));
-        live::register(path, &core);
-        *lock(&link.journal) = Arc::downgrade(&core);
+        open_journals::remember(path, &core);
         Self { core, lower }
+    }
+
+    /// The journal's state, which the database file flushes before it writes a page (M4).
+    pub(crate) fn core(&self) -> &Arc<Mutex<JournalCore>> {
+        &self.core
     }
 }
 
-impl Body for JournalFile {
-    fn lower(&self) -> Lower {
+impl IoMethods for JournalFile {
+    fn lower(&self) -> LowerFile {
         self.lower
     }
 
-    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         core.read(out, at)?;
-        core.read_piece(out, at);
+        core.note_read(out, at);
         Ok(())
     }
 
-    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
         lock(&self.core).write(data, at)
     }
 
-    fn truncate(&mut self, size: u64) -> RcResult<()> {
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
         lock(&self.core).truncate(size)
     }
 
-    fn sync(&mut self, flags: std::ffi::c_int) -> RcResult<()> {
+    fn sync(&mut self, flags: std::ffi::c_int) -> SqliteResult<()> {
         let mut core = lock(&self.core);
         core.flush()?;
         self.lower.sync(flags)?;
         core.unsynced = false;
-        core.cut_unsynced = false;
+        core.truncation_unsynced = false;
         Ok(())
     }
 
-    fn size(&mut self) -> RcResult<u64> {
+    fn size(&mut self) -> SqliteResult<u64> {
         lock(&self.core).size()
     }
 
@@ -572,7 +107,7 @@ impl Body for JournalFile {
         &mut self,
         op: std::ffi::c_int,
         argument: *mut std::ffi::c_void,
-    ) -> RcResult<()> {
+    ) -> SqliteResult<()> {
         sealed_control(self.lower, op, argument)
     }
 
@@ -580,13 +115,14 @@ impl Body for JournalFile {
         sealed_characteristics(self.lower.device_characteristics())
     }
 
-    fn before_close(&mut self) -> RcResult<()> {
+    fn before_close(&mut self) -> SqliteResult<()> {
         let mut core = lock(&self.core);
-        *lock(&core.of.link.page1) = None;
-        core.of.link.undo_by([0; 16], false);
+        *lock(&core.database.shared.page1) = None;
+        core.database.shared.set_undo_journal([0; 16], false);
         core.flush()?;
-        if std::mem::take(&mut core.cut_unsynced) {
-            // Whoever begins the next journal here cannot know of it (J8).
+        if std::mem::take(&mut core.truncation_unsynced) {
+            // The connection that begins the next journal here cannot know that it is not durable
+            // (J8).
             return self.lower.sync(SQLITE_SYNC_NORMAL);
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! The slots of a sealed rollback journal: one chunk of SQLite's journal each. docs/spec/sqlite.md, "Rollback journal".
+//! The slots of a sealed rollback journal, each of which holds one chunk of SQLite's journal.
+//! docs/spec/sqlite.md, "Rollback journal".
 //!
 //! Must not: know what a chunk means, or do I/O.
 
@@ -10,19 +11,20 @@ use strongroom_format::journal::{
 };
 use strongroom_format::layout::{array, put, u16_at, u64_at, zero_at};
 
-use crate::lower::RcResult;
 use crate::report::{report, report_error};
-use crate::seal::{UnitKey, crypto};
+use crate::seal::{UnitKey, crypto_error};
+use crate::sqlite_code::SqliteResult;
 
-/// Appends the slot of one chunk: its length in clear but authenticated, its data padded with zeros.
+/// Appends the slot of one chunk: its length, which is authenticated but in clear, and its data,
+/// padded with zeros.
 pub(crate) fn seal_slot(
     key: &UnitKey,
     index: u64,
     chunk: &[u8],
     out: &mut Vec<u8>,
-) -> RcResult<()> {
+) -> SqliteResult<()> {
     let mut bytes = [0; slot::SIZE];
-    let nonce = nonce12().map_err(|error| report_error(&crypto(&error)))?;
+    let nonce = nonce12().map_err(|error| report_error(&crypto_error(&error)))?;
     let length = u16::try_from(chunk.len()).map_err(|_| report(&code::BUG, "journal chunk"))?;
     let start = slot::DATA.offset;
     bytes[start..start + chunk.len()].copy_from_slice(chunk);
@@ -40,7 +42,7 @@ pub(crate) fn seal_slot(
     Ok(())
 }
 
-/// The chunk in a slot, without its padding. `None`: not authentic.
+/// Opens a slot. Returns the chunk without its padding. `None`: not authentic.
 pub(crate) fn open_slot(key: &UnitKey, index: u64, bytes: &mut [u8]) -> Option<Vec<u8>> {
     let nonce = array(bytes, slot::NONCE)?;
     let tag = array(bytes, slot::TAG)?;
@@ -53,8 +55,9 @@ pub(crate) fn open_slot(key: &UnitKey, index: u64, bytes: &mut [u8]) -> Option<V
     Some(data[..usize::from(length)].to_vec())
 }
 
-/// The shadow of a slot: what the free pair of marks holds while the slot of chunk `index` is written again.
-pub(crate) fn shadow(index: u64, slot: &[u8]) -> [u8; shadow_at::SIZE] {
+/// The shadow of a slot, which the free pair of marks holds while the slot of chunk `index` is
+/// written again.
+pub(crate) fn shadow_of(index: u64, slot: &[u8]) -> [u8; shadow_at::SIZE] {
     let mut out = [0; shadow_at::SIZE];
     let done = [
         put(&mut out, shadow_at::INDEX, &index.to_le_bytes()),
@@ -64,7 +67,7 @@ pub(crate) fn shadow(index: u64, slot: &[u8]) -> [u8; shadow_at::SIZE] {
     out
 }
 
-/// The chunk of `index` in a shadow. `None`: it is not one of this chunk, or not authentic.
+/// Opens a shadow. Returns the chunk. `None`: the shadow is not of chunk `index`, or not authentic.
 pub(crate) fn open_shadow(key: &UnitKey, index: u64, bytes: &[u8]) -> Option<Vec<u8>> {
     if u64_at(bytes, shadow_at::INDEX)? != index {
         return None;
@@ -73,7 +76,8 @@ pub(crate) fn open_shadow(key: &UnitKey, index: u64, bytes: &[u8]) -> Option<Vec
     open_slot(key, index, &mut slot)
 }
 
-/// Copies the part of `from`, which lies at logical `from_at`, that `out` at logical `at` asks for.
+/// Copies the part of `from`, at logical offset `from_at`, that overlaps `out` at logical offset
+/// `at`.
 pub(crate) fn copy_overlap(out: &mut [u8], at: u64, from: &[u8], from_at: u64) {
     let start = at.max(from_at);
     let end = (at + out.len() as u64).min(from_at + from.len() as u64);

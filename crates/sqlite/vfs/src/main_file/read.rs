@@ -1,27 +1,29 @@
-//! Reading of a sealed database: whole pages, the sixteen bytes of page 1 that SQLite asks for each time, and parts.
+//! Reads a sealed database: whole pages, parts of pages, and the sixteen bytes of page 1 that
+//! SQLite reads in each transaction.
 //!
-//! Must not: let a byte of a page out that did not authenticate (M2).
+//! Must not: return a byte of a page that did not authenticate (M2).
 
 use strongroom_format::code;
 use strongroom_format::sqlite::page_offset;
 
 use super::MainFile;
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
-use crate::lower::{Rc, RcResult};
-use crate::remote::fetched_again;
+use crate::page_tail::{TAIL, parse_tail};
+use crate::remote::{fetch_again, is_remote};
 use crate::report::report;
-use crate::seal::{PageError, TAIL, parse_tail};
+use crate::seal::PageError;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 impl MainFile {
-    pub(super) fn read_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
-        self.usable()?;
+    pub(super) fn read_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
+        self.require_header()?;
         let at = page_offset(number, self.page_size);
         if !self.writing && !self.keeps_freshness() && self.lower.copy_mapped(page, at)? {
             return self.open_page(number, page);
         }
-        let (ahead, keys) = (&mut self.ahead, &self.keys);
-        if let (Some(sealed), Some(keys)) = (ahead.take(self.lower, number, page.len()), keys) {
-            if keys.current.open_to(number, sealed, page) {
+        let (ahead, opened) = (&mut self.ahead, &self.opened);
+        if let (Some(sealed), Some(opened)) = (ahead.take(self.lower, number, page.len()), opened) {
+            if opened.current.open_to(number, sealed, page) {
                 return Ok(());
             }
             page.copy_from_slice(sealed);
@@ -34,7 +36,7 @@ impl MainFile {
     }
 
     /// The file ends before or within the page.
-    fn short_page(&self, number: u64, at: u64, page: &mut [u8]) -> RcResult<()> {
+    fn short_page(&self, number: u64, at: u64, page: &mut [u8]) -> SqliteResult<()> {
         page.fill(0);
         if self.lower.size()? > at {
             return Err(report(
@@ -42,44 +44,70 @@ impl MainFile {
                 format!("{}: page {number}", self.path),
             ));
         }
-        Err(Rc(SQLITE_IOERR_SHORT_READ))
+        Err(SqliteCode(SQLITE_IOERR_SHORT_READ))
     }
 
-    fn open_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
-        let keys = self.usable()?;
-        match keys.current.open(number, page) {
+    fn open_page(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
+        let opened = self.require_header()?;
+        match opened.current.open(number, page) {
             Ok(()) => return Ok(()),
-            Err(why) if fetched_again(self, number, page, &why)? => {
+            Err(why) if self.fetch_again(number, page, &why)? => {
                 return self.open_other_epoch(number, page);
             }
-            Err(PageError::Forged) => return Err(self.forged(number)),
+            Err(PageError::Forged) => return Err(self.page_error(number)),
             Err(PageError::Epoch(_)) => {}
         }
         self.open_other_epoch(number, page)
     }
 
-    /// A page of the epoch before, or of one that began since the header was read.
-    fn open_other_epoch(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
+    /// D4: `page` was read and is not, or may not be, authentic. Fetches it again if the file is
+    /// remote and no known key opens it. Returns false when nothing was done, and `page` is as it
+    /// was read.
+    fn fetch_again(&self, number: u64, page: &mut [u8], why: &PageError) -> SqliteResult<bool> {
+        if !is_remote(self.lower) {
+            return Ok(false);
+        }
+        if matches!(why, PageError::Epoch(_)) {
+            let tail = page
+                .get(page.len().saturating_sub(TAIL)..)
+                .and_then(parse_tail);
+            let opened = self.opened_header();
+            let mut copy = page.to_vec();
+            let opens = tail
+                .and_then(|(_, _, epoch)| opened?.cipher(epoch))
+                .is_some_and(|cipher| cipher.open(number, &mut copy).is_ok());
+            copy.fill(0);
+            if opens {
+                return Ok(false);
+            }
+        }
+        fetch_again(self.lower, page_offset(number, self.page_size), page)?;
+        Ok(true)
+    }
+
+    /// Opens a page of the previous epoch, or of one that began since the header was read.
+    fn open_other_epoch(&mut self, number: u64, page: &mut [u8]) -> SqliteResult<()> {
         let tail = page
             .get(page.len().saturating_sub(TAIL)..)
             .and_then(parse_tail);
         let Some((_, _, epoch)) = tail else {
-            return Err(self.forged(number));
+            return Err(self.page_error(number));
         };
         let known = self
-            .keys
+            .opened
             .as_ref()
-            .is_some_and(|keys| keys.cipher(epoch).is_some());
+            .is_some_and(|opened| opened.cipher(epoch).is_some());
         if !known && let Some(sealed) = &self.sealed {
-            self.keys = Some(sealed.refresh(self.lower)?);
+            self.opened = Some(sealed.refresh(self.lower)?);
         }
-        let keys = self.usable()?;
-        let Some(cipher) = keys.cipher(epoch) else {
+        let opened = self.require_header()?;
+        let Some(cipher) = opened.cipher(epoch) else {
             page.fill(0);
-            // An all-zero page, or noise, names an epoch that never was: call that what it is.
+            // A page of zeros or noise names an epoch that never existed, and is reported as not
+            // authentic.
             return Err(
-                if epoch == 0 || epoch > keys.current.epoch().saturating_add(1) {
-                    self.forged(number)
+                if epoch == 0 || epoch > opened.current.epoch().saturating_add(1) {
+                    self.page_error(number)
                 } else {
                     report(
                         &code::UNKNOWN_EPOCH,
@@ -88,10 +116,12 @@ impl MainFile {
                 },
             );
         };
-        cipher.open(number, page).map_err(|_| self.forged(number))
+        cipher
+            .open(number, page)
+            .map_err(|_| self.page_error(number))
     }
 
-    fn forged(&self, number: u64) -> Rc {
+    fn page_error(&self, number: u64) -> SqliteCode {
         let at = page_offset(number, self.page_size);
         report(
             &code::PAGE,
@@ -99,8 +129,9 @@ impl MainFile {
         )
     }
 
-    /// Bytes 24..40 of page 1: SQLite reads them at the start of each read transaction in rollback mode.
-    pub(super) fn read_change_counter(&mut self, out: &mut [u8]) -> RcResult<()> {
+    /// Bytes 24..40 of page 1: SQLite reads them at the start of each read transaction in rollback
+    /// mode.
+    pub(super) fn read_change_counter(&mut self, out: &mut [u8]) -> SqliteResult<()> {
         let mut tail = [0; TAIL];
         let at = page_offset(1, self.page_size)
             .saturating_add(u64::from(self.page_size))
@@ -130,8 +161,8 @@ impl MainFile {
         result
     }
 
-    /// A read that is not a whole page: tools make some, across pages too.
-    pub(super) fn read_part(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    /// Reads bytes that are not a whole page: some tools make such reads, also across pages.
+    pub(super) fn read_part(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         let size = u64::from(self.page_size);
         let mut page = vec![0; self.page_size as usize];
         let mut done = 0;

@@ -1,26 +1,26 @@
-//! The C face of a remote file: what stands in the place of a file of the VFS below.
+//! The C interface of a remote file, which takes the place of a file of the VFS below.
 //!
 //! Invariants: D1. A panic inside a call becomes `SQLITE_IOERR`.
 //! Must not: decide anything.
 #![expect(unsafe_code, reason = "an object that is called as a C object")]
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use super::RemoteFile;
-use crate::api::api;
-use crate::connection;
+use super::client::RemoteFile;
 use crate::ffi::{
     SQLITE_IOCAP_IMMUTABLE, SQLITE_IOERR, SQLITE_IOERR_SHORT_READ, SQLITE_NOTFOUND, SQLITE_OK,
     SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, SQLITE_READONLY, sqlite3_file, sqlite3_io_methods,
 };
-use crate::lower::{Lower, Rc, RcResult};
+use crate::lower::LowerFile;
 use crate::report::{report, report_error};
+use crate::sqlite_code::{SqliteCode, SqliteResult, result_code};
+use crate::sqlite_text::{self, uri_parameter};
 
-/// The object in SQLite's allocation. The VFS asks for room for it.
+/// The object in SQLite's allocation. The VFS asks SQLite to allocate enough for it.
 #[repr(C)]
 pub(crate) struct RemoteHandle {
     base: sqlite3_file,
@@ -51,30 +51,26 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
 
 /// A parameter of the URI that SQLite opens.
 pub(super) fn parameter(name: *const c_char, key: &str) -> Option<String> {
-    let key = CString::new(key).ok()?;
-    // SAFETY: `name` is the file name that SQLite's core gave to xOpen for a main database, as the function demands.
-    let value = unsafe { (api()?.uri_parameter)(name, key.as_ptr()) };
-    if value.is_null() {
-        return None;
-    }
-    // SAFETY: a text of SQLite's.
-    Some(unsafe { connection::text_of(value.cast()) })
+    // SAFETY: `name` is the file name that SQLite's core gave to xOpen for a main database, as the
+    // function demands.
+    unsafe { uri_parameter(name, key) }
 }
 
-/// The name by which SQLite knows the database.
+/// The name by which SQLite knows the database, for messages.
 pub(super) fn label(name: *const c_char) -> String {
     // SAFETY: SQLite's file name.
-    unsafe { connection::text_of(name.cast()) }
+    unsafe { sqlite_text::text_of(name.cast()) }
 }
 
-/// Makes `place` the remote file. `out_flags` may be null.
+/// Turns `place` into the remote file. `out_flags` may be null.
 pub(super) fn install(
     place: *mut sqlite3_file,
     remote: Box<dyn RemoteFile>,
     out_flags: *mut c_int,
 ) {
     let file = Box::into_raw(Box::new(remote));
-    // SAFETY: the allocation of the file below has room for it (`vfs::register`), and nothing in it has a destructor.
+    // SAFETY: the allocation of the file below has room for it (`vfs::register`), and nothing in it
+    // has a destructor.
     unsafe {
         place.cast::<RemoteHandle>().write(RemoteHandle {
             base: sqlite3_file {
@@ -89,8 +85,8 @@ pub(super) fn install(
     }
 }
 
-/// Whether the file below is one of these.
-pub(crate) fn is_remote(lower: Lower) -> bool {
+/// Whether the file below is a remote file.
+pub(crate) fn is_remote(lower: LowerFile) -> bool {
     is_ours(lower.as_ptr())
 }
 
@@ -99,11 +95,11 @@ fn is_ours(file: *mut sqlite3_file) -> bool {
     std::ptr::eq(unsafe { (*file).methods }, &raw const METHODS)
 }
 
-/// Calls the remote file below.
+/// Calls the remote file in the place of the file below.
 pub(super) fn with<T>(
-    lower: Lower,
+    lower: LowerFile,
     call: impl FnOnce(&mut dyn RemoteFile) -> Result<T, Error>,
-) -> RcResult<T> {
+) -> SqliteResult<T> {
     inside(lower.as_ptr(), |remote| {
         call(remote).map_err(|error| report_error(&error))
     })
@@ -111,25 +107,19 @@ pub(super) fn with<T>(
 
 fn inside<T>(
     file: *mut sqlite3_file,
-    call: impl FnOnce(&mut dyn RemoteFile) -> RcResult<T>,
-) -> RcResult<T> {
+    call: impl FnOnce(&mut dyn RemoteFile) -> SqliteResult<T>,
+) -> SqliteResult<T> {
     if !is_ours(file) {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     }
-    // SAFETY: the method table says that this is a `RemoteHandle`; its box lives until `close`, and SQLite serialises calls.
+    // SAFETY: the method table says that this is a `RemoteHandle`; its box lives until `close`, and
+    // SQLite serialises calls.
     let remote = unsafe { (*file.cast::<RemoteHandle>()).file.as_mut() };
     let Some(remote) = remote else {
-        return Err(Rc(SQLITE_IOERR));
+        return Err(SqliteCode(SQLITE_IOERR));
     };
     catch_unwind(AssertUnwindSafe(|| call(remote.as_mut())))
         .unwrap_or_else(|_| Err(report(&code::BUG, "reading a remote file panicked")))
-}
-
-fn rc(result: RcResult<()>) -> c_int {
-    match result {
-        Ok(()) => SQLITE_OK,
-        Err(Rc(rc)) => rc,
-    }
 }
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
@@ -157,11 +147,11 @@ unsafe extern "C" fn read(
     let (Ok(len), Ok(at)) = (usize::try_from(amount), u64::try_from(offset)) else {
         return SQLITE_IOERR;
     };
-    // SAFETY: the caller (`Lower::read`) gives a buffer of `amount` initialised bytes.
+    // SAFETY: the caller (`LowerFile::read`) gives a buffer of `amount` initialised bytes.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len) };
-    rc(inside(file, |remote| {
+    result_code(inside(file, |remote| {
         let there = remote.size().saturating_sub(at).min(len as u64);
-        let there = usize::try_from(there).map_err(|_| Rc(SQLITE_IOERR))?;
+        let there = usize::try_from(there).map_err(|_| SqliteCode(SQLITE_IOERR))?;
         let (wanted, beyond) = out.split_at_mut(there);
         beyond.fill(0);
         if !wanted.is_empty()
@@ -172,7 +162,7 @@ unsafe extern "C" fn read(
         }
         match beyond.is_empty() {
             true => Ok(()),
-            false => Err(Rc(SQLITE_IOERR_SHORT_READ)),
+            false => Err(SqliteCode(SQLITE_IOERR_SHORT_READ)),
         }
     }))
 }
@@ -195,15 +185,15 @@ unsafe extern "C" fn sync(_file: *mut sqlite3_file, _flags: c_int) -> c_int {
 }
 
 unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int {
-    rc(inside(file, |remote| {
-        let bytes = i64::try_from(remote.size()).map_err(|_| Rc(SQLITE_IOERR))?;
+    result_code(inside(file, |remote| {
+        let bytes = i64::try_from(remote.size()).map_err(|_| SqliteCode(SQLITE_IOERR))?;
         // SAFETY: the caller gives a place for the result.
         unsafe { size.write(bytes) };
         Ok(())
     }))
 }
 
-/// Nothing changes, so there is nothing to lock.
+/// The file does not change, so locks are not needed.
 unsafe extern "C" fn lock(_file: *mut sqlite3_file, _level: c_int) -> c_int {
     SQLITE_OK
 }

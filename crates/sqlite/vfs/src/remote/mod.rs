@@ -1,130 +1,105 @@
-//! A sealed database that lies on a web server: which opens ask for one, and what reads it in place of the VFS below.
+//! Sealed databases on a web server: which opens ask for one, and how it takes the place of a file
+//! of the VFS below.
 //!
-//! The guard holds no client of anything: whoever builds the extension or the library registers one ([`set_client`]).
-//! What the client delivers is ciphertext, handed to `main_file` as a file below would be.
+//! This crate contains no HTTP client: the extension and the library register one ([`set_client`]).
+//! The client delivers ciphertext, which `main_file` treats like that of a file below.
 //!
 //! Invariants:
-//! D1. Nothing is written: every write below fails with `SQLITE_READONLY`, and the file says that it is immutable, so that
-//!     SQLite neither locks it nor looks for a log or journal beside its name.
-//! D2. An address comes from whoever opens the connection or from a pointer file, named as one, that nobody else can write; not
-//!     from SQL (unless `STRONGROOM_ATTACH_URL=1`).
-//! D3. Only what authenticates is read: a database sealed with AES-256-CTR is refused, and so is a plain one.
-//! D4. A page that does not authenticate is fetched once more, past every cache, before it is an error.
+//! D1. Nothing is written: every write to the file below fails with `SQLITE_READONLY`, and the file
+//!     reports that it is immutable, so that SQLite neither locks it nor looks for a log or journal
+//!     beside its name.
+//! D2. An address comes from the program that opens the connection, or from a pointer file that has
+//!     the name of one and that other users cannot write; not from SQL (unless
+//!     `STRONGROOM_ATTACH_URL=1`).
+//! D3. Only authentic pages are read: a database sealed with AES-256-CTR is refused, and so is a
+//!     plain one.
+//! D4. A page that does not authenticate is fetched once more, past every cache, before an error is
+//!     returned.
 //!
-//! Must not: know HTTP; touch the file that the connection's name stands for, but to read a pointer.
+//! Must not: know HTTP; use the local file of the connection's name, except to read a pointer.
 
+mod client;
 mod file;
 mod pointer;
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
-use std::sync::OnceLock;
 
 use strongroom_format::code;
 use strongroom_format::header::{Cipher, HEADER_LEN, is_sealed};
 use strongroom_format::slot::Slot;
-use strongroom_format::sqlite::page_offset;
 use strongroom_keyring::{Error, passphrase_cost};
 
-use crate::connection;
+use crate::connection_list;
 use crate::ffi::{SQLITE_OK, SQLITE_OPEN_MAIN_DB, sqlite3_file};
-use crate::keys::Parameters;
-use crate::lower::{Lower, Rc, RcResult};
-use crate::main_file::MainFile;
+use crate::key_options::KeyOptions;
+use crate::lower::LowerFile;
 use crate::report::{report, report_error};
-use crate::seal::{PageError, TAIL, parse_tail};
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
+pub use client::{RemoteClient, RemoteFile, set_client};
 pub(crate) use file::{RemoteHandle, is_remote};
 pub(crate) use pointer::Pointer;
 
-/// A file that is read over the network: one version of it, from open to close.
-pub trait RemoteFile: Send {
-    /// Address and version, for messages. Holds no secret.
-    fn name(&self) -> &str;
-
-    /// Length in bytes, fixed at the open.
-    fn size(&self) -> u64;
-
-    /// Reads `out.len()` bytes at `at`; the caller stays below [`Self::size`].
-    ///
-    /// # Errors
-    /// SR-2241 to SR-2247.
-    fn read(&mut self, out: &mut [u8], at: u64) -> Result<(), Error>;
-
-    /// What was read of these bytes is not authentic: they are fetched again, past every cache.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    fn distrust(&mut self, at: u64, len: usize) -> Result<(), Error>;
-}
-
-/// Opens a remote file by its parameters: the function answers with the value of `url`, `http_ca` and so on.
-pub type RemoteClient = fn(&dyn Fn(&str) -> Option<String>) -> Result<Box<dyn RemoteFile>, Error>;
-
-static CLIENT: OnceLock<RemoteClient> = OnceLock::new();
-
-/// Registers what reads over the network. The first one stays.
-pub fn set_client(client: RemoteClient) {
-    CLIENT.get_or_init(|| client);
-}
+use client::connect;
 
 thread_local! {
-    static BY_LIBRARY: Cell<bool> = const { Cell::new(false) };
+    static BY_APPLICATION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `open`, on this thread, as an open that the application itself asked for (D2).
+/// Runs `open` as an open that the application itself asked for (D2), on this thread.
 pub fn asked_by_application<T>(open: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
         fn drop(&mut self) {
-            BY_LIBRARY.set(self.0);
+            BY_APPLICATION.set(self.0);
         }
     }
-    let _back = Back(BY_LIBRARY.replace(true));
+    let _back = Back(BY_APPLICATION.replace(true));
     open()
 }
 
 /// Whether this open asks for a remote database by its URI.
-pub(crate) fn asked_for(name: *const c_char, flags: c_int) -> bool {
+pub(crate) fn is_requested(name: *const c_char, flags: c_int) -> bool {
     flags & SQLITE_OPEN_MAIN_DB != 0 && !name.is_null() && file::parameter(name, "url").is_some()
 }
 
 /// Opens the remote database that the URI names, in the place of a file of the VFS below.
 pub(crate) fn open(name: *const c_char, place: *mut sqlite3_file, out_flags: *mut c_int) -> c_int {
-    let opened = allowed(name).and_then(|()| connect(&|key| file::parameter(name, key)));
+    let opened = check_permission(name).and_then(|()| connect(&|key| file::parameter(name, key)));
     match opened {
         Ok(remote) => {
             file::install(place, remote, out_flags);
             SQLITE_OK
         }
-        Err(Rc(rc)) => rc,
+        Err(SqliteCode(rc)) => rc,
     }
 }
 
-/// D2.
-fn allowed(name: *const c_char) -> RcResult<()> {
-    if BY_LIBRARY.get() {
+/// Checks that the address may be used (D2).
+fn check_permission(name: *const c_char) -> SqliteResult<()> {
+    if BY_APPLICATION.get() {
         return Ok(());
     }
     let permitted = std::env::var_os("STRONGROOM_ATTACH_URL").is_some_and(|value| value == "1");
-    // A connection older than the guard reaches it only through the parameter `vfs`, and is not known to it.
-    let by_sql = || file::parameter(name, "vfs").is_some() || connection::opened_by_sql();
+    // A connection that is older than the extension reaches this VFS only through the parameter
+    // `vfs`, and is not in the list of connections.
+    let by_sql =
+        || file::parameter(name, "vfs").is_some() || connection_list::may_be_opened_by_sql();
     if permitted || !by_sql() {
         return Ok(());
     }
     Err(report(&code::REMOTE_SQL, file::label(name)))
 }
 
-fn connect(get: &dyn Fn(&str) -> Option<String>) -> RcResult<Box<dyn RemoteFile>> {
-    let client = CLIENT
-        .get()
-        .ok_or_else(|| report(&code::REMOTE_NO_CLIENT, ""))?;
-    client(get).map_err(|error| report_error(&error))
-}
-
-/// If the local file that was opened is a pointer: closes it, opens what it leads to in its place, and says what it names.
-pub(crate) fn follow(lower: Lower, path: &str, head: &[u8]) -> RcResult<Option<Pointer>> {
+/// If the opened local file is a pointer: closes it, opens the remote file in its place, and
+/// returns the pointer.
+pub(crate) fn open_pointer_target(
+    lower: LowerFile,
+    path: &str,
+    head: &[u8],
+) -> SqliteResult<Option<Pointer>> {
     let Some(pointer) = Pointer::parse(Path::new(path), head) else {
         return Ok(None);
     };
@@ -135,14 +110,14 @@ pub(crate) fn follow(lower: Lower, path: &str, head: &[u8]) -> RcResult<Option<P
     Ok(Some(pointer))
 }
 
-/// The URI's parameters, and the key that the pointer names where the URI names none.
-pub(crate) fn parameters(
+/// The options of the URI, with the key that the pointer names if the URI names none.
+pub(crate) fn key_options(
     of_uri: impl Fn(&str) -> Option<String>,
     pointer: Option<&Pointer>,
-) -> Result<Parameters, Error> {
+) -> Result<KeyOptions, Error> {
     let sources = ["key_id", "key_env", "key_file", "key_command"];
     let has_key = sources.iter().any(|name| of_uri(name).is_some());
-    Parameters::read(|name| {
+    KeyOptions::read(|name| {
         let pointed = || match name {
             "key_id" if !has_key => pointer.and_then(|pointer| pointer.get(name)),
             _ => None,
@@ -151,8 +126,8 @@ pub(crate) fn parameters(
     })
 }
 
-/// The header of a remote database, which must be a sealed one. Its structure is checked by whoever opens it.
-pub(crate) fn header(lower: Lower) -> RcResult<Vec<u8>> {
+/// Reads the header of a remote database, which must be sealed. The caller checks its structure.
+pub(crate) fn read_header(lower: LowerFile) -> SqliteResult<Vec<u8>> {
     let mut header = vec![0; HEADER_LEN];
     let whole = lower.read_whole(&mut header, 0)?;
     match (is_sealed(&header), whole) {
@@ -162,8 +137,8 @@ pub(crate) fn header(lower: Lower) -> RcResult<Vec<u8>> {
     }
 }
 
-/// D3.
-pub(crate) fn check_cipher(lower: Lower, cipher: Cipher) -> RcResult<()> {
+/// Refuses a cipher that does not authenticate (D3).
+pub(crate) fn check_cipher(lower: LowerFile, cipher: Cipher) -> SqliteResult<()> {
     if is_remote(lower) && cipher != Cipher::Aes256Gcm {
         return Err(report(&code::REMOTE_CIPHER, name(lower)));
     }
@@ -174,12 +149,12 @@ pub(crate) fn check_cipher(lower: Lower, cipher: Cipher) -> RcResult<()> {
 const MEMORY_MAX_KIB: u32 = 1 << 20;
 
 /// Most work that the key slots of a remote database may ask for together, in KiB that Argon2id
-/// fills: 4 GiB, which is eighteen slots of the cost that writers choose, and some three seconds.
+/// fills: 4 GiB, which is eighteen slots at the default cost, and takes some three seconds.
 const WORK_MAX_KIB: u64 = 4 << 20;
 
-/// D5: whoever answers in a web server's place chooses the costs, because they are read before
-/// anything is authentic.
-pub(crate) fn check_cost(lower: Lower, slots: &[Slot]) -> RcResult<()> {
+/// D5: checks the costs of the key slots. An attacker who answers in the server's place could
+/// choose them, because they are used before anything is authentic.
+pub(crate) fn check_cost(lower: LowerFile, slots: &[Slot]) -> SqliteResult<()> {
     let (memory, work) = passphrase_cost(slots);
     if is_remote(lower) && (memory > MEMORY_MAX_KIB || work > WORK_MAX_KIB) {
         let detail = format!("{}: {memory} KiB, {work} KiB in all", name(lower));
@@ -189,38 +164,12 @@ pub(crate) fn check_cost(lower: Lower, slots: &[Slot]) -> RcResult<()> {
 }
 
 /// Address and version of a remote file.
-pub(crate) fn name(lower: Lower) -> String {
+pub(crate) fn name(lower: LowerFile) -> String {
     file::with(lower, |remote| Ok(remote.name().to_owned())).unwrap_or_default()
 }
 
-/// D4: `page` was read and is not, or may not be, authentic. Fetches it again if the file is remote and no key that is known
-/// opens it. False: nothing was done, and `page` is as it was read.
-pub(crate) fn fetched_again(
-    main: &MainFile,
-    number: u64,
-    page: &mut [u8],
-    why: &PageError,
-) -> RcResult<bool> {
-    let lower = main.lower();
-    if !is_remote(lower) {
-        return Ok(false);
-    }
-    if matches!(why, PageError::Epoch(_)) {
-        let tail = page
-            .get(page.len().saturating_sub(TAIL)..)
-            .and_then(parse_tail);
-        let keys = main.keys();
-        let mut copy = page.to_vec();
-        let opens = tail
-            .and_then(|(_, _, epoch)| keys?.cipher(epoch))
-            .is_some_and(|cipher| cipher.open(number, &mut copy).is_ok());
-        copy.fill(0);
-        if opens {
-            return Ok(false);
-        }
-    }
-    let at = page_offset(number, main.page_size());
+/// D4: fetches the page at `at` again, past every cache, and reads it into `page`.
+pub(crate) fn fetch_again(lower: LowerFile, at: u64, page: &mut [u8]) -> SqliteResult<()> {
     file::with(lower, |remote| remote.distrust(at, page.len()))?;
-    lower.read(page, at)?;
-    Ok(true)
+    lower.read(page, at)
 }

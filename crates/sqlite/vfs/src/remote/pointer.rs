@@ -1,4 +1,5 @@
-//! A pointer file: a few lines of text that stand where a tool wants a database's file name.
+//! A pointer file: a few lines of text in the place of a database file, for tools that want a file
+//! name.
 //!
 //! ```text
 //! strongroom remote database 1
@@ -7,9 +8,10 @@
 //! key_id books
 //! ```
 //!
-//! Invariant: D2. Its name ends in `.remote`, so that an application that opens databases of strangers under names of its own does
-//! not thereby send requests for them; and it must be a regular file of this user's or of root's that nobody else can write.
-//! Must not: name a key by anything but its id in the keyring.
+//! Invariant D2: its name ends in `.remote`, so that an application that opens strangers' databases
+//! under names of its own does not send requests for them; and it must be a regular file of this
+//! user or of root that other users cannot write.
+//! Must not: name a key except by its id in the keyring.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -22,13 +24,13 @@ use strongroom_keyring::{Error, Link, is_not_regular, open_regular};
 
 /// The first line.
 const FIRST_LINE: &[u8] = b"strongroom remote database 1\n";
-/// What the first line of every version begins with.
+/// The beginning of the first line of every version.
 const MAGIC: &[u8] = b"strongroom remote database ";
-/// How its name ends.
+/// The extension of its name.
 const SUFFIX: &str = "remote";
 /// Longest file, in bytes.
 const LEN_MAX: u64 = 4000;
-/// What may be said, each once.
+/// The names that lines may begin with, each at most once.
 const NAMES: [&str; 8] = [
     "url",
     "http_ca",
@@ -40,12 +42,12 @@ const NAMES: [&str; 8] = [
     "key_id",
 ];
 
-/// What a pointer file says.
+/// The content of a pointer file.
 pub(crate) struct Pointer(BTreeMap<&'static str, String>);
 
 impl Pointer {
-    /// Of the file at `path`, whose first bytes are `head`. `None`: it is no pointer. It is read again, through the descriptor
-    /// by which it is judged.
+    /// Reads the pointer file at `path`, whose first bytes are `head`. `None`: it is no pointer.
+    /// The file is opened again, so that owner and content are those of one descriptor.
     pub(crate) fn parse(path: &Path, head: &[u8]) -> Option<Result<Self, Error>> {
         let is_named = path.extension().is_some_and(|suffix| suffix == SUFFIX);
         (is_named && head.starts_with(MAGIC)).then(|| {
@@ -102,7 +104,7 @@ impl Pointer {
         }
     }
 
-    /// What it says of `name`.
+    /// The value of `name`.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned()
     }

@@ -1,4 +1,4 @@
-//! What lies beside a sealed database, unit by unit: the write-ahead log and the rollback journal.
+//! Verifies the write-ahead log and the rollback journal of a sealed database, unit by unit.
 //!
 //! Must not: write.
 
@@ -18,15 +18,15 @@ use strongroom_format::sqlite::{
 };
 use strongroom_keyring::{Error, Purpose};
 
-use super::{Bad, UnitKind, VerifyReport};
-use crate::journal::{Head, open_shadow, open_slot, segment_length, segments};
+use super::report::{BadUnit, UnitKind, VerifyReport};
+use crate::journal::{JournalHead, follow_segments, open_shadow, open_slot, segment_length};
 use crate::seal::unit_key;
-use crate::sealed::Keys;
+use crate::sealed::OpenedHeader;
 
-/// The write-ahead log beside the database, whose anchor names the log that counts.
+/// Verifies the write-ahead log beside the database. `anchor` is the generation that counts.
 pub(super) fn verify_wal(
     path: &Path,
-    keys: &Keys,
+    opened: &OpenedHeader,
     anchor: Option<[u8; 16]>,
     report: &mut VerifyReport,
 ) -> Result<(), Error> {
@@ -41,10 +41,10 @@ pub(super) fn verify_wal(
         );
         return Ok(());
     }
-    let id = keys.object.object_id();
+    let id = opened.object.object_id();
     let prologue = Prologue::parse(&head[..prologue_layout::SIZE])
         .filter(|prologue| prologue.kind == AuxKind::Wal && prologue.object_id == id);
-    let bad_header = Bad {
+    let bad_header = BadUnit {
         kind: UnitKind::WalFrame,
         index: 0,
         offset: 0,
@@ -61,7 +61,7 @@ pub(super) fn verify_wal(
         );
         return Ok(());
     }
-    let key = unit_key(&keys.object, &prologue, Role::WalFrame, Purpose::Wal)?;
+    let key = unit_key(&opened.object, &prologue, Role::WalFrame, Purpose::Wal)?;
     if key
         .open(Role::WalHeader, 0, &mut head[prologue_layout::SIZE..])
         .is_none()
@@ -84,7 +84,7 @@ pub(super) fn verify_wal(
             good_up_to = index + 1;
         } else {
             let offset = geometry.frame_offset(index);
-            failures.push(Bad {
+            failures.push(BadUnit {
                 kind: UnitKind::WalFrame,
                 index: index + 1,
                 offset,
@@ -97,10 +97,11 @@ pub(super) fn verify_wal(
     Ok(())
 }
 
-/// A failure before a good unit is damage; behind the last good one stands what an earlier log or
-/// transaction left, or what was being written when the power went, or damage: that cannot be told.
-fn split_failures(failures: Vec<Bad>, good_up_to: u64, what: &str, report: &mut VerifyReport) {
-    let (damaged, trailing): (Vec<Bad>, Vec<Bad>) = failures
+/// A failure before a good unit is damage. After the last good unit follow units of an earlier log
+/// or transaction, or of a write that a power cut interrupted, or damaged units: these cannot be
+/// told apart.
+fn split_failures(failures: Vec<BadUnit>, good_up_to: u64, what: &str, report: &mut VerifyReport) {
+    let (damaged, trailing): (Vec<BadUnit>, Vec<BadUnit>) = failures
         .into_iter()
         .partition(|bad| bad.index <= good_up_to);
     report.bad.extend(damaged);
@@ -113,17 +114,18 @@ fn split_failures(failures: Vec<Bad>, good_up_to: u64, what: &str, report: &mut 
     }
 }
 
-/// Whether it is to be played back: the database is then not what its file says.
+/// Verifies the rollback journal. Returns whether it is to be played back: the database's file is
+/// then not its current state.
 pub(super) fn verify_journal(
     path: &Path,
-    keys: &Keys,
+    opened: &OpenedHeader,
     report: &mut VerifyReport,
 ) -> Result<bool, Error> {
     let Some((file, length)) = open_beside(path)? else {
         return Ok(false);
     };
     let failed = |error| Error::io(path.display().to_string(), error);
-    let bad = |index: u64, offset: u64| Bad {
+    let bad = |index: u64, offset: u64| BadUnit {
         kind: UnitKind::JournalSlot,
         index,
         offset,
@@ -131,11 +133,11 @@ pub(super) fn verify_journal(
     };
     let mut bytes = [0; JOURNAL_HEAD];
     let read = read_up_to(&file, &mut bytes, 0).map_err(failed)?;
-    let Some(head) = Head::find(bytes.get(..read).unwrap_or_default(), keys)? else {
+    let Some(head) = JournalHead::parse(bytes.get(..read).unwrap_or_default(), opened)? else {
         report.bad.push(bad(0, 0));
         return Ok(false);
     };
-    if head.mark.is_some() && !head.whole(&bytes) {
+    if head.mark.is_some() && !head.has_both_copies(&bytes) {
         report.not_checked.push(
             "one copy of the journal's prologue is damaged; the other one is in force".to_owned(),
         );
@@ -159,14 +161,14 @@ pub(super) fn verify_journal(
             open_shadow(&head.key, index, shadow)
         }))
     };
-    // Up to here, whatever does not open is damage.
+    // Up to this slot, a slot that does not open is damage.
     let mut counted = 0;
     if let Some(mark) = head.mark.filter(|mark| mark.state == JournalState::Counted) {
-        let page_size = keys.object.header().unit_size;
+        let page_size = opened.object.header().unit_size;
         let records = segment_length(mark.newest.records, page_size);
         let end = mark.newest.at.saturating_add(records).max(mark.length);
         counted = end.div_ceil(JOURNAL_CHUNK as u64);
-        if let Err(at) = segments(mark.newest, &mut open)? {
+        if let Err(at) = follow_segments(mark.newest, &mut open)? {
             let index = at / JOURNAL_CHUNK as u64;
             if index < slots && open(index)?.is_some() {
                 report.bad.push(bad(index + 1, journal_slot_offset(index)));
@@ -190,12 +192,12 @@ pub(super) fn verify_journal(
     Ok(is_to_be_played_back(&head))
 }
 
-fn is_to_be_played_back(head: &Head) -> bool {
+fn is_to_be_played_back(head: &JournalHead) -> bool {
     head.mark
         .is_some_and(|mark| mark.state != JournalState::Ended)
 }
 
-/// The file and its length; `None` when it is not there or empty.
+/// Opens a file. Returns it with its length; `None` when it does not exist or is empty.
 fn open_beside(path: &Path) -> Result<Option<(File, u64)>, Error> {
     let failed = |error| Error::io(path.display().to_string(), error);
     match File::open(path) {

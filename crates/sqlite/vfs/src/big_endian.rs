@@ -4,22 +4,22 @@
 
 /// The number at `at`. `None` when the bytes end before.
 #[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
-pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn be_u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..)?.first_chunk::<4>()?;
     Some(u32::from_be_bytes(*bytes))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::word;
+    use super::be_u32_at;
 
     #[test]
     fn four_bytes_are_a_number_and_three_are_none() {
         let bytes = [0, 1, 2, 3, 4, 5];
-        assert_eq!(word(&bytes, 1), Some(0x0102_0304));
-        assert_eq!(word(&bytes, 2), Some(0x0203_0405));
+        assert_eq!(be_u32_at(&bytes, 1), Some(0x0102_0304));
+        assert_eq!(be_u32_at(&bytes, 2), Some(0x0203_0405));
         for at in [3, 6, 7, usize::MAX] {
-            assert_eq!(word(&bytes, at), None);
+            assert_eq!(be_u32_at(&bytes, at), None);
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The words by which other products, and people in a hurry, ask for an encrypted database: URI
-//! parameters and pragmas of `SQLCipher`, SQLite's own encryption extension (SEE) and `SQLite3
-//! Multiple Ciphers`, and misspellings of ours.
+//! The words by which other products ask for an encrypted database: URI parameters and pragmas of
+//! `SQLCipher`, SQLite's own encryption extension (SEE) and `SQLite3 Multiple Ciphers`, and
+//! misspellings of ours.
 //!
-//! SQLite ignores what it does not know, and a database that was meant to be sealed would be made
-//! in plain. So each of these words is refused, with what to write instead.
+//! SQLite ignores unknown words, and a database that was meant to be sealed would be plain. So each
+//! of these words is refused, with advice what to write instead.
 //!
-//! Must not: repeat the value beside such a word, which may be a key.
+//! Must not: repeat the value of such a word, which may be a key.
 
-/// URI parameters, and what is to be written in their place.
+/// URI parameters, and what to write in their place.
 const PARAMETERS: &[(&str, &str)] = &[
     ("key", "key_env, key_file or key_id"),
     ("hexkey", "key_env, key_file or key_id"),
@@ -36,17 +36,17 @@ const PARAMETERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The first parameter of another product, or misspelt, and what to write. `get` answers with a
+/// Advice for the first parameter that is another product's or misspelt. `get` returns a
 /// parameter's value.
-pub(crate) fn parameter(get: impl Fn(&str) -> Option<String>) -> Option<String> {
+pub(crate) fn advice_for_parameter(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     let found = PARAMETERS.iter().find(|(name, _)| get(name).is_some());
     found.map(|(name, ours)| format!("the parameter {name}: write {ours}"))
 }
 
-/// What to write in place of a pragma of another product that gives a key or asks for encryption.
-/// `name` is in lower case. A question that SQLite answers with nothing (`cipher_version`) stays
-/// without an answer: programs ask it to learn which product they have.
-pub(crate) fn pragma(name: &str, has_value: bool) -> Option<String> {
+/// Advice for a pragma of another product that gives a key or asks for encryption. `name` is in
+/// lower case. A query that SQLite does not answer (`cipher_version`) gets no advice: programs use
+/// it to learn which product they have.
+pub(crate) fn advice_for_pragma(name: &str, has_value: bool) -> Option<String> {
     let ours = match name {
         "hexkey" => "PRAGMA key = \"x'...'\"",
         "textkey" => "PRAGMA key = '...'",
@@ -74,7 +74,7 @@ pub(crate) fn pragma(name: &str, has_value: bool) -> Option<String> {
     Some(format!("PRAGMA {name}: write {ours}"))
 }
 
-/// Whether a pragma gives a key, in whichever product's words. `name` is in any case.
+/// Whether a pragma of any product gives a key. `name` is in any case.
 pub(crate) fn gives_a_key(name: &str) -> bool {
     ["key", "rekey", "hexkey", "hexrekey", "textkey", "textrekey"]
         .iter()

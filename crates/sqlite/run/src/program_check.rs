@@ -1,11 +1,11 @@
-//! Looks at a program before a guarded program starts it: one that has an SQLite of its own, or
-//! runs with other rights and is linked to an SQLite, would write plain databases. It is told, and
-//! where plain databases are forbidden (`STRONGROOM_SQLITE_NEVER_PLAIN`) not started.
+//! Checks a program before it is started: one that contains its own SQLite, or that runs with other
+//! privileges and is linked to an SQLite, would write plain databases. This is reported, and where
+//! plain databases are forbidden (`STRONGROOM_SQLITE_NEVER_PLAIN`) the program is not started.
 //!
-//! Nothing is said of a program that neither holds an SQLite nor is linked to one.
+//! Nothing is reported for a program that neither contains an SQLite nor is linked to one.
 //!
-//! Must not: allocate, since a child of `fork` calls this, except to read a program that holds
-//! SQLite's constant or runs with other rights.
+//! Must not: allocate, since a child of `fork` calls this, except to read a program that contains
+//! SQLite's constant or runs with other privileges.
 #![expect(unsafe_code, reason = "reads files by descriptors, without allocating")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -21,29 +21,30 @@ use strongroom_sqlite_program::{
     script_line, sqlite_magic,
 };
 
-use crate::environment::{Own, own};
-use crate::guard::say;
+use crate::environment::{OwnSettings, own};
+use crate::install::report;
 
-/// Bytes that are looked at together; they lie on the stack of who starts a program.
+/// Bytes that are searched at once. They are on the stack of the caller.
 const PIECE: usize = 32 * 1024;
 
-/// Where the C library looks for a program when `PATH` is not set (`CS_PATH` of glibc's confstr).
+/// Where the C library searches for a program when `PATH` is not set (`CS_PATH` of glibc's
+/// confstr).
 const PATH_UNSET: &CStr = c"/bin:/usr/bin";
 
-/// Whether the program at `path` may be started. It was told why not.
+/// Whether the program at `path` may be started. If not, the reason was reported.
 pub(crate) fn may_start(path: &CStr) -> bool {
     let Some(own) = own() else {
         return true;
     };
-    let Some(why) = why_unguarded(own, path, SCRIPTS) else {
+    let Some(why) = why_unprotected(own, path, SCRIPTS) else {
         return true;
     };
     let path = path.to_string_lossy();
     if own.never_plain {
         let detail = format!("{path}: {why}; plain databases are forbidden, so it is not started");
-        say(&code::RUN_PROGRAM, &detail);
+        report(&code::RUN_PROGRAM, &detail);
     } else {
-        say(
+        report(
             &code::RUN_OWN_SQLITE,
             &format!("{path}, which is started now: {why}"),
         );
@@ -51,7 +52,7 @@ pub(crate) fn may_start(path: &CStr) -> bool {
     !own.never_plain
 }
 
-/// As [`may_start`], for a program that is looked for in `PATH` when its name has no slash.
+/// As [`may_start`], for a program that is searched in `PATH` when its name has no slash.
 pub(crate) fn may_start_named(name: &CStr) -> bool {
     if name.to_bytes().contains(&b'/') {
         return may_start(name);
@@ -73,8 +74,8 @@ pub(crate) fn may_start_named(name: &CStr) -> bool {
     true
 }
 
-/// Whether the C library takes this file for the program: it passes over what it may not execute,
-/// such as a directory.
+/// Whether the C library takes this file for the program: it skips files that it may not execute,
+/// such as directories.
 fn is_executable(path: &CStr) -> bool {
     let mut about = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: a text that ends with a zero byte, and a place for what is known of the file; zeros
@@ -103,8 +104,8 @@ fn joined<'a>(buffer: &'a mut [u8], directory: &[u8], name: &[u8]) -> Option<&'a
     CStr::from_bytes_until_nul(buffer).ok()
 }
 
-/// Why databases of the program would be plain. `None`: they are not, or it cannot be told.
-fn why_unguarded(own: &Own, path: &CStr, scripts: u32) -> Option<&'static str> {
+/// Why databases of the program would be plain. `None`: they would not be, or it is unknown.
+fn why_unprotected(own: &OwnSettings, path: &CStr, scripts: u32) -> Option<&'static str> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: a text that ends with a zero byte.
     let descriptor: c_int = unsafe { libc::open(path.as_ptr(), flags) };
@@ -122,14 +123,14 @@ fn why_unguarded(own: &Own, path: &CStr, scripts: u32) -> Option<&'static str> {
     let read = file.read_at(&mut piece, 0).ok()?;
     let head = piece.get(..read)?;
     if let Some(line) = script_line(head) {
-        // What `env` starts is looked at when it does so.
+        // The program that `env` starts is checked when `env` starts it.
         let Some(Interpreter::Program(next)) = interpreter(line) else {
             return None;
         };
         let mut buffer = [0_u8; libc::PATH_MAX as usize];
         buffer.get_mut(..next.len())?.copy_from_slice(next);
         let next = CStr::from_bytes_until_nul(&buffer).ok()?;
-        return why_unguarded(own, next, scripts.checked_sub(1)?);
+        return why_unprotected(own, next, scripts.checked_sub(1)?);
     }
     if !is_elf(head) {
         return None;
@@ -150,7 +151,7 @@ fn why_unguarded(own: &Own, path: &CStr, scripts: u32) -> Option<&'static str> {
         .then_some("it runs with other rights (set-user-ID), and is not given the guard")
 }
 
-/// Whether the constant that every SQLite has is somewhere in the file.
+/// Whether the file contains the constant that every SQLite has.
 fn holds_magic(file: &File, piece: &mut [u8; PIECE]) -> bool {
     let magic = sqlite_magic();
     let mut at = 0_u64;
@@ -175,8 +176,8 @@ pub(crate) fn path_of(buffer: &mut [u8; 32], descriptor: c_int) -> Option<&CStr>
     CStr::from_bytes_until_nul(buffer).ok()
 }
 
-/// The path by which the program can be opened that `execveat` starts, in `buffer`. `None`: it is
-/// longer than any path may be.
+/// The path by which the program of `execveat` can be opened, in `buffer`. `None`: it is longer
+/// than any path may be.
 pub(crate) fn path_at<'a>(
     buffer: &'a mut [u8; libc::PATH_MAX as usize],
     directory: c_int,

@@ -1,7 +1,7 @@
-//! Warnings about databases that were opened, kept for programs that show warnings elsewhere than
-//! in SQLite's log: the command, whose user does not see that log.
+//! Warnings about opened databases, kept for programs that show warnings elsewhere than in SQLite's
+//! log. The command-line program is one: its user does not see that log.
 //!
-//! Must not: keep the same warning twice, or grow without limit in a program that never asks.
+//! Must not: keep the same warning twice, or grow without limit in a program that never takes them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,19 +9,19 @@ use strongroom_format::code::{self, Code};
 
 use crate::report;
 
-/// Most warnings that are kept; those that come later are only in SQLite's log.
+/// Most warnings that are kept; later ones are only in SQLite's log.
 const PENDING_MAX: usize = 64;
 
-/// A warning's code and what it is about.
+/// A warning's code and its detail.
 type Warning = (&'static Code, String);
 
 fn pending() -> MutexGuard<'static, Vec<Warning>> {
     static PENDING: Mutex<Vec<Warning>> = Mutex::new(Vec::new());
-    // It is changed by single insertions and removals, so a panic leaves it whole.
+    // It is changed by single insertions and removals, so a panic leaves it consistent.
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says a warning in SQLite's log, and keeps it for [`take_warnings`].
+/// Reports a warning in SQLite's log, and keeps it for [`take_warnings`].
 pub(crate) fn warn(code: &'static Code, detail: &str) {
     report::warn(code, detail);
     let mut pending = pending();
@@ -31,15 +31,16 @@ pub(crate) fn warn(code: &'static Code, detail: &str) {
     }
 }
 
-/// The warnings about databases that this process has opened, and forgets them: an older keyring
-/// (SR-2040), a passphrase that an older build took for a raw key (SR-2038), and a data key that
-/// has sealed much (SR-6012, SR-6013). Each with what it is about, in the order in which they came.
+/// Takes the warnings about databases that this process has opened: an older keyring (SR-2040), a
+/// passphrase that an older build took for a raw key (SR-2038), and a data key that has sealed many
+/// pages (SR-6012, SR-6013). Each comes with its detail, in the order of their appearance.
 #[must_use]
 pub fn take_warnings() -> Vec<Warning> {
     std::mem::take(&mut *pending())
 }
 
-/// Forgets the warnings about data keys that have sealed much: their databases have new ones.
+/// Forgets the warnings about data keys that have sealed many pages, because their databases have
+/// new data keys.
 pub fn forget_seals_warnings() {
     let of_seals = [code::SEALS_MANY.number, code::SEALS_PASSED.number];
     pending().retain(|(code, _)| !of_seals.contains(&code.number));

@@ -1,8 +1,11 @@
-//! A database file opened for reading through the VFS below, without SQLite and without a key.
+//! A database file that is opened for reading through the VFS below, without SQLite and without a
+//! key.
 //!
-//! POSIX locks belong to a process: closing any descriptor of a file drops all of them. The VFS below keeps account of
-//! that; `std::fs::File` does not. So whoever in this process looks at a database that a connection may have open
-//! looks through here. Must not: write.
+//! POSIX locks belong to a process: closing any descriptor of a file drops all of them. The VFS
+//! below keeps account of that, and `std::fs::File` does not. So a database that a connection of
+//! this process may have open is read through this type only.
+//!
+//! Must not: write.
 #![expect(unsafe_code, reason = "opens a C object")]
 
 use std::ffi::c_int;
@@ -12,29 +15,30 @@ use std::time::Duration;
 use strongroom_format::code;
 use strongroom_keyring::{Error, storage};
 
+use crate::bypass;
 use crate::ffi::{
     SQLITE_BUSY, SQLITE_LOCK_SHARED, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, sqlite3_file,
 };
-use crate::lower::{Lower, Rc};
-use crate::past;
-use crate::vfs;
+use crate::lower::LowerFile;
+use crate::registration;
+use crate::sqlite_code::SqliteCode;
 
 /// How often the shared lock is tried, 50 ms apart.
 const TRIES: u32 = 100;
 
 /// A file open for reading; closed on drop.
-pub(crate) struct Peek {
-    lower: Lower,
+pub(crate) struct ReadOnlyFile {
+    lower: LowerFile,
     path: String,
     /// The file object's memory, at an address that does not move.
     _memory: Vec<u64>,
-    /// The name that the VFS below keeps a pointer to.
+    /// The name, to which the VFS below keeps a pointer.
     _name: Vec<u8>,
-    /// It was opened here, and is closed here.
+    /// The file was opened here, and is closed here.
     own: bool,
 }
 
-impl Peek {
+impl ReadOnlyFile {
     /// Opens `path`.
     ///
     /// # Errors
@@ -46,10 +50,12 @@ impl Peek {
         if storage::of(path).about(path).is_err() {
             return Err(Error::new(&code::NOT_FOUND, text));
         }
-        let absolute = vfs::absolute(text).ok_or_else(|| Error::new(&code::NOT_FOUND, text))?;
-        let below =
-            vfs::below().ok_or_else(|| Error::new(&code::BUG, "the guard is not registered"))?;
-        // SQLite's form of a file name: four zero bytes before it, and an empty list of parameters behind it.
+        let absolute =
+            registration::absolute(text).ok_or_else(|| Error::new(&code::NOT_FOUND, text))?;
+        let below = registration::below()
+            .ok_or_else(|| Error::new(&code::BUG, "the guard is not registered"))?;
+        // SQLite's form of a file name: four zero bytes before it, and an empty list of parameters
+        // behind it.
         let mut name = vec![0; 4];
         name.extend_from_slice(absolute.as_bytes());
         name.extend_from_slice(&[0; 4]);
@@ -58,11 +64,12 @@ impl Peek {
         let words = usize::try_from(size).unwrap_or(0).div_ceil(8).max(8);
         let mut memory = vec![0_u64; words];
         let file = memory.as_mut_ptr().cast::<sqlite3_file>();
-        let open = past::open_of(below);
+        let open = bypass::original_open(below);
         let open = open.ok_or_else(|| Error::new(&code::BUG, "VFS without xOpen"))?;
         let flags = SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READONLY;
         let mut granted: c_int = 0;
-        // SAFETY: `file` has the size that the VFS asks for; the name is in SQLite's form and outlives the file.
+        // SAFETY: `file` has the size that the VFS asks for; the name is in SQLite's form and
+        // outlives the file.
         let rc = unsafe {
             open(
                 below,
@@ -77,7 +84,7 @@ impl Peek {
             return Err(Error::io(absolute, error));
         }
         // SAFETY: opened just now; closed in `drop`, before its memory goes.
-        let lower = unsafe { Lower::new(file) };
+        let lower = unsafe { LowerFile::new(file) };
         Ok(Self {
             lower,
             path: absolute,
@@ -87,9 +94,9 @@ impl Peek {
         })
     }
 
-    /// The file below of a database that is open, and stays so as long as this is used. Not locked,
-    /// and not closed here.
-    pub(crate) fn borrowed(lower: Lower, path: &str) -> Self {
+    /// The file below of a database that stays open as long as this is used. It is not locked, and
+    /// not closed here.
+    pub(crate) fn borrowed(lower: LowerFile, path: &str) -> Self {
         Self {
             lower,
             path: path.to_owned(),
@@ -99,7 +106,8 @@ impl Peek {
         }
     }
 
-    /// Takes SQLite's shared lock, so that no writer changes pages meanwhile. Waits up to 5 seconds.
+    /// Takes SQLite's shared lock, so that no writer changes pages meanwhile. Waits up to 5
+    /// seconds.
     ///
     /// # Errors
     /// SR-6010 when a writer keeps it.
@@ -107,7 +115,7 @@ impl Peek {
         for _ in 0..TRIES {
             match self.lower.lock(SQLITE_LOCK_SHARED) {
                 Ok(()) => return Ok(()),
-                Err(Rc(rc)) if rc & 0xff == SQLITE_BUSY => {
+                Err(SqliteCode(rc)) if rc & 0xff == SQLITE_BUSY => {
                     std::thread::sleep(Duration::from_millis(50));
                 }
                 Err(rc) => return Err(self.failed(rc)),
@@ -156,7 +164,7 @@ impl Peek {
         Ok(head)
     }
 
-    fn failed(&self, rc: Rc) -> Error {
+    fn failed(&self, rc: SqliteCode) -> Error {
         Error::new(
             &code::IO,
             format!("{}: SQLite result code {}", self.path, rc.0),
@@ -164,7 +172,7 @@ impl Peek {
     }
 }
 
-impl Drop for Peek {
+impl Drop for ReadOnlyFile {
     fn drop(&mut self) {
         if !self.own {
             return;
@@ -182,5 +190,5 @@ impl Drop for Peek {
 /// # Errors
 /// SR-1006, SR-5001.
 pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
-    Peek::open(path)?.head(len)
+    ReadOnlyFile::open(path)?.head(len)
 }

@@ -1,23 +1,26 @@
-//! How a sealed database comes to be: its header, put into an empty file so that a crash never leaves half of one.
-//! docs/spec/sqlite.md, "Write ordering", 1.
+//! Writes the header of a new database into an empty file, so that a crash never leaves half of
+//! one. docs/spec/sqlite.md, "Write ordering", 1.
 //!
-//! Invariant M7: the header's magic is written when the rest of it is durable. A file that is no longer than a header, and
-//! whose magic is not there yet, or in part, is still empty: nothing was ever in it.
+//! Invariant M7: the header's magic is written when the rest of the header is durable. A file that
+//! is no longer than a header, and whose magic is missing or incomplete, counts as empty: it never
+//! had a page.
 //!
-//! Must not: touch a file that has a page.
+//! Must not: change a file that has a page.
 
 use strongroom_format::FORMAT_VERSION;
 use strongroom_format::header::{HEADER_LEN, MAGIC, ObjectKind};
 
 use crate::ffi::SQLITE_SYNC_FULL;
-use crate::lower::{Lower, RcResult};
+use crate::lower::LowerFile;
+use crate::sqlite_code::SqliteResult;
 
-/// What is looked at: what a disk writes whole or not at all.
+/// The examined part of the file: one sector, which a disk writes completely or not at all.
 const SECTOR: usize = 512;
 
-/// Whether a file of `size` bytes that begins with `header` is one whose making was cut short, or is going on. `header` has a
-/// sector at least, with zeros behind the file's end. A file that only happens to begin with zeros is somebody's, and is not.
-pub(crate) fn unfinished(size: u64, header: &[u8]) -> bool {
+/// Whether a file of `size` bytes that begins with `header` is one whose creation was interrupted,
+/// or is under way. `header` has at least one sector, with zeros after the file's end. A file that
+/// only happens to begin with zeros is another program's, and is not one.
+pub(crate) fn is_unfinished(size: u64, header: &[u8]) -> bool {
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     let sector = header.get(..SECTOR.min(size)).unwrap_or_default();
     let (magic, rest) = sector.split_at(sector.len().min(MAGIC.len()));
@@ -33,19 +36,20 @@ pub(crate) fn unfinished(size: u64, header: &[u8]) -> bool {
         && (is_zero(rest) || named.is_some_and(|named| expected.starts_with(named)))
 }
 
-/// Whether there is more than the beginning of a header in the file.
-pub(crate) fn is_there(lower: Lower) -> RcResult<bool> {
+/// Whether the file has more than the beginning of a header.
+pub(crate) fn has_header(lower: LowerFile) -> SqliteResult<bool> {
     let size = lower.size()?;
     if size == 0 {
         return Ok(false);
     }
     let mut first = [0; SECTOR];
     lower.read_whole(&mut first, 0)?;
-    Ok(!unfinished(size, &first))
+    Ok(!is_unfinished(size, &first))
 }
 
-/// Writes the header of a new database, durably (M3, M7). On failure the file is empty again, if it can be.
-pub(crate) fn write_header(lower: Lower, header: &[u8]) -> RcResult<()> {
+/// Writes the header of a new database, durably (M3, M7). If that fails, makes the file empty
+/// again, if possible.
+pub(crate) fn write_header(lower: LowerFile, header: &[u8]) -> SqliteResult<()> {
     let mut unnamed = header.to_vec();
     unnamed[..MAGIC.len()].fill(0);
     let written = lower
@@ -53,7 +57,7 @@ pub(crate) fn write_header(lower: Lower, header: &[u8]) -> RcResult<()> {
         .and_then(|()| lower.sync(SQLITE_SYNC_FULL))
         .and_then(|()| lower.write(&header[..MAGIC.len()], 0))
         .and_then(|()| lower.sync(SQLITE_SYNC_FULL));
-    // A full disk: the file was empty, and is again.
+    // On a full disk, for example. The file was empty, and becomes empty again.
     written.or_else(|rc| lower.truncate(0).and(Err(rc)))
 }
 
@@ -61,12 +65,12 @@ pub(crate) fn write_header(lower: Lower, header: &[u8]) -> RcResult<()> {
 mod tests {
     use super::*;
 
-    /// A file's first sector, and whether its making was cut short.
-    fn is_unfinished(file: &[u8]) -> bool {
+    /// Whether the creation of a file was interrupted.
+    fn begins_unfinished(file: &[u8]) -> bool {
         let mut first = [0; SECTOR];
         let len = file.len().min(SECTOR);
         first[..len].copy_from_slice(&file[..len]);
-        unfinished(file.len() as u64, &first)
+        is_unfinished(file.len() as u64, &first)
     }
 
     #[test]
@@ -76,17 +80,17 @@ mod tests {
         header[16..18].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         header[18..20].copy_from_slice(&ObjectKind::Sqlite.number().to_le_bytes());
         for len in 1..=HEADER_LEN {
-            assert!(is_unfinished(&header[..len]), "{len} bytes");
+            assert!(begins_unfinished(&header[..len]), "{len} bytes");
         }
         // Its last byte is zero: all but that is all of it.
         for len in 0..MAGIC.len() - 1 {
             let mut begun = header.clone();
             begun[..len].copy_from_slice(&MAGIC[..len]);
-            assert!(is_unfinished(&begun), "{len} bytes of the magic");
+            assert!(begins_unfinished(&begun), "{len} bytes of the magic");
         }
         let mut torn = header.clone();
         torn[..SECTOR].fill(0);
-        assert!(is_unfinished(&torn) && is_unfinished(&[0; HEADER_LEN]));
+        assert!(begins_unfinished(&torn) && begins_unfinished(&[0; HEADER_LEN]));
 
         let mut finished = header.clone();
         finished[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -97,11 +101,11 @@ mod tests {
         let mut named = header;
         named[3] = 7;
         for file in [finished, longer, other, named] {
-            assert!(!is_unfinished(&file));
+            assert!(!begins_unfinished(&file));
         }
-        assert!(!is_unfinished(b"") && !is_unfinished(b"SQLite format 3\0"));
+        assert!(!begins_unfinished(b"") && !begins_unfinished(b"SQLite format 3\0"));
         let mut somebodys = vec![0; 100];
         somebodys[40] = 1;
-        assert!(!is_unfinished(&somebodys));
+        assert!(!begins_unfinished(&somebodys));
     }
 }

@@ -1,25 +1,28 @@
-//! The free list: pages that SQLite keeps for later (SQLite file format, section 1.5). What such a page held is of no use to anybody, so SQLite does not
-//! journal it when it takes the page into use. A write of it that was cut in two, and then rolled back, leaves a page that nobody can open.
+//! The free list: pages that SQLite keeps for later use (SQLite file format, section 1.5). Their
+//! content is not needed, so SQLite does not journal it when it takes such a page into use. An
+//! interrupted write of such a page that is then rolled back leaves a page that cannot be opened.
 //!
-//! Must not: write, or believe a list that does not authenticate or contradicts itself.
+//! Must not: write, or trust a list that does not authenticate or contradicts itself.
 
 use std::collections::BTreeSet;
 
 use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page};
 
-use crate::word::word;
+use crate::big_endian::be_u32_at;
 
-/// Where page 1 says how many pages there are, which trunk is the first, and how many pages the list has.
+/// Offsets in page 1 of the number of pages, the first trunk of the list, and the number of pages
+/// in the list.
 const SIZE: usize = 28;
 const FIRST_TRUNK: usize = 32;
 const COUNT: usize = 36;
 
-/// The leaves of the free list: pages whose content SQLite neither needs nor journals. (Trunks hold the list, and are journaled.) `read` gives a page as
-/// SQLite would see it, into the buffer; false: it does not authenticate. `None`: there is no list that can be believed.
+/// The leaves of the free list: pages whose content SQLite neither needs nor journals. (Trunks hold
+/// the list, and are journaled.) `read` reads a page as SQLite would see it into the buffer; false:
+/// it does not authenticate. `None`: there is no list that can be trusted.
 ///
 /// # Errors
 /// Those of `read`.
-pub(crate) fn leaves<E>(
+pub(crate) fn free_leaves<E>(
     page_size: u32,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
 ) -> Result<Option<BTreeSet<u64>>, E> {
@@ -62,7 +65,7 @@ pub(crate) fn leaves<E>(
 }
 
 fn number(page: &[u8], at: usize) -> Option<u64> {
-    word(page, at).map(u64::from)
+    be_u32_at(page, at).map(u64::from)
 }
 
 #[cfg(test)]
@@ -91,7 +94,7 @@ mod tests {
             out.copy_from_slice(page.map_or(&[0; 512], |page| page));
             Ok(page.is_some())
         };
-        let leaves = leaves(512, read).unwrap();
+        let leaves = free_leaves(512, read).unwrap();
         leaves.map(|leaves| leaves.into_iter().collect())
     }
 
@@ -100,8 +103,8 @@ mod tests {
         assert_eq!(found(&pages()), Some(vec![2, 3, 9]));
         let none = [vec![0; 512]];
         assert_eq!(found(&none), Some(vec![]));
-        // A loop, a leaf twice, the first page, a page beyond the end, a trunk that is a leaf, more than there is room for,
-        // a count that is another.
+        // A loop, a leaf twice, the first page, a page beyond the end, a trunk that is a leaf, more
+        // than there is room for, a count that is another.
         for (page, at, value) in [
             (7, 0, 4),
             (7, 8, 3),

@@ -1,16 +1,16 @@
-//! Finds the SQLite that a caller is linked to, and puts the guard into it, once.
+//! Finds the SQLite that a caller is linked to, and loads the extension into it, once.
 //!
-//! The extension is loaded as SQLite would load it: registered as an automatic extension, it is
-//! called as a connection to `:memory:` is opened, with SQLite's table of functions. That works
-//! also where SQLite was told to load no extensions by SQL, and it comes after the program has
-//! configured its SQLite, which it can do only before the first connection.
+//! The extension is registered as an automatic extension, and so is called with SQLite's table of
+//! functions when a connection to `:memory:` is opened. That also works where SQLite must not load
+//! extensions by SQL, and it happens after the program has configured its SQLite, which is possible
+//! only before the first connection.
 //!
 //! Invariants:
-//! - G1. One SQLite of a process has the guard; another one's databases are not opened.
-//! - G2. What was tried and failed is tried again at the next call, and said each time.
+//! - G1. One SQLite of a process has the extension. Databases of another SQLite are not opened.
+//! - G2. A failed attempt is repeated at the next call, and reported each time.
 //! - G3. A program whose environment no longer says where the key is opens no database.
 //!
-//! Must not: let a database be opened without the guard.
+//! Must not: let a database be opened without the extension.
 #![expect(unsafe_code, reason = "calls SQLite by symbols that were looked up")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -25,14 +25,14 @@ use crate::objects::{Library, base_of, file_of, keep, own_directory};
 const EXTENSION: &str = "libstrongroom_sqlite.so";
 const EXTENSION_ENTRY: &CStr = c"sqlite3_strongroomsqlite_init";
 
-/// What the extension answers when it is to stay (`SQLITE_OK_LOAD_PERMANENTLY`).
-const STAYS: c_int = 256;
+/// The extension's result when it is to stay loaded (`SQLITE_OK_LOAD_PERMANENTLY`).
+const OK_LOAD_PERMANENTLY: c_int = 256;
 /// `SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE`.
 const READ_WRITE_CREATE: c_int = 2 | 4;
 
 type Entry = unsafe extern "C" fn(*mut c_void, *mut *mut c_char, *const c_void) -> c_int;
 
-/// The functions of one SQLite that are called from here.
+/// Functions of one SQLite.
 #[derive(Clone, Copy)]
 pub(crate) struct Sqlite {
     /// `sqlite3_open`.
@@ -63,7 +63,7 @@ impl Sqlite {
         }
     }
 
-    /// Where its library begins in memory.
+    /// Address at which its library begins in memory.
     fn base(&self) -> Option<usize> {
         base_of(self.open as *const c_void)
     }
@@ -80,41 +80,41 @@ pub(crate) unsafe fn function<T: Copy>(library: &Library, name: &CStr) -> Option
     Some(unsafe { std::mem::transmute_copy::<*mut c_void, T>(&address) })
 }
 
-/// The SQLite that has the guard, and where it begins in memory (G1).
+/// The SQLite that has the extension, and the address at which it begins in memory (G1).
 static SERVED: Mutex<Option<Sqlite>> = Mutex::new(None);
 
-/// Where the SQLite that has the guard begins in memory.
-pub(crate) fn served() -> Option<usize> {
-    let served = *SERVED.lock().unwrap_or_else(PoisonError::into_inner);
-    served.as_ref().and_then(Sqlite::base)
+/// The address at which the SQLite that has the extension begins in memory.
+pub(crate) fn served_base() -> Option<usize> {
+    let served_base = *SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    served_base.as_ref().and_then(Sqlite::base)
 }
 
-/// The SQLite that the code at `caller` is linked to, with the guard in it. `None` when there is
-/// none: it was said why.
+/// The SQLite that the code at `caller` is linked to, with the extension loaded. `None` when there
+/// is none; the reason was reported.
 pub(crate) fn sqlite_of(caller: *const c_void) -> Option<Sqlite> {
-    // A panic while this was locked leaves it whole: it is set at once.
-    let mut served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    // A panic while this was locked leaves it consistent: it is set at once.
+    let mut served_base = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
     let linked = linked_to(caller);
-    let meant = match (linked, *served) {
+    let meant = match (linked, *served_base) {
         (Some(linked), Some(known)) if linked.base() == known.base() => return Some(known),
         (Some(linked), _) => linked,
-        // An extension of SQLite's calls through the table that it was given, and is linked to
-        // none.
+        // An extension of SQLite calls through the table that it was given, and is linked to no
+        // SQLite.
         (None, Some(known)) => return Some(known),
         (None, None) => {
-            say(
+            report(
                 &code::RUN_PROGRAM,
                 "no SQLite that the guard can be put into",
             );
             return None;
         }
     };
-    if served.is_some() {
+    if served_base.is_some() {
         let name = file_of(meant.open as *const c_void).unwrap_or_default();
-        say(&code::OTHER_SQLITE, &name.to_string_lossy());
+        report(&code::OTHER_SQLITE, &name.to_string_lossy());
         return None;
     }
-    put_guard_into(&meant).map(|()| *served.insert(meant))
+    install_into(&meant).map(|()| *served_base.insert(meant))
 }
 
 fn linked_to(caller: *const c_void) -> Option<Sqlite> {
@@ -126,11 +126,12 @@ fn linked_to(caller: *const c_void) -> Option<Sqlite> {
 /// The extension's entry point, while a connection is opened for it.
 static ENTRY: OnceLock<Entry> = OnceLock::new();
 
-fn put_guard_into(sqlite: &Sqlite) -> Option<()> {
-    // Without it the guard would take every database for one that is meant to be plain.
+fn install_into(sqlite: &Sqlite) -> Option<()> {
+    // Without the variable the extension would treat every database as one that is meant to be
+    // plain.
     if std::env::var_os(DEFAULT_VARIABLE).is_none_or(|value| value.is_empty()) {
         let detail = format!("{DEFAULT_VARIABLE} was taken out of its environment");
-        say(&code::RUN_PROGRAM, &detail);
+        report(&code::RUN_PROGRAM, &detail);
         return None;
     }
     let entry = extension_entry()?;
@@ -154,12 +155,12 @@ fn put_guard_into(sqlite: &Sqlite) -> Option<()> {
     if rc == 0 {
         return Some(());
     }
-    // The extension has said more.
-    say(&code::RUN_PROGRAM, &format!("SQLite result code {rc}"));
+    // The extension has reported the details.
+    report(&code::RUN_PROGRAM, &format!("SQLite result code {rc}"));
     None
 }
 
-/// What SQLite calls: to an automatic extension, "permanently" is no answer.
+/// SQLite calls this as an automatic extension, where it does not accept "permanently" as a result.
 unsafe extern "C" fn enter(
     connection: *mut c_void,
     error: *mut *mut c_char,
@@ -168,7 +169,7 @@ unsafe extern "C" fn enter(
     let Some(entry) = ENTRY.get() else { return 1 };
     // SAFETY: SQLite's own arguments.
     match unsafe { entry(connection, error, routines) } {
-        STAYS => 0,
+        OK_LOAD_PERMANENTLY => 0,
         rc => rc,
     }
 }
@@ -180,19 +181,19 @@ fn extension_entry() -> Option<Entry> {
     let entry = library.and_then(|library| unsafe { function(&library, EXTENSION_ENTRY) });
     if entry.is_none() {
         let shown = path.map_or_else(|| EXTENSION.to_owned(), |path| path.display().to_string());
-        say(&code::RUN_LIBRARY, &shown);
+        report(&code::RUN_LIBRARY, &shown);
     }
     entry
 }
 
-/// One line on standard error. The programs that are run know nothing of the guard, and SQLite's
+/// Writes one line to standard error. The programs know nothing of the extension, and SQLite's
 /// interface has no text.
-pub(crate) fn say(code: &Code, detail: &str) {
+pub(crate) fn report(code: &Code, detail: &str) {
     if std::env::var_os("STRONGROOM_LOG").is_some_and(|value| value == "off") {
         return;
     }
     let (number, what, todo) = (code.number, code.what, code.todo);
     let line = format!("strongroom: SR-{number:04}: {what} ({detail}); {todo}\n");
-    // Standard error may be closed; the result code still tells.
+    // Standard error may be closed; the caller still gets the result code.
     drop(std::io::stderr().write_all(line.as_bytes()));
 }

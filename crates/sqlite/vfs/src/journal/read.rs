@@ -1,7 +1,8 @@
-//! Reading a rollback journal: what SQLite sees of one, its own or one that it found.
+//! Reads a rollback journal for SQLite: one of this handle, or one that was found in a file.
 //!
-//! A journal that was found is read without a lock when SQLite asks whether there is one to play back; what it holds
-//! is judged (J4, J6) when SQLite asks for its size, or looks for its first header: then nobody else has the database.
+//! SQLite reads a found journal without a lock when it looks whether there is one to play back. The
+//! journal is checked (J4, J6) when SQLite asks for its size or reads its first header: then no
+//! other connection has the database.
 //!
 //! Must not: write.
 
@@ -13,14 +14,14 @@ use strongroom_format::journal::{
 };
 use strongroom_format::layout::{Field, array};
 
-use super::head::{Head, UNCOUNTED, segment_length, segment_start, segments};
+use super::core::{CHUNK, JOURNAL_END_LEN, JournalCore, LoadedHead, lock, to_usize};
+use super::head::{JournalHead, UNCOUNTED, follow_segments, segment_length, segment_start};
 use super::slot::{copy_overlap, open_shadow, open_slot};
-use super::{CHUNK, ENDS, InForce, JournalCore, lock, usize_of};
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
-use crate::link::Page1Nonces;
-use crate::lower::{Rc, RcResult};
 use crate::report::{report, report_error};
-use crate::seal::crypto;
+use crate::seal::crypto_error;
+use crate::shared_state::Page1Nonces;
+use crate::sqlite_code::{SqliteCode, SqliteResult};
 
 /// The part of a page-1 nonce that names its journal.
 const PREFIX: Field = Field {
@@ -30,15 +31,15 @@ const PREFIX: Field = Field {
 };
 
 impl JournalCore {
-    /// Reads the head of a journal that was found. False when there is none that this database can open.
-    pub(super) fn load(&mut self) -> RcResult<bool> {
-        if self.in_force.is_some() {
+    /// Reads the head of a found journal. False when there is none that this database can open.
+    pub(super) fn load_head(&mut self) -> SqliteResult<bool> {
+        if self.head.is_some() {
             return Ok(true);
         }
         let Some(head) = self.read_head()? else {
             return Ok(false);
         };
-        self.in_force = Some(InForce {
+        self.head = Some(LoadedHead {
             key: head.key,
             prologue: head.prologue,
             mark: head.mark,
@@ -46,29 +47,30 @@ impl JournalCore {
         Ok(true)
     }
 
-    fn read_head(&self) -> RcResult<Option<Head>> {
+    fn read_head(&self) -> SqliteResult<Option<JournalHead>> {
         let mut bytes = [0; JOURNAL_HEAD];
         self.lower.read_whole(&mut bytes, 0)?;
-        let keys = self.of.sealed.refresh(self.of.main)?;
-        Head::find(&bytes, &keys).map_err(|error| report_error(&error))
+        let opened = self.database.sealed.refresh(self.database.main)?;
+        JournalHead::parse(&bytes, &opened).map_err(|error| report_error(&error))
     }
 
-    /// J4 and J6, at the moment a found journal is about to be played back. SQLite has the database to itself then.
-    pub(super) fn check(&mut self) -> RcResult<()> {
-        if self.mine || self.checked {
+    /// Checks a found journal that is about to be played back (J4, J6). SQLite has the database to
+    /// itself then.
+    pub(super) fn check_found(&mut self) -> SqliteResult<()> {
+        if self.begun_here || self.checked {
             return Ok(());
         }
         let Some(head) = self.read_head()? else {
             return Ok(());
         };
         let (mark, lost) = (head.mark, head.mark_lost);
-        self.in_force = Some(InForce {
+        self.head = Some(LoadedHead {
             key: head.key,
             prologue: head.prologue,
             mark,
         });
         match mark {
-            Some(_) if lost => return Err(self.damaged(0, "a mark is gone")),
+            Some(_) if lost => return Err(self.damage_error(0, "a mark is gone")),
             Some(mark) if mark.state == JournalState::Counted => self.check_counted(&mark)?,
             Some(mark) if mark.state == JournalState::Uncounted => {}
             _ => return Ok(()),
@@ -76,29 +78,33 @@ impl JournalCore {
         self.check_state()
     }
 
-    /// J6: every header that counts is there and authentic, and the file is as long as it must be.
-    fn check_counted(&mut self, mark: &JournalMark) -> RcResult<()> {
-        let found = segments(mark.newest, |index| self.read_chunk(index))?;
-        self.segments = found.map_err(|at| self.damaged(at, "segment missing or not authentic"))?;
+    /// J6: every header that counts must be there and authentic, and the file must be as long as
+    /// the mark says.
+    fn check_counted(&mut self, mark: &JournalMark) -> SqliteResult<()> {
+        let found = follow_segments(mark.newest, |index| self.read_chunk(index))?;
+        self.segments =
+            found.map_err(|at| self.damage_error(at, "segment missing or not authentic"))?;
         let size = self.logical_size()?;
         let records = segment_length(mark.newest.records, self.page_size());
         let counted = mark.newest.at.saturating_add(records);
-        // Behind the records there may be a super-journal's name: SQLite looks for it at the very end.
+        // A super-journal's name may follow the records: SQLite looks for it at the very end.
         let named = mark.length > counted;
         if size < counted.max(mark.length) || (named && size != mark.length) {
-            return Err(self.damaged(size, "cut short, or something appended"));
+            return Err(self.damage_error(size, "cut short, or something appended"));
         }
         Ok(())
     }
 
-    /// J4. Page 1 gets nonces by which a playback that is itself interrupted knows it again.
-    fn check_state(&mut self) -> RcResult<()> {
-        let Some(in_force) = &self.in_force else {
+    /// J4: the journal must be of this state of the database. Page 1 then gets nonces by which a
+    /// later playback recognises the state if this one is interrupted.
+    fn check_state(&mut self) -> SqliteResult<()> {
+        let Some(in_force) = &self.head else {
             return Ok(());
         };
         let now = self.page1_tail(self.page_size())?;
         let prefix: [u8; 8] = array(&in_force.prologue.page1_nonce, PREFIX).unwrap_or_default();
-        // A write that stopped short may have left the beginning of the new nonce before what was there.
+        // An interrupted write may have left the beginning of the new nonce followed by the rest of
+        // the old tail.
         let before = in_force.prologue.page1_before;
         let is_known = (0..prefix.len())
             .any(|at| now[..at] == prefix[..at] && now[at..] == before[at..])
@@ -107,22 +113,22 @@ impl JournalCore {
             return Err(report(&code::JOURNAL_STALE, self.path()));
         }
         let mut count = [0; 4];
-        fill_random(&mut count).map_err(|error| report_error(&crypto(&error)))?;
+        fill_random(&mut count).map_err(|error| report_error(&crypto_error(&error)))?;
         let count = u32::from_le_bytes(count) | 0x8000_0000;
-        *lock(&self.of.link.page1) = Some(Page1Nonces { prefix, count });
-        self.of.link.played_back();
+        *lock(&self.database.shared.page1) = Some(Page1Nonces { prefix, count });
+        self.database.shared.mark_played_back();
         self.checked = true;
         Ok(())
     }
 
-    /// The size that SQLite sees. It asks for it before it plays a found journal back, and reads nothing of one that
-    /// is shorter than a header.
-    pub(super) fn size(&mut self) -> RcResult<u64> {
-        self.check()?;
+    /// The size that SQLite sees. SQLite asks for it before it plays back a found journal, and
+    /// reads nothing of one that is shorter than a header.
+    pub(super) fn size(&mut self) -> SqliteResult<u64> {
+        self.check_found()?;
         self.logical_size()
     }
 
-    pub(super) fn logical_size(&mut self) -> RcResult<u64> {
+    pub(super) fn logical_size(&mut self) -> SqliteResult<u64> {
         self.flush()?;
         let Some(last) = journal_slots(self.lower.size()?).checked_sub(1) else {
             return Ok(0);
@@ -130,69 +136,74 @@ impl JournalCore {
         let mut length = [0; 2];
         let at = journal_slot_offset(last) + journal_slot_layout::LENGTH.offset as u64;
         if !self.lower.read_whole(&mut length, at)? {
-            // Cut since a moment ago, while somebody looked without a lock.
+            // The journal was truncated just now: this was a look without a lock.
             return Ok(0);
         }
         Ok(last * CHUNK + u64::from(u16::from_le_bytes(length)).min(CHUNK))
     }
 
-    pub(super) fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+    pub(super) fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
         self.flush()?;
         out.fill(0);
-        // The look whether there is a journal to be played back: without a lock, while another may be writing it.
+        // SQLite looks whether there is a journal to be played back: without a lock, while another
+        // connection may be writing it.
         let hot_probe = out.len() == 1 && at == 0;
         let header_probe = hot_probe || (out.len() == 8 && at.is_multiple_of(CHUNK));
-        if hot_probe && (!self.mine || self.in_force.as_ref().is_some_and(ended)) {
-            self.forget();
+        if hot_probe && (!self.begun_here || self.head.as_ref().is_some_and(has_ended)) {
+            self.reset();
         }
-        let counts = self.load()? && (self.mine || self.in_force.as_ref().is_some_and(in_use));
+        let counts = self.load_head()?
+            && (self.begun_here || self.head.as_ref().is_some_and(is_to_be_played_back));
         if header_probe && !hot_probe && at == 0 {
-            self.check()?;
+            self.check_found()?;
         }
         let size = self.logical_size()?;
         if hot_probe && counts && size == 0 && self.is_cut_to_its_head()? {
-            // Hot for SQLite, which then locks the database, asks for the size and gets an error.
-            self.lay_over(out, at);
+            // SQLite then takes the journal for hot, locks the database, asks for the size and gets
+            // an error.
+            self.overlay_headers(out, at);
             return Ok(());
         }
         let uncounted = self
-            .in_force
+            .head
             .as_ref()
             .is_some_and(|in_force| in_force.is(JournalState::Uncounted));
         if at.saturating_add(out.len() as u64) > size {
             let may_end_here = header_probe || uncounted || size == 0 || !counts;
             return Err(if may_end_here {
-                Rc(SQLITE_IOERR_SHORT_READ)
+                SqliteCode(SQLITE_IOERR_SHORT_READ)
             } else {
-                self.damaged(at, "cut short")
+                self.damage_error(at, "cut short")
             });
         }
         if counts && !header_probe {
             let lenient = uncounted || self.is_name_probe(at, out.len(), size);
             self.read_chunks(out, at, lenient)?;
         }
-        self.lay_over(out, at);
+        self.overlay_headers(out, at);
         Ok(())
     }
 
-    /// Whether the marks say that records count although the file has no whole slot: somebody cut
-    /// it. The marks are read again, because another connection may have ended the journal and cut
-    /// it since they were read; a mark that counts records is written after their slots.
-    fn is_cut_to_its_head(&mut self) -> RcResult<bool> {
-        self.forget();
-        Ok(self.load()?
-            && !self.mine
+    /// Whether the marks say that records count although the file, which was truncated, has no
+    /// whole slot. The marks are read again, because another connection may have ended and
+    /// truncated the journal since they were read; a mark that counts records is written after
+    /// their slots.
+    fn is_cut_to_its_head(&mut self) -> SqliteResult<bool> {
+        self.reset();
+        Ok(self.load_head()?
+            && !self.begun_here
             && self
-                .in_force
+                .head
                 .as_ref()
-                .is_some_and(|in_force| in_force.is(JournalState::Counted) && !ended(in_force)))
+                .is_some_and(|in_force| in_force.is(JournalState::Counted) && !has_ended(in_force)))
     }
 
-    /// SQLite's look for a super-journal's name at the file's end (`readSuperJournal`). Where there is none, old chunks
-    /// may stand there under keys that are gone, or a slot that a crash tore.
+    /// Whether SQLite looks for a super-journal's name at the file's end (`readSuperJournal`).
+    /// Where there is no name, the bytes may be old chunks under keys that no longer exist, or a
+    /// slot that a crash tore.
     fn is_name_probe(&self, at: u64, len: usize, size: u64) -> bool {
         let named = self
-            .in_force
+            .head
             .as_ref()
             .and_then(|in_force| in_force.mark)
             .is_some_and(|mark| {
@@ -202,15 +213,15 @@ impl JournalCore {
         !named && matches!((size - at, len), (16 | 12, 4) | (8, 8))
     }
 
-    /// J5: what SQLite reads at the start of segments' headers.
-    fn lay_over(&self, out: &mut [u8], at: u64) {
-        let Some(in_force) = &self.in_force else {
+    /// J5: overlays what SQLite reads at the start of segments' headers.
+    fn overlay_headers(&self, out: &mut [u8], at: u64) {
+        let Some(in_force) = &self.head else {
             return;
         };
         match in_force.mark.map(|mark| mark.state) {
             Some(JournalState::Uncounted) => copy_overlap(out, at, &segment_start(UNCOUNTED), 0),
-            Some(JournalState::Ended) => copy_overlap(out, at, &[0; ENDS], 0),
-            // SQLite looks at one byte before it is told what counts.
+            Some(JournalState::Ended) => copy_overlap(out, at, &[0; JOURNAL_END_LEN], 0),
+            // SQLite reads one byte before it asks for the size.
             Some(JournalState::Counted) if self.segments.is_empty() => {
                 copy_overlap(out, at, &segment_start(0)[..1], 0);
             }
@@ -223,10 +234,15 @@ impl JournalCore {
         }
     }
 
-    pub(super) fn read_chunks(&mut self, out: &mut [u8], at: u64, lenient: bool) -> RcResult<()> {
+    pub(super) fn read_chunks(
+        &mut self,
+        out: &mut [u8],
+        at: u64,
+        lenient: bool,
+    ) -> SqliteResult<()> {
         let first = at / CHUNK;
         let end = at.saturating_add(out.len() as u64);
-        let count = usize_of(end.div_ceil(CHUNK) - first)?;
+        let count = to_usize(end.div_ceil(CHUNK) - first)?;
         let mut slots = std::mem::take(&mut self.slots);
         slots.clear();
         slots.resize(count * journal_slot_layout::SIZE, 0);
@@ -234,7 +250,7 @@ impl JournalCore {
             .read_whole(&mut slots, journal_slot_offset(first))?;
         let mut failed = None;
         for (index, bytes) in (first..).zip(slots.chunks_exact_mut(journal_slot_layout::SIZE)) {
-            let chunk = match &self.in_force {
+            let chunk = match &self.head {
                 Some(in_force) => open_slot(&in_force.key, index, bytes),
                 None => None,
             };
@@ -245,8 +261,9 @@ impl JournalCore {
                         copy_overlap(out, at, &chunk, index * CHUNK);
                     }
                 }
-                // What an older transaction left, in PERSIST mode: SQLite reads its own journal until a record ends it.
-                None if self.mine && index * CHUNK >= self.written => {}
+                // In PERSIST mode an older transaction's slots follow. SQLite reads its own journal
+                // until a record ends it.
+                None if self.begun_here && index * CHUNK >= self.written => {}
                 None => failed = failed.or(Some(index)),
             }
         }
@@ -256,14 +273,15 @@ impl JournalCore {
             None => Ok(()),
             Some(index) => {
                 out.fill(0);
-                Err(self.damaged(index * CHUNK, "not authentic"))
+                Err(self.damage_error(index * CHUNK, "not authentic"))
             }
         }
     }
 
-    /// The former version of a slot that was being written again when its process was killed (J7).
-    fn read_shadow(&self, index: u64) -> RcResult<Option<Vec<u8>>> {
-        let Some(in_force) = &self.in_force else {
+    /// Reads the former version of a slot that was being written again when its process was killed
+    /// (J7).
+    fn read_shadow(&self, index: u64) -> SqliteResult<Option<Vec<u8>>> {
+        let Some(in_force) = &self.head else {
             return Ok(None);
         };
         let mut bytes = [0; journal_shadow_layout::SIZE];
@@ -275,7 +293,7 @@ impl JournalCore {
         Ok(open_shadow(&in_force.key, index, &bytes))
     }
 
-    pub(super) fn damaged(&self, at: u64, how: &str) -> Rc {
+    pub(super) fn damage_error(&self, at: u64, how: &str) -> SqliteCode {
         report(
             &code::JOURNAL,
             format!("{}: {how} at byte {at}", self.path()),
@@ -284,11 +302,11 @@ impl JournalCore {
 }
 
 /// Whether the transaction of this journal has ended.
-fn ended(in_force: &InForce) -> bool {
+fn has_ended(in_force: &LoadedHead) -> bool {
     in_force.is(JournalState::Ended)
 }
 
-/// Whether this journal, found in a file, is to be played back.
-fn in_use(in_force: &InForce) -> bool {
-    in_force.mark.is_some() && !ended(in_force)
+/// Whether this found journal is to be played back.
+fn is_to_be_played_back(in_force: &LoadedHead) -> bool {
+    in_force.mark.is_some() && !has_ended(in_force)
 }

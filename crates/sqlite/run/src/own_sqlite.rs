@@ -1,8 +1,7 @@
-//! Says, as the program ends, which of its parts have an SQLite of their own: calls within one
-//! library do not come past the symbols that stand before SQLite's, so that its databases were
-//! plain.
+//! Reports, when the program ends, which of its libraries contain an SQLite of their own. Calls
+//! within one library do not go through the replaced functions, so that its databases were plain.
 //!
-//! Must not: change anything; look into memory that can be written.
+//! Must not: change anything; read memory that is writable.
 #![expect(
     unsafe_code,
     reason = "walks the loaded libraries and reads their constants"
@@ -13,7 +12,7 @@ use std::ffi::{CStr, c_int, c_void};
 use strongroom_format::code;
 use strongroom_sqlite_program::sqlite_magic;
 
-use crate::guard::{say, served};
+use crate::install::{report, served_base};
 use crate::objects::{Library, base_of, own_address};
 
 // SAFETY: the C library calls each function of this section once, at exit().
@@ -34,22 +33,22 @@ extern "C" fn at_exit() {
     };
     // SAFETY: the callback has the type that is asked for, and gets the structure back.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    let guarded = served();
+    let guarded = served_base();
     let own = base_of(own_address());
     for (name, base) in search.found {
         let is_ours = name.contains("libstrongroom_") || Some(base) == own;
         if Some(base) != guarded && !is_ours && !unused(&name, base) {
-            say(&code::RUN_OWN_SQLITE, &name);
+            report(&code::RUN_OWN_SQLITE, &name);
         }
     }
 }
 
-/// More bytes than this SQLite has taken only when a database was opened: some ten thousand then,
-/// and under a hundred where it was only initialised.
+/// An SQLite has allocated more bytes than this only when a database was opened: some ten thousand
+/// then, and under a hundred when it was only initialised.
 const OPENED: i64 = 4096;
 
-/// Whether the library exports SQLite's functions, so that calls of them come past this library,
-/// and none opened a database: a program that looks the functions up by itself calls them past it.
+/// Whether the library exports SQLite's functions, so that calls of them go through this library,
+/// and none opened a database. A program that looks the functions up itself bypasses this library.
 fn unused(name: &str, base: usize) -> bool {
     let library = std::ffi::CString::new(name).ok();
     let library = library.and_then(|name| Library::loaded(&name));
@@ -83,7 +82,7 @@ unsafe extern "C" fn visit(
     // SAFETY: a name that ends with a zero byte.
     let name = unsafe { CStr::from_ptr(about.dlpi_name) }.to_string_lossy();
     if name.is_empty() || name.starts_with("linux-vdso") {
-        // The program itself was looked at before it was started.
+        // The program itself was checked before it was started.
         return 0;
     }
     // SAFETY: as many headers as the structure says.

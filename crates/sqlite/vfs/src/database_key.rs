@@ -1,0 +1,100 @@
+//! The key of a database: the one that its URI names, one that was registered for its path, or the
+//! default of a program that `strongroom sqlite run` has started.
+//!
+//! Must not: keep key material anywhere but in an `Opener` (locked memory), or put any into a
+//! message.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
+
+use crate::defaults;
+use crate::key_options::{KeyOptions, keyring_from_environment};
+
+/// Whether the URI names a key for the database at `path`, or one was registered for it.
+pub(crate) fn names_a_key(options: &KeyOptions, path: &str) -> bool {
+    options.source.is_some() || registered().contains_key(path)
+}
+
+/// The opener for the database at `path`: from the URI, else from a registered key, else the
+/// default of a program that `strongroom sqlite run` has started. `None`: no key is given.
+pub(crate) fn opener_for(
+    options: &KeyOptions,
+    path: &str,
+    creating: bool,
+) -> Result<Option<Arc<Opener>>, Error> {
+    if let Some(own) = options.own_opener(path, creating)? {
+        return Ok(Some(Arc::new(own)));
+    }
+    let known = registered().get(path).map(RegisteredKey::share);
+    match known {
+        Some(RegisteredKey::Opener(opener)) => Ok(Some(opener)),
+        Some(RegisteredKey::KeyId(id)) => {
+            key_of_keyring(id, path, creating).map(Arc::new).map(Some)
+        }
+        // The URI asked for a copy that may be plain.
+        None if options.allow_plaintext => Ok(None),
+        None => match defaults::get()? {
+            Some(defaults) => defaults.opener(creating).map(Some),
+            None => Ok(None),
+        },
+    }
+}
+
+/// Fetches a key of the keyring that the environment names, or of the default one.
+fn key_of_keyring(id: String, prompt: &str, creating: bool) -> Result<Opener, Error> {
+    let context = SourceContext {
+        keyring: keyring_from_environment(),
+        creating,
+        prompt: prompt.to_owned(),
+    };
+    KeySource::KeyId { id }.opener(&context)
+}
+
+/// A key that was registered for a path.
+enum RegisteredKey {
+    /// The key itself.
+    Opener(Arc<Opener>),
+    /// A key of the keyring. It is looked up at each open, so that a new version of it is found.
+    KeyId(String),
+}
+
+impl RegisteredKey {
+    fn share(&self) -> Self {
+        match self {
+            Self::Opener(opener) => Self::Opener(Arc::clone(opener)),
+            Self::KeyId(id) => Self::KeyId(id.clone()),
+        }
+    }
+}
+
+type Registered = BTreeMap<String, RegisteredKey>;
+static REGISTERED: Mutex<Registered> = Mutex::new(BTreeMap::new());
+
+fn registered() -> MutexGuard<'static, Registered> {
+    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Registers `opener` for every later open of `path` in this process. `path` is absolute, as SQLite
+/// makes it.
+pub fn register(path: String, opener: Arc<Opener>) {
+    registered().insert(path, RegisteredKey::Opener(opener));
+}
+
+/// Registers the keyring's key `id` for every later open of `path` in this process. `path` is
+/// absolute, as SQLite makes it.
+///
+/// # Errors
+/// Why the keyring or the key cannot be used now: SR-2003, SR-2004 and others.
+pub(crate) fn register_key_id(path: String, id: String) -> Result<(), Error> {
+    key_of_keyring(id.clone(), &path, false)?;
+    registered().insert(path, RegisteredKey::KeyId(id));
+    Ok(())
+}
+
+/// Forgets the key registered for `path`. True if there was one.
+#[must_use]
+pub fn unregister(path: &str) -> bool {
+    registered().remove(path).is_some()
+}

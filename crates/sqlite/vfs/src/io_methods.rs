@@ -1,0 +1,78 @@
+//! The operations of an open file, which every kind of file implements.
+//!
+//! Must not: touch a raw pointer, except to hand a file control's argument on.
+
+use std::ffi::{c_int, c_void};
+
+use crate::lower::LowerFile;
+use crate::sqlite_code::SqliteResult;
+
+/// The operations that SQLite calls on an open file. The defaults pass everything to the file
+/// below.
+pub(crate) trait IoMethods: Send {
+    /// The file below.
+    fn lower(&self) -> LowerFile;
+
+    /// Reads; see [`LowerFile::read`] for short reads.
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
+        self.lower().read(out, at)
+    }
+
+    /// Writes.
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
+        self.lower().write(data, at)
+    }
+
+    /// Truncates to a size as SQLite sees it, in bytes.
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
+        self.lower().truncate(size)
+    }
+
+    /// Makes what was written durable; `flags` are SQLite's.
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
+        self.lower().sync(flags)
+    }
+
+    /// The size that SQLite sees, in bytes.
+    fn size(&mut self) -> SqliteResult<u64> {
+        self.lower().size()
+    }
+
+    /// Takes a lock.
+    fn lock(&mut self, level: c_int) -> SqliteResult<()> {
+        self.lower().lock(level)
+    }
+
+    /// Goes back to a lower lock.
+    fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
+        self.lower().unlock(level)
+    }
+
+    /// Answers a file control that the C entry points do not answer themselves.
+    fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
+        self.lower().file_control(op, argument)
+    }
+
+    /// `SQLITE_IOCAP_*`.
+    fn device_characteristics(&self) -> c_int {
+        self.lower().device_characteristics()
+    }
+
+    /// Called before a lock in shared memory is taken or released: the number of the first lock,
+    /// and `SQLITE_SHM_*`.
+    fn shm_lock_changes(&mut self, _first: c_int, _flags: c_int) {}
+
+    /// Writes what is still buffered. Called before the file is closed.
+    fn before_close(&mut self) -> SqliteResult<()> {
+        Ok(())
+    }
+}
+
+/// A file that the VFS does not change, such as the journal of a plain database.
+pub(crate) struct PassThrough(pub LowerFile);
+
+impl IoMethods for PassThrough {
+    fn lower(&self) -> LowerFile {
+        self.0
+    }
+}

@@ -1,0 +1,122 @@
+//! An open file of any kind. The C entry points in `methods` call nothing else.
+//!
+//! Must not: know more of a kind of file than its type.
+
+use std::ffi::{c_int, c_void};
+
+use crate::io_methods::{IoMethods, PassThrough};
+use crate::journal::JournalFile;
+use crate::lower::LowerFile;
+use crate::main_file::MainFile;
+use crate::plain::{PlainFile, PlainLog};
+use crate::sqlite_code::SqliteResult;
+use crate::super_journal::{SuperReader, SuperWriter};
+use crate::temp::TempFile;
+use crate::wal::WalFile;
+
+/// An open file.
+pub(crate) enum OpenFile {
+    /// A sealed database, or one that is to become sealed.
+    Main(Box<MainFile>),
+    /// A plain database.
+    Plain(PlainFile),
+    /// The write-ahead log of a plain database.
+    PlainLog(PlainLog),
+    /// The write-ahead log of a sealed database.
+    Log(Box<WalFile>),
+    /// The rollback journal of a sealed database.
+    Journal(JournalFile),
+    /// A temporary file.
+    Temporary(TempFile),
+    /// A super-journal that is being written.
+    SuperWriter(SuperWriter),
+    /// A super-journal, or a journal read as one.
+    SuperReader(SuperReader),
+    /// A file that the VFS does not change, such as the journal of a plain database.
+    PassThrough(PassThrough),
+}
+
+/// Calls the same method of whichever file it is.
+macro_rules! dispatch {
+    ($self:ident, $file:ident => $call:expr) => {
+        match $self {
+            OpenFile::Main($file) => $call,
+            OpenFile::Plain($file) => $call,
+            OpenFile::PlainLog($file) => $call,
+            OpenFile::Log($file) => $call,
+            OpenFile::Journal($file) => $call,
+            OpenFile::Temporary($file) => $call,
+            OpenFile::SuperWriter($file) => $call,
+            OpenFile::SuperReader($file) => $call,
+            OpenFile::PassThrough($file) => $call,
+        }
+    };
+}
+
+impl OpenFile {
+    /// This file as a sealed database.
+    pub(crate) fn as_main(&mut self) -> Option<&mut MainFile> {
+        match self {
+            Self::Main(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// This file as a plain database.
+    pub(crate) fn as_plain(&mut self) -> Option<&mut PlainFile> {
+        match self {
+            Self::Plain(file) => Some(file),
+            _ => None,
+        }
+    }
+}
+
+impl IoMethods for OpenFile {
+    fn lower(&self) -> LowerFile {
+        dispatch!(self, file => file.lower())
+    }
+
+    fn read(&mut self, out: &mut [u8], at: u64) -> SqliteResult<()> {
+        dispatch!(self, file => file.read(out, at))
+    }
+
+    fn write(&mut self, data: &[u8], at: u64) -> SqliteResult<()> {
+        dispatch!(self, file => file.write(data, at))
+    }
+
+    fn truncate(&mut self, size: u64) -> SqliteResult<()> {
+        dispatch!(self, file => file.truncate(size))
+    }
+
+    fn sync(&mut self, flags: c_int) -> SqliteResult<()> {
+        dispatch!(self, file => file.sync(flags))
+    }
+
+    fn size(&mut self) -> SqliteResult<u64> {
+        dispatch!(self, file => file.size())
+    }
+
+    fn lock(&mut self, level: c_int) -> SqliteResult<()> {
+        dispatch!(self, file => file.lock(level))
+    }
+
+    fn unlock(&mut self, level: c_int) -> SqliteResult<()> {
+        dispatch!(self, file => file.unlock(level))
+    }
+
+    fn file_control(&mut self, op: c_int, argument: *mut c_void) -> SqliteResult<()> {
+        dispatch!(self, file => file.file_control(op, argument))
+    }
+
+    fn device_characteristics(&self) -> c_int {
+        dispatch!(self, file => file.device_characteristics())
+    }
+
+    fn shm_lock_changes(&mut self, first: c_int, flags: c_int) {
+        dispatch!(self, file => file.shm_lock_changes(first, flags));
+    }
+
+    fn before_close(&mut self) -> SqliteResult<()> {
+        dispatch!(self, file => file.before_close())
+    }
+}

@@ -1,0 +1,16 @@
+//! The beginning of a database as SQLite sees it before a key can be known.
+//!
+//! Must not: depend on anything that is sealed.
+
+/// The first 100 bytes of a database, which SQLite reads before a key can be known: page size and
+/// reserved bytes.
+pub(crate) fn synthetic_header(page_size: u32) -> [u8; 100] {
+    let mut out = [0; 100];
+    out[..16].copy_from_slice(b"SQLite format 3\0");
+    // SQLite's own format: 65536 is written as 1, the other sizes as a big-endian number.
+    let size = u16::try_from(page_size).unwrap_or(1);
+    out[16] = u8::try_from(size >> 8).unwrap_or(0);
+    out[17] = u8::try_from(size & 0xff).unwrap_or(0);
+    out[18..24].copy_from_slice(&[1, 1, 32, 64, 32, 32]);
+    out
+}
