@@ -61,7 +61,8 @@ pub const POSTGRES_INSTRUCTIONS: Markers = Markers {
     end: "<!-- PostgreSQL instructions: end -->",
 };
 
-/// `document` with `figures` between its markers. `None` when the markers are not there, once each and in order.
+/// `document` with `figures` between its markers. `None` when the markers are not there, once each
+/// and in order.
 #[must_use]
 pub fn splice(document: &str, markers: Markers, figures: &str) -> Option<String> {
     let Markers { begin, end } = markers;

@@ -22,7 +22,8 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// How much more than `plain` is `sealed`, in per cent of it, rounded up to a tenth. "-" without a measurement.
+/// How much more than `plain` is `sealed`, in per cent of it, rounded up to a tenth. "-" without a
+/// measurement.
 #[must_use]
 pub fn penalty(plain: f64, sealed: f64) -> String {
     if plain <= 0.0 || sealed <= 0.0 {
@@ -94,7 +95,8 @@ pub fn timed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<(Duration, 
     Ok((begin.elapsed(), result))
 }
 
-/// Even pseudo-random numbers from a seed: `SplitMix64` (Steele, Lea, Flood 2014). For choosing rows, not for keys.
+/// Even pseudo-random numbers from a seed: `SplitMix64` (Steele, Lea, Flood 2014). For choosing
+/// rows, not for keys.
 pub struct Numbers(u64);
 
 impl Numbers {

@@ -53,7 +53,8 @@ impl Variant {
     }
 }
 
-/// Opens `path` on SQLite's own VFS, also when the VFS is the process's default. See [`vfs_is_registered`].
+/// Opens `path` on SQLite's own VFS, also when the VFS is the process's default. See
+/// [`vfs_is_registered`].
 ///
 /// # Errors
 /// SQLite's, or a path that is not UTF-8.
@@ -74,8 +75,8 @@ pub fn stock(path: &Path) -> Result<Connection, Failure> {
     )?)
 }
 
-/// Whether this process has registered the VFS. It then watches the statements of stock connections too (for
-/// `ATTACH ... KEY`), which costs them time: a stock peer is measured where this is false.
+/// Whether this process has registered the VFS. It then watches the statements of stock connections
+/// too (for `ATTACH ... KEY`), which costs them time: a stock peer is measured where this is false.
 #[must_use]
 pub fn vfs_is_registered() -> bool {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE

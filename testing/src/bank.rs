@@ -59,7 +59,8 @@ pub fn work(connection: &Connection, id: u32, rounds: u64, seed: u64) -> rusqlit
         }
         connection.execute("UPDATE counter SET c=c+1 WHERE id=?1", [id])?;
         connection.execute_batch("COMMIT")?;
-        // SQLite's locks are not fair: without a pause the onlookers of a rollback journal may never get in.
+        // SQLite's locks are not fair: without a pause the onlookers of a rollback journal may
+        // never get in.
         std::thread::sleep(Duration::from_millis(3));
     }
     Ok(())

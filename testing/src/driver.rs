@@ -1,8 +1,9 @@
 //! A worker process that executes SQL on request and can be stopped in the midst of a statement.
 //!
-//! The conversation, one line each: `open URI`, `sql TEXT`, `every N` (stop after each N steps of SQLite's machine),
-//! `removals` (stop before files are removed or cut), `abort`, `quit`; answers `ok ...`, `error CODE TEXT`, and
-//! `stopped`, which waits for `go`. The Rust worker and `drivers/worker.py` speak it alike.
+//! The conversation, one line each: `open URI`, `sql TEXT`, `every N` (stop after each N steps of
+//! SQLite's machine), `removals` (stop before files are removed or cut), `abort`, `quit`; answers
+//! `ok ...`, `error CODE TEXT`, and `stopped`, which waits for `go`. The Rust worker and
+//! `drivers/worker.py` speak it alike.
 //!
 //! Must not: leave a worker behind when it is dropped.
 
@@ -19,7 +20,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts `command` in `room`: its temporary files go to `room/tmp`, its standard error to `room/stderr`.
+    /// Starts `command` in `room`: its temporary files go to `room/tmp`, its standard error to
+    /// `room/stderr`.
     ///
     /// # Errors
     /// Those of starting a process.
@@ -51,7 +53,8 @@ impl Worker {
         self.child.id()
     }
 
-    /// Asks and waits for the answer; `stopped` is called whenever the worker stands still in between.
+    /// Asks and waits for the answer; `stopped` is called whenever the worker stands still in
+    /// between.
     ///
     /// # Errors
     /// The worker's own error, as `CODE TEXT`, or that of talking to it.

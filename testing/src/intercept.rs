@@ -1,8 +1,9 @@
-//! Steps in front of the system calls through which SQLite's unix VFS changes files: to stop there and let another
-//! process look, or to die there.
+//! Steps in front of the system calls through which SQLite's unix VFS changes files: to stop there
+//! and let another process look, or to die there.
 //!
 //! Invariants:
-//! I1. Every call is passed on unchanged, except the one that the process dies at: of a write, a part may be done.
+//! I1. Every call is passed on unchanged, except the one that the process dies at: of a write, a
+//! part may be done.
 //! I2. Installed once per process, before the first database is opened.
 //!
 //! Must not: be installed in a test's own process.
@@ -37,7 +38,8 @@ pub fn install() -> Result<(), c_int> {
         return Err(ffi::SQLITE_NOTFOUND);
     };
     type Call = unsafe extern "C" fn();
-    // SAFETY: SQLite keeps these as untyped pointers and calls each with the signature that belongs to its name.
+    // SAFETY: SQLite keeps these as untyped pointers and calls each with the signature that belongs
+    // to its name.
     let calls: [(&CStr, Call); 5] = unsafe {
         [
             (
@@ -80,8 +82,8 @@ pub enum Torn {
     Not = 0,
     /// Half of its bytes: what a power failure may leave.
     Half = 1,
-    /// What goes into the first page of the page cache: the kernel looks for a signal between two of them (Linux,
-    /// `generic_perform_write`).
+    /// What goes into the first page of the page cache: the kernel looks for a signal between two
+    /// of them (Linux, `generic_perform_write`).
     AtPage = 2,
 }
 
@@ -97,8 +99,8 @@ impl Torn {
     }
 }
 
-/// From now on the process dies by SIGKILL before its `call`th changing system call, counted from here; of a write so
-/// much as `torn` says is done first.
+/// From now on the process dies by SIGKILL before its `call`th changing system call, counted from
+/// here; of a write so much as `torn` says is done first.
 pub fn die_at(call: u64, torn: Torn) {
     CALLS.store(0, Ordering::SeqCst);
     TORN.store(torn as u64, Ordering::SeqCst);
@@ -118,7 +120,8 @@ pub fn before_removal(look: Option<fn()>) {
         .unwrap_or_else(PoisonError::into_inner) = look;
 }
 
-/// Counts a call. With [`Torn::AtPage`] only writes count that go on in another page, from within one.
+/// Counts a call. With [`Torn::AtPage`] only writes count that go on in another page, from within
+/// one.
 fn is_the_last(write: Option<(usize, i64)>) -> bool {
     if Torn::of(TORN.load(Ordering::SeqCst)) == Torn::AtPage
         && !write.is_some_and(|(len, at)| at % PAGE != 0 && part(len, at) < len)

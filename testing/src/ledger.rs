@@ -1,9 +1,11 @@
-//! The transactions of the kill tests, and the check that all that were acknowledged are there and nothing else is.
+//! The transactions of the kill tests, and the check that all that were acknowledged are there and
+//! nothing else is.
 //!
 //! Invariants of a database between transactions, which [`check`] verifies:
 //! L1. `log` holds the numbers 1 to the last one, without a gap.
-//! L2. Each of the last [`KEPT`] transactions has in `item` exactly the rows, of exactly the total length, that its log
-//!     entry names; there are no other items: not of older, of rolled back, or of unfinished transactions.
+//! L2. Each of the last [`KEPT`] transactions has in `item` exactly the rows, of exactly the total
+//!     length, that its log entry names; there are no other items: not of older, of rolled back, or
+//!     of unfinished transactions.
 //! L3. The accounts add up to zero.
 //!
 //! Must not: depend on time or on anything but the numbers given.

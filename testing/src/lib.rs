@@ -1,9 +1,10 @@
-//! What the whole-product tests share: a worker process that can be paused and killed, and ways to look at what it
-//! leaves: its files, its open descriptors, its memory. The tests are in `tests/`; docs/internals/testing.md says what
-//! each one shows and how to run it longer.
+//! What the whole-product tests share: a worker process that can be paused and killed, and ways to
+//! look at what it leaves: its files, its open descriptors, its memory. The tests are in `tests/`;
+//! docs/internals/testing.md says what each one shows and how to run it longer.
 //!
 //! Invariant: everything random comes from one seed, which a test prints (`random`).
-//! Must not: be used by a product crate, or replace a part of the product with something that only pretends.
+//! Must not: be used by a product crate, or replace a part of the product with something that only
+//! pretends.
 
 pub mod bank;
 pub mod driver;

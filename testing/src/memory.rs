@@ -71,7 +71,8 @@ fn range_of(text: &str) -> Option<Range<u64>> {
     Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
 }
 
-/// Where the kernel put the environment of process `pid` when it was started (proc(5), `env_start`, `env_end`).
+/// Where the kernel put the environment of process `pid` when it was started (proc(5), `env_start`,
+/// `env_end`).
 ///
 /// # Errors
 /// Those of reading `/proc`.
@@ -101,7 +102,8 @@ pub fn contents(pid: u32, mapping: &Mapping) -> Vec<u8> {
     bytes
 }
 
-/// Every address at which `needle` is in the memory of `pid`, with the mapping's name; also in locked memory.
+/// Every address at which `needle` is in the memory of `pid`, with the mapping's name; also in
+/// locked memory.
 ///
 /// # Errors
 /// Those of reading `/proc`.
@@ -118,7 +120,8 @@ pub fn find(pid: u32, needle: &[u8]) -> std::io::Result<Vec<(u64, String)>> {
     Ok(found)
 }
 
-/// What process `pid` keeps in locked memory, as pieces of 32 bytes random enough to be keys or made of keys.
+/// What process `pid` keeps in locked memory, as pieces of 32 bytes random enough to be keys or
+/// made of keys.
 ///
 /// # Errors
 /// Those of reading `/proc`.

@@ -1,6 +1,7 @@
 //! Searching everything a process left on disk or holds open for strings that must not be there.
 //!
-//! Invariant: the searching process holds no SQLite lock, so opening and closing the files disturbs nobody.
+//! Invariant: the searching process holds no SQLite lock, so opening and closing the files disturbs
+//! nobody.
 //! Must not: search the directory of keys, which has to contain them.
 
 use std::collections::BTreeSet;

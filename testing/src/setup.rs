@@ -51,7 +51,8 @@ impl Room {
         std::fs::File::create(self.at(name))?.write_all(bytes)
     }
 
-    /// The URI of the sealed database `name`, under the key `first`; `more` begins with `&` or is empty.
+    /// The URI of the sealed database `name`, under the key `first`; `more` begins with `&` or is
+    /// empty.
     #[must_use]
     pub fn sealed_uri(&self, name: &str, more: &str) -> String {
         let (database, key) = (self.at(name), self.at("keys/first"));
@@ -86,7 +87,8 @@ pub fn raw_key(random: &mut Random) -> String {
     (0..4).map(|_| format!("{:016x}", random.next())).collect()
 }
 
-/// `libstrongroom_sqlite.so`: the file that `STRONGROOM_EXTENSION` names, or one built now beside the running test.
+/// `libstrongroom_sqlite.so`: the file that `STRONGROOM_EXTENSION` names, or one built now beside
+/// the running test.
 ///
 /// # Panics
 /// When it cannot be built: the tests of the extension cannot do without it.
@@ -123,7 +125,8 @@ pub fn extension() -> &'static Path {
     })
 }
 
-/// A Python whose `sqlite3` module can load extensions: the distribution's. `STRONGROOM_PYTHON` names another.
+/// A Python whose `sqlite3` module can load extensions: the distribution's. `STRONGROOM_PYTHON`
+/// names another.
 #[must_use]
 pub fn python() -> PathBuf {
     std::env::var_os("STRONGROOM_PYTHON")

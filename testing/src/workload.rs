@@ -1,9 +1,11 @@
-//! Seeded SQL for two databases in lockstep: the same statements, so the same results and the same errors, whatever
-//! file they are kept in.
+//! Seeded SQL for two databases in lockstep: the same statements, so the same results and the same
+//! errors, whatever file they are kept in.
 //!
 //! Invariants:
-//! D1. Every result is determined by the statements before it: no clock, no `random()`, no order left open.
-//! D2. Errors are part of it: constraints that fail, transactions that are not open, tables that are not there.
+//! D1. Every result is determined by the statements before it: no clock, no `random()`, no order
+//! left open.
+//! D2. Errors are part of it: constraints that fail, transactions that are not open, tables that
+//! are not there.
 //!
 //! Must not: name a file; `$other$` stands for the second database's.
 
@@ -38,7 +40,8 @@ impl Workload {
             "PRAGMA cache_size=10",
             "PRAGMA temp.cache_size=10",
             "CREATE TABLE t0(a INTEGER PRIMARY KEY, b TEXT, c INT, d BLOB)",
-            // A sealed database has its page size from the start, so it takes another auto_vacuum only with a VACUUM.
+            // A sealed database has its page size from the start, so it takes another auto_vacuum
+            // only with a VACUUM.
             "VACUUM",
             "PRAGMA auto_vacuum",
             "CREATE TABLE t1(a INTEGER, b TEXT, c INT UNIQUE, d BLOB, PRIMARY KEY(b, a)) WITHOUT ROWID",
@@ -77,7 +80,8 @@ impl Workload {
         self.random.one_of(TABLES)
     }
 
-    /// Rows of a length that may need overflow pages, numbered from a random start so that some collide.
+    /// Rows of a length that may need overflow pages, numbered from a random start so that some
+    /// collide.
     fn insert(&mut self) -> String {
         let table = self.table();
         const VERBS: &[&str] = &[

@@ -1,12 +1,14 @@
-//! Goal: nothing that was put into a sealed database can be read in any file that the process leaves or holds open.
+//! Goal: nothing that was put into a sealed database can be read in any file that the process
+//! leaves or holds open.
 //!
-//! Method: for each surface (a table, an index, a journal, a sort, ...) a worker runs statements that carry a string of
-//! that surface's own, and is stopped again and again while they run: after a number of steps of SQLite's machine and
-//! before any file is removed or cut. At every stop, at the end, and after the process has gone, every file in its
-//! directory and every nameless file among its descriptors is searched. The same is done with a plain database on
-//! SQLite's own VFS, where the string has to be found in the kind of file that the surface is about: a search that
-//! finds nothing there would prove nothing here. Both on the bundled SQLite and on the distribution's with the
-//! loadable extension.
+//! Method: for each surface (a table, an index, a journal, a sort, ...) a worker runs statements
+//! that carry a string of that surface's own, and is stopped again and again while they run: after
+//! a number of steps of SQLite's machine and before any file is removed or cut. At every stop, at
+//! the end, and after the process has gone, every file in its directory and every nameless file
+//! among its descriptors is searched. The same is done with a plain database on SQLite's own VFS,
+//! where the string has to be found in the kind of file that the surface is about: a search that
+//! finds nothing there would prove nothing here. Both on the bundled SQLite and on the
+//! distribution's with the loadable extension.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::print_stdout,
@@ -32,7 +34,8 @@ struct Surface {
     during: &'static [&'static str],
 }
 
-/// `@` stands for the surface's string. Rows of 600 bytes, 4 MB in all, make sorts and transient tables spill.
+/// `@` stands for the surface's string. Rows of 600 bytes, 4 MB in all, make sorts and transient
+/// tables spill.
 const ROWS: &str = "INSERT INTO t SELECT x, printf('%d @ %.*c', (x*7919)%7001, 560, 'f') FROM \
     (WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n WHERE x<7000) SELECT x FROM n)";
 const TABLE: &str = "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)";

@@ -1,8 +1,10 @@
-//! Goal: whatever call of the disk fails, and wherever the power is cut, `encrypt` and `decrypt` leave their source as it is, and under the output's name
-//! a whole database or nothing. After a failure that was told, nothing of the output is left, or the error says where.
+//! Goal: whatever call of the disk fails, and wherever the power is cut, `encrypt` and `decrypt`
+//! leave their source as it is, and under the output's name a whole database or nothing. After a
+//! failure that was told, nothing of the output is left, or the error says where.
 //!
-//! Method: simulated disks (docs/internals/testing.md): each call fails in every way that it can, and the power is cut before each call that changes the
-//! disk, with any part of what was not synced surviving. Every file that is left is searched for a known text.
+//! Method: simulated disks (docs/internals/testing.md): each call fails in every way that it can,
+//! and the power is cut before each call that changes the disk, with any part of what was not
+//! synced surviving. Every file that is left is searched for a known text.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::print_stdout,
@@ -113,7 +115,8 @@ impl Scene {
         rows
     }
 
-    /// What must hold of whatever is on the disk: a whole source, and a whole output or none. Gives whether there is one.
+    /// What must hold of whatever is on the disk: a whole source, and a whole output or none. Gives
+    /// whether there is one.
     fn look(&self, disk: &Disk, case: &str) -> bool {
         let of = |disk: &Disk| disk.find("source").map(|ino| disk.bytes(ino).to_vec());
         assert_eq!(of(disk), of(&self.before), "{case}: the source was changed");

@@ -1,11 +1,12 @@
-//! Goal: a sealed database behaves as SQLite does: same results, same errors, same page counts, in one process and
-//! in several.
+//! Goal: a sealed database behaves as SQLite does: same results, same errors, same page counts, in
+//! one process and in several.
 //!
-//! Method: seeded random SQL (see `workload`), each statement executed on a plain database on SQLite's own VFS and on a
-//! sealed one, everything compared. The plain one reserves the same 32 bytes per page, so that even the number of
-//! pages and of free pages must agree. The same statements again on the distribution's SQLite with the extension. Then
-//! several processes, of both kinds of SQLite, in one database: a constant sum, exact counts. `STRONGROOM_SEED` repeats a run,
-//! `STRONGROOM_WORKLOADS` sets how many are run.
+//! Method: seeded random SQL (see `workload`), each statement executed on a plain database on
+//! SQLite's own VFS and on a sealed one, everything compared. The plain one reserves the same 32
+//! bytes per page, so that even the number of pages and of free pages must agree. The same
+//! statements again on the distribution's SQLite with the extension. Then several processes, of
+//! both kinds of SQLite, in one database: a constant sum, exact counts. `STRONGROOM_SEED` repeats a
+//! run, `STRONGROOM_WORKLOADS` sets how many are run.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::print_stdout,

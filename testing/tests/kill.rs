@@ -1,10 +1,12 @@
-//! Goal: whatever moment a writing process is killed at, afterwards every transaction that was acknowledged is there,
-//! every other one is there as a whole or not at all, and nothing has to be repaired by hand.
+//! Goal: whatever moment a writing process is killed at, afterwards every transaction that was
+//! acknowledged is there, every other one is there as a whole or not at all, and nothing has to be
+//! repaired by hand.
 //!
-//! Method: a worker commits numbered transactions (see `ledger`) and says each number after COMMIT. It is killed with
-//! SIGKILL, either after a random time or before its n-th changing system call (of a write, half may be done). The
-//! database is then opened, checked, verified page by page, and the next worker goes on with it. The same for a rekey
-//! and for encrypting and decrypting. `STRONGROOM_KILLS` sets the kills per mode, `STRONGROOM_SEED` repeats a run.
+//! Method: a worker commits numbered transactions (see `ledger`) and says each number after COMMIT.
+//! It is killed with SIGKILL, either after a random time or before its n-th changing system call
+//! (of a write, half may be done). The database is then opened, checked, verified page by page, and
+//! the next worker goes on with it. The same for a rekey and for encrypting and decrypting.
+//! `STRONGROOM_KILLS` sets the kills per mode, `STRONGROOM_SEED` repeats a run.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::print_stdout,
@@ -122,10 +124,11 @@ fn check(room: &Room, name: &str, other: Option<&str>, when: &str, torn: bool) -
     last
 }
 
-/// What a write that was cut in two may leave, and what ends it. A journal whose header was being written was not yet in
-/// force, and the next transaction replaces it; one anchor of the two is replaced with the next log; a page that was
-/// free before the transaction has no old content that SQLite would restore, until it is used again. All of them fail
-/// to authenticate until then. The pages in use were read by `integrity_check`.
+/// What a write that was cut in two may leave, and what ends it. A journal whose header was being
+/// written was not yet in force, and the next transaction replaces it; one anchor of the two is
+/// replaced with the next log; a page that was free before the transaction has no old content that
+/// SQLite would restore, until it is used again. All of them fail to authenticate until then. The
+/// pages in use were read by `integrity_check`.
 fn settle(room: &Room, name: &str, torn: bool) {
     let report = ops::verify(&room.at(name), &room.options("first"), &mut |_, _| {}).unwrap();
     let passing = |bad: &ops::BadUnit| match bad.kind {
@@ -321,8 +324,8 @@ fn random_kills_two_databases() {
     }
 }
 
-/// Dies before every `stride`th changing system call of a fixed sequence of transactions, each time from the start; of a
-/// write so much as `torn` says is done.
+/// Dies before every `stride`th changing system call of a fixed sequence of transactions, each time
+/// from the start; of a write so much as `torn` says is done.
 fn kill_at_each_call(shape: &Shape, both: bool, deaths: u64, torn: Option<Torn>) {
     let seed = seed();
     let mut random = Random::new(seed);
@@ -393,8 +396,9 @@ fn death_before_each_call() {
     }
 }
 
-/// A slot of the journal that is written again may be cut by the kill where it crosses a page of the file. With a count
-/// such a slot holds nothing that is needed yet; without one (`synchronous=OFF`) it may.
+/// A slot of the journal that is written again may be cut by the kill where it crosses a page of
+/// the file. With a count such a slot holds nothing that is needed yet; without one
+/// (`synchronous=OFF`) it may.
 #[test]
 fn death_at_a_page_of_a_journal_without_a_count() {
     for journal in ["DELETE", "TRUNCATE", "PERSIST"] {
@@ -417,7 +421,8 @@ fn death_before_each_call_two_databases() {
     }
 }
 
-/// Some transactions' worth of content, so that a rekey or copy has something to do. Returns the last number.
+/// Some transactions' worth of content, so that a rekey or copy has something to do. Returns the
+/// last number.
 fn fill(connection: &Connection, journal: &str, transactions: i64) -> i64 {
     ledger::prepare(connection, "main", &shape(journal, "OFF", 0)).unwrap();
     for n in 1..=transactions {
@@ -505,7 +510,8 @@ fn assert_one_key_opens(room: &Room, old: &str, new: &str, last: i64) {
     assert_eq!(ledger::check(&connection, "main").unwrap(), last);
 }
 
-/// The same rekey again goes through, or says that the old key opens nothing because it had been done.
+/// The same rekey again goes through, or says that the old key opens nothing because it had been
+/// done.
 fn finish_rekey(room: &Room, old: &str, new: &str) -> Option<Said> {
     match open(&room.at("a.db"), &room.options(old)) {
         Err(error) if error.code().number == 2002 => {

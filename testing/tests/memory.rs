@@ -1,13 +1,15 @@
-//! Goal: after a database has been opened, the key that the user gave is nowhere in the process; what was derived from
-//! it is in locked memory only, which no core dump contains.
+//! Goal: after a database has been opened, the key that the user gave is nowhere in the process;
+//! what was derived from it is in locked memory only, which no core dump contains.
 //!
-//! Method: a child opens a sealed database and works with it; this process, its parent, searches the child's memory and
-//! its core. The key given is searched for as bytes and as text. What was derived is not known here, so it is taken
-//! from the child's locked memory and searched for everywhere else. That each search can find something is shown by a
-//! child that keeps a copy on purpose.
+//! Method: a child opens a sealed database and works with it; this process, its parent, searches
+//! the child's memory and its core. The key given is searched for as bytes and as text. What was
+//! derived is not known here, so it is taken from the child's locked memory and searched for
+//! everywhere else. That each search can find something is shown by a child that keeps a copy on
+//! purpose.
 //!
-//! Not covered, because it cannot be: an environment variable stays in the block that the kernel gave the process
-//! (`/proc/PID/environ`), and the text of `PRAGMA key` in SQLite's memory. The pages in SQLite's cache are in a core.
+//! Not covered, because it cannot be: an environment variable stays in the block that the kernel
+//! gave the process (`/proc/PID/environ`), and the text of `PRAGMA key` in SQLite's memory. The
+//! pages in SQLite's cache are in a core.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::print_stdout,
@@ -246,7 +248,8 @@ fn the_search_finds_a_copy() {
     );
 }
 
-/// The core of a process with an open database, written by the kernel. `None`: this machine writes none.
+/// The core of a process with an open database, written by the kernel. `None`: this machine writes
+/// none.
 fn core_of(room: &Room, worker: &mut Worker) -> Option<Vec<u8>> {
     let pid = worker.id();
     let limit = Command::new("prlimit")
@@ -277,7 +280,8 @@ fn a_core_contains_no_key() {
     let mut random = Random::new(seed());
     let marker = format!("marker{}", random.text(24));
     for way in ways(&mut random) {
-        // The kernel's copy of the environment is in the core, and with it a key that came that way.
+        // The kernel's copy of the environment is in the core, and with it a key that came that
+        // way.
         if way.by_environment {
             continue;
         }

@@ -1,12 +1,14 @@
 //! Goal: whatever call of the disk fails, and wherever the power is cut, a sealed database then
 //! opens by itself and holds every transaction that SQLite promises to keep, and no other, whole.
 //!
-//! Method: docs/internals/testing.md, "Simulated disks". The VFS stands on simulated disks that fail, or forget what
-//! was not synced. The same is done to SQLite without the VFS, which has to pass: else the simulation is not to be
-//! believed. And the disk lies, which must be found out: else the comparison sees nothing.
+//! Method: docs/internals/testing.md, "Simulated disks". The VFS stands on simulated disks that
+//! fail, or forget what was not synced. The same is done to SQLite without the VFS, which has to
+//! pass: else the simulation is not to be believed. And the disk lies, which must be found out:
+//! else the comparison sees nothing.
 //!
-//! The usual run tries the same cases each time, so that it fails only where something was changed. `STRONGROOM_SIMULATION` multiplies the cases
-//! and takes new ones, `STRONGROOM_SEED` takes those of a seed, `STRONGROOM_CASE` repeats a case.
+//! The usual run tries the same cases each time, so that it fails only where something was changed.
+//! `STRONGROOM_SIMULATION` multiplies the cases and takes new ones, `STRONGROOM_SEED` takes those
+//! of a seed, `STRONGROOM_CASE` repeats a case.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::print_stdout,
@@ -40,8 +42,8 @@ fn seed() -> u64 {
 /// Settings from `random`, for one journal mode.
 fn settings(random: &mut Random, stack: Stack, journal: &str) -> Config {
     let synchronous = match (stack, journal) {
-        // Without the VFS, a journal that was synced once has its count before its records: SQLite says that a power
-        // cut at the wrong moment may then damage the database.
+        // Without the VFS, a journal that was synced once has its count before its records: SQLite
+        // says that a power cut at the wrong moment may then damage the database.
         (Stack::Control, "delete" | "truncate" | "persist") => {
             random.one_of(&["full", "full", "extra"])
         }
@@ -49,7 +51,8 @@ fn settings(random: &mut Random, stack: Stack, journal: &str) -> Config {
         _ => random.one_of(&["full", "full", "normal", "extra"]),
     };
     let page_size = random.one_of(&[512, 1024, 1024, 1024, 2048, 4096, 4096, 8192, 65536]);
-    // Without a super-journal each database commits by itself. With locking_mode=EXCLUSIVE a case is open: status.md.
+    // Without a super-journal each database commits by itself. With locking_mode=EXCLUSIVE a case
+    // is open: status.md.
     let two = random.once_in(4) && !["wal", "memory"].contains(&journal);
     Config {
         stack,
@@ -207,8 +210,9 @@ fn a_disk_that_lies_is_found_out() {
     found_out(Stack::Sealed, "wal", Lie::SyncOfHeader);
 }
 
-/// A connection that had written many frames once said that the log was damaged, when the log had been started again by
-/// another process and its index had to be made anew: frames that it had written itself lay behind the new log's end.
+/// A connection that had written many frames once said that the log was damaged, when the log had
+/// been started again by another process and its index had to be made anew: frames that it had
+/// written itself lay behind the new log's end.
 #[test]
 fn a_log_that_somebody_else_started_again_is_no_damage() {
     let config = Config {
@@ -256,7 +260,8 @@ fn restarting(stack: Stack, synchronous: &str, seed: u64) -> Scene {
     scene
 }
 
-/// W6: a log that starts again costs as many syncs as in SQLite, though the anchor has to be durable before it.
+/// W6: a log that starts again costs as many syncs as in SQLite, though the anchor has to be
+/// durable before it.
 #[cfg(not(feature = "count-often"))]
 #[test]
 fn a_log_that_starts_again_costs_no_more_syncs_than_without_the_guard() {
@@ -304,8 +309,8 @@ fn power_cuts_where_a_log_starts_again() {
     assert!(tally.failures.is_empty(), "\n{}", tally.told());
 }
 
-/// A journal that was to be played back was once taken for none when its first read came back short, and what it undoes
-/// stayed in the database.
+/// A journal that was to be played back was once taken for none when its first read came back
+/// short, and what it undoes stayed in the database.
 #[test]
 fn a_journal_that_reads_short_is_not_taken_for_none() {
     let mut random = Random::new(seed());
@@ -360,8 +365,8 @@ fn a_journal_that_reads_short_is_not_taken_for_none() {
     assert!(tried > 50);
 }
 
-/// A journal of which the first write stopped within its prologue kept the other database of the transaction from being read: it was taken for a damaged
-/// one, which might name the super-journal.
+/// A journal of which the first write stopped within its prologue kept the other database of the
+/// transaction from being read: it was taken for a damaged one, which might name the super-journal.
 #[test]
 fn a_journal_that_was_only_begun_names_nobody() {
     let mut random = Random::new(seed());
@@ -394,7 +399,8 @@ fn a_journal_that_was_only_begun_names_nobody() {
     println!("{tried} short writes");
 }
 
-/// Keyrings and redo copies are replaced whole: under the name there is the old file or the new one.
+/// Keyrings and redo copies are replaced whole: under the name there is the old file or the new
+/// one.
 #[test]
 fn a_file_is_replaced_whole_or_not_at_all() {
     strongroom_testing::sim::vfs::install();

@@ -1,9 +1,10 @@
-//! Goal: a transaction over two databases is rolled back in both or in neither, whatever was done to the journals in
-//! between; else it is an error.
+//! Goal: a transaction over two databases is rolled back in both or in neither, whatever was done
+//! to the journals in between; else it is an error.
 //!
-//! Method: the files are copied at the moment before the commit, when both databases are written and the super-journal
-//! is about to be removed. Put back, they are what a crash leaves: hot journals that name a super-journal. Then the end
-//! of one journal, where that name stands, is changed, cut off or written behind.
+//! Method: the files are copied at the moment before the commit, when both databases are written
+//! and the super-journal is about to be removed. Put back, they are what a crash leaves: hot
+//! journals that name a super-journal. Then the end of one journal, where that name stands, is
+//! changed, cut off or written behind.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,7 +1,8 @@
-//! The chart of the forty backups, as SVG: four panels (from where, to where), in each the algorithms, not compressed and
-//! compressed.
+//! The chart of the forty backups, as SVG: four panels (from where, to where), in each the
+//! algorithms, not compressed and compressed.
 //!
-//! The scale is logarithmic, for Triple DES takes many times as long as the others, and every bar says its value.
+//! The scale is logarithmic, for Triple DES takes many times as long as the others, and every bar
+//! says its value.
 //!
 //! Must not: cut a bar, or give a panel a scale of its own.
 

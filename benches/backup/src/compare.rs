@@ -1,4 +1,5 @@
-//! Whether what a tool restored is what was backed up, and how large what it stored is (B2: nobody is measured while failing).
+//! Whether what a tool restored is what was backed up, and how large what it stored is (B2: nobody
+//! is measured while failing).
 //!
 //! Must not: be inside a measurement.
 
@@ -9,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use strongroom_benches::Failure;
 
-/// Every regular file below `source` is below `restored` with the same bytes, and no file more. What a server makes again by
-/// itself does not count.
+/// Every regular file below `source` is below `restored` with the same bytes, and no file more.
+/// What a server makes again by itself does not count.
 pub(crate) fn same_trees(source: &Path, restored: &Path) -> Result<(), Failure> {
     let [expected, found] = [files(source)?, files(restored)?];
     if let Some(other) = expected.symmetric_difference(&found).next() {

@@ -1,6 +1,8 @@
-//! `strongroom-bench-backup`: sealed backups beside plain ones, pgBackRest, restic, and a pipe of zstd and age, in one run.
+//! `strongroom-bench-backup`: sealed backups beside plain ones, pgBackRest, restic, and a pipe of
+//! zstd and age, in one run.
 //!
-//! Invariants: those of `run` (rounds are interleaved, everything that was restored is compared) and of `matrix`.
+//! Invariants: those of `run` (rounds are interleaved, everything that was restored is compared)
+//! and of `matrix`.
 //!
 //! Must not: leave a server or a file behind, or listen on a network.
 

@@ -1,7 +1,8 @@
-//! Forty backups: four algorithms and none, compressed and not, from disk and from memory, to disk and to memory. The
-//! experiment with which SQL Server's backup encryption was first measured.
+//! Forty backups: four algorithms and none, compressed and not, from disk and from memory, to disk
+//! and to memory. The experiment with which SQL Server's backup encryption was first measured.
 //!
-//! Invariants: rounds are interleaved, and who begins rotates; everything is restored and compared in the first round.
+//! Invariants: rounds are interleaved, and who begins rotates; everything is restored and compared
+//! in the first round.
 //!
 //! Must not: leave anything behind but figures.
 

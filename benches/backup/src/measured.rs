@@ -1,8 +1,9 @@
 //! What a program used: its time, the processor time and memory of it and of all that it started.
 //!
-//! The kernel adds a process's use to its parent's account when the parent waits for it. So each program that is measured has
-//! a parent of its own, this one in another process (`strongroom-bench-backup measured FILE PROGRAM ...`), whose account holds
-//! nothing else. Memory is that of the largest single process: of a pipe's, the largest part.
+//! The kernel adds a process's use to its parent's account when the parent waits for it. So each
+//! program that is measured has a parent of its own, this one in another process
+//! (`strongroom-bench-backup measured FILE PROGRAM ...`), whose account holds nothing else. Memory
+//! is that of the largest single process: of a pipe's, the largest part.
 //!
 //! Must not: measure anything but that program.
 
@@ -51,7 +52,8 @@ pub(crate) fn run(parent: &mut Command, account: &Path) -> Result<Used, Failure>
     Ok(used)
 }
 
-/// In the process of its own: runs the program and leaves its account. The program's failure is this one's.
+/// In the process of its own: runs the program and leaves its account. The program's failure is
+/// this one's.
 pub(crate) fn as_parent(arguments: &[OsString]) -> ExitCode {
     match account(arguments) {
         Ok(true) => ExitCode::SUCCESS,

@@ -22,7 +22,8 @@ pub(crate) struct Options {
     /// Only peers whose name contains this: a tool, "zstd 3", "none", "plain"
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) only: String,
-    /// Four algorithms and none, compressed and not, from disk and memory, to disk and memory: forty backups of a directory
+    /// Four algorithms and none, compressed and not, from disk and memory, to disk and memory:
+    /// forty backups of a directory
     #[arg(long)]
     pub(crate) matrix: bool,
     /// With --matrix: a directory of a file system in memory

@@ -1,6 +1,7 @@
 //! Who is compared, and the commands of each: to prepare, to back up, to restore.
 //!
-//! Every one ends when what it wrote is durable: pipes and restic's restore, which do not see to that, are followed by `sync`.
+//! Every one ends when what it wrote is durable: pipes and restic's restore, which do not see to
+//! that, are followed by `sync`.
 //!
 //! Must not: give a tool a setting that makes it slower than its documentation advises.
 

@@ -1,7 +1,7 @@
 //! Rounds of all peers on one server.
 //!
-//! Invariants: rounds are interleaved, and who begins rotates; a round counts only if what was restored is what was backed up
-//! (B2); every place is new.
+//! Invariants: rounds are interleaved, and who begins rotates; a round counts only if what was
+//! restored is what was backed up (B2); every place is new.
 //!
 //! Must not: leave anything behind but figures.
 

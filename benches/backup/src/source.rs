@@ -1,4 +1,5 @@
-//! What is backed up: a PostgreSQL server with the TPC-H tables, at rest; a directory with the same rows as text.
+//! What is backed up: a PostgreSQL server with the TPC-H tables, at rest; a directory with the same
+//! rows as text.
 //!
 //! Must not: change once it is made.
 
@@ -19,7 +20,8 @@ const SETTINGS: [(&str, &str); 5] = [
     ("shared_buffers", "128MB"),
     ("wal_level", "replica"),
 ];
-/// Bytes of a cluster with the tables and indexes at scale 1, about: what the default of `--size` is reckoned with.
+/// Bytes of a cluster with the tables and indexes at scale 1, about: what the default of `--size`
+/// is reckoned with.
 const BYTES_AT_SCALE_1: f64 = 1.75e9;
 /// Bytes of the text of lineitem at scale 1, about.
 const TEXT_AT_SCALE_1: f64 = 7.6e8;

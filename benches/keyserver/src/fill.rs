@@ -1,4 +1,5 @@
-//! Many keys at once, written into the store of a server that does not run, as the server itself would write them.
+//! Many keys at once, written into the store of a server that does not run, as the server itself
+//! would write them.
 //!
 //! Must not: be used on a store that anyone needs: the audit log knows nothing of these keys.
 

@@ -1,8 +1,9 @@
-//! Measures the key server of the released command: keys delivered a second and their latency with many clients at once, and
-//! the time until it delivers after a start with many keys, with its records in a sealed SQLite database and in etcd.
+//! Measures the key server of the released command: keys delivered a second and their latency with
+//! many clients at once, and the time until it delivers after a start with many keys, with its
+//! records in a sealed SQLite database and in etcd.
 //!
-//! Load and server share the host. Every delivery is written to the audit log, durably, before it is answered: what is measured
-//! is mostly that.
+//! Load and server share the host. Every delivery is written to the audit log, durably, before it
+//! is answered: what is measured is mostly that.
 //!
 //! Must not: be run against a server that anyone needs.
 #![expect(

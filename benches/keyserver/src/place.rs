@@ -1,4 +1,5 @@
-//! A key server of the released command and, for the other store, three members of etcd: processes on this host.
+//! A key server of the released command and, for the other store, three members of etcd: processes
+//! on this host.
 //!
 //! Must not: leave a process behind.
 
@@ -175,7 +176,8 @@ impl Place {
         Ok(Node::load(&self.path("node.toml"))?.client())
     }
 
-    /// Starts the server; the time until it delivers the key `name`, or lists keys where there is none yet.
+    /// Starts the server; the time until it delivers the key `name`, or lists keys where there is
+    /// none yet.
     pub(crate) fn start(&self, name: Option<&str>) -> Result<(Running, Duration), Failure> {
         let began = Instant::now();
         let mut child = self

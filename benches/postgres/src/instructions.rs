@@ -1,8 +1,9 @@
-//! Instructions instead of time, for a machine whose times are noise: one process at a time, `postgres --single`.
+//! Instructions instead of time, for a machine whose times are noise: one process at a time,
+//! `postgres --single`.
 //!
-//! The counter is perf's, of instructions in user mode; where the processor does not let it count, valgrind's
-//! cachegrind. Neither counts the kernel, whose part of the work is the same with and without the shield: a penalty in
-//! instructions is larger than the one in time.
+//! The counter is perf's, of instructions in user mode; where the processor does not let it count,
+//! valgrind's cachegrind. Neither counts the kernel, whose part of the work is the same with and
+//! without the shield: a penalty in instructions is larger than the one in time.
 //! Must not: count the start and the end of the process: a run without the statement is subtracted.
 
 use std::fmt::Write as _;

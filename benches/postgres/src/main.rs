@@ -1,9 +1,11 @@
 //! `strongroom-bench-postgres`: a sealed PostgreSQL instance beside a plain one, in one run.
 //!
 //! Invariants:
-//! 1. Rounds are interleaved: each workload runs on all three peers before its next round, and who begins rotates.
+//! 1. Rounds are interleaved: each workload runs on all three peers before its next round, and who
+//!    begins rotates.
 //! 2. A round counts only if all peers gave the same result (B2).
-//! 3. The plain peer's server never has the shield in it, the others' always (B3); rows on the disk are looked at once.
+//! 3. The plain peer's server never has the shield in it, the others' always (B3); rows on the disk
+//!    are looked at once.
 //!
 //! Must not: leave a server or a file behind, or listen on a network.
 

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use clap::Parser;
 use serde::Serialize;
 
-/// Sealed PostgreSQL beside plain PostgreSQL: pgbench in and out of the page cache, COPY, CREATE TABLE AS, spills, recovery.
+/// Sealed PostgreSQL beside plain PostgreSQL: pgbench in and out of the page cache, COPY, CREATE
+/// TABLE AS, spills, recovery.
 #[derive(Parser)]
 #[command(name = "strongroom-bench-postgres", version)]
 pub(crate) struct Options {
@@ -17,7 +18,8 @@ pub(crate) struct Options {
     /// pgbench's scale: 15 MB for each unit; further tables grow with it
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) scale: u32,
-    /// The page cache (shared buffers) of each server, in MB; pgbench's scale 1 must fit, the scale above should not
+    /// The page cache (shared buffers) of each server, in MB; pgbench's scale 1 must fit, the scale
+    /// above should not
     #[arg(long, value_name = "MB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(24..))]
     pub(crate) shared_buffers: u32,
     /// pgbench's clients

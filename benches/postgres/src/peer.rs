@@ -43,8 +43,8 @@ pub(crate) struct Node<'place> {
 }
 
 impl<'place> Node<'place> {
-    /// Makes the data directory in `directory` and starts its server. The key is in a file, so that the server starts
-    /// unattended.
+    /// Makes the data directory in `directory` and starts its server. The key is in a file, so that
+    /// the server starts unattended.
     pub(crate) fn make(
         place: &'place Place,
         peer: Peer,
@@ -79,8 +79,8 @@ impl<'place> Node<'place> {
     }
 }
 
-/// The same for all peers: what would happen at a time of its own is switched off, and each query has one process.
-/// Durability is PostgreSQL's default: `fsync` and `synchronous_commit` are on.
+/// The same for all peers: what would happen at a time of its own is switched off, and each query
+/// has one process. Durability is PostgreSQL's default: `fsync` and `synchronous_commit` are on.
 const SETTINGS: [(&str, &str); 9] = [
     ("autovacuum", "off"),
     ("checkpoint_timeout", "1h"),

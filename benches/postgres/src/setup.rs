@@ -97,7 +97,8 @@ pub(crate) fn export(node: &Node<'_>, database: &str, file: &str) -> Result<(), 
     Ok(())
 }
 
-/// What is said to be sealed is sealed, and what is said to be plain is plain: the entropy of rows on the disk.
+/// What is said to be sealed is sealed, and what is said to be plain is plain: the entropy of rows
+/// on the disk.
 pub(crate) fn look_at_disk(node: &Node<'_>, database: &str) -> Result<(), Failure> {
     let path = node
         .cluster

@@ -1,7 +1,8 @@
-//! The workloads: each makes ready outside the clock, works under it, and returns what its peers must return too.
+//! The workloads: each makes ready outside the clock, works under it, and returns what its peers
+//! must return too.
 //!
-//! Must not: begin with pages of an earlier workload still to be written: there is a checkpoint and a `sync` before each
-//! clock.
+//! Must not: begin with pages of an earlier workload still to be written: there is a checkpoint and
+//! a `sync` before each clock.
 
 use std::time::Duration;
 
@@ -219,7 +220,8 @@ impl Workload {
     }
 }
 
-/// All that was written before is on the disk: the log is checkpointed, and the kernel has nothing left to write.
+/// All that was written before is on the disk: the log is checkpointed, and the kernel has nothing
+/// left to write.
 fn settle(node: &Node<'_>) -> Result<(), Failure> {
     node.cluster.psql("postgres", "CHECKPOINT;")?;
     rustix::fs::sync();

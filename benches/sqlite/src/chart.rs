@@ -1,7 +1,8 @@
-//! The charts, as SVG: for each workload a row of bars, an engine each, as a multiple of stock's time; and how a scan grows
-//! with the database.
+//! The charts, as SVG: for each workload a row of bars, an engine each, as a multiple of stock's
+//! time; and how a scan grows with the database.
 //!
-//! The bars' scale begins at 0 and is linear; a bar that would leave it is drawn to its end, and every bar says its value.
+//! The bars' scale begins at 0 and is linear; a bar that would leave it is drawn to its end, and
+//! every bar says its value.
 //! Must not: cut a value without saying it.
 
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! The engines: which driver runs each, how it is given its key, and what it must look like on the disk.
+//! The engines: which driver runs each, how it is given its key, and what it must look like on the
+//! disk.
 //!
 //! Invariant: all get the same raw key of 32 bytes, the same page size and the same settings.
 //! Must not: give one a setting that the others do not get.
@@ -171,8 +172,8 @@ impl Engine {
     }
 }
 
-/// The same settings for all, after the database is open. Temporary files are in memory, because `SQLCipher` has them nowhere
-/// else.
+/// The same settings for all, after the database is open. Temporary files are in memory, because
+/// `SQLCipher` has them nowhere else.
 pub(crate) fn settings() -> String {
     [
         "PRAGMA mmap_size=0".to_owned(),

@@ -1,7 +1,8 @@
 //! Instructions in user mode, by callgrind: what does not depend on what else the machine does.
 //!
-//! The kernel's part is not counted, and callgrind's processor has AES and AVX2 but no wider vectors. One instruction is not
-//! like another: hardware AES does in one what software does in hundreds.
+//! The kernel's part is not counted, and callgrind's processor has AES and AVX2 but no wider
+//! vectors. One instruction is not like another: hardware AES does in one what software does in
+//! hundreds.
 //! Must not: count opening, settings or the comparison of results.
 
 use std::fmt::Write as _;

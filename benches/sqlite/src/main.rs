@@ -1,9 +1,12 @@
-//! `strongroom-bench-sqlite`: the VFS beside `SQLCipher` and `SQLite3` Multiple Ciphers, in one run.
+//! `strongroom-bench-sqlite`: the VFS beside `SQLCipher` and `SQLite3` Multiple Ciphers, in one
+//! run.
 //!
 //! Invariants:
-//! 1. Rounds are interleaved: each workload runs on all engines before its next round, and who begins rotates.
+//! 1. Rounds are interleaved: each workload runs on all engines before its next round, and who
+//!    begins rotates.
 //! 2. A round counts only if all engines returned the same (B2).
-//! 3. Every round of every engine is a process of its own: one C program, compiled with each engine by the same options.
+//! 3. Every round of every engine is a process of its own: one C program, compiled with each engine
+//!    by the same options.
 //! 4. An engine's file was searched for what it holds before anything is measured.
 //! 5. The files that are read were all written in one way, by a copy.
 //!

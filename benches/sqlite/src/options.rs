@@ -32,7 +32,8 @@ pub(crate) struct Options {
     /// Only these engines, separated by commas; stock is always among them
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) engines: Vec<String>,
-    /// Sizes in MiB at which growth is measured; `--sizes 10,100,1000,4000` takes an hour and 40 GiB
+    /// Sizes in MiB at which growth is measured; `--sizes 10,100,1000,4000` takes an hour and 40
+    /// GiB
     #[arg(long, value_name = "MIB", value_delimiter = ',', default_values_t = [10_u32, 100])]
     pub(crate) sizes: Vec<u32>,
     /// Count instructions too, with valgrind, and keep its profiles here

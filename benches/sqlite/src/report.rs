@@ -1,6 +1,7 @@
 //! The result: a table for people, JSON for programs.
 //!
-//! Must not: round a ratio in the VFS's favour, hide a spread, or show a figure without what it was compared with.
+//! Must not: round a ratio in the VFS's favour, hide a spread, or show a figure without what it was
+//! compared with.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,8 @@
-//! The same rows in one database for each engine, their keys, and the proof that what should be sealed is.
+//! The same rows in one database for each engine, their keys, and the proof that what should be
+//! sealed is.
 //!
-//! Must not: be inside a measurement, or let an engine into the table whose file shows what it holds.
+//! Must not: be inside a measurement, or let an engine into the table whose file shows what it
+//! holds.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -17,7 +19,8 @@ use tempfile::TempDir;
 use crate::driver;
 use crate::engine::{Engine, Key, settings};
 
-/// Shannon entropy in bits a byte below which a MiB of a file is not noise. Sealed pages have 7.9998.
+/// Shannon entropy in bits a byte below which a MiB of a file is not noise. Sealed pages have
+/// 7.9998.
 const NOISE: f64 = 7.99;
 /// How much of the end of a file must be noise.
 const SAMPLE: u64 = 1 << 20;
@@ -119,7 +122,8 @@ impl Place {
     }
 }
 
-/// Loads the TPC-H tables at `scale` into the source and copies them into a database of each engine. Sizes in bytes.
+/// Loads the TPC-H tables at `scale` into the source and copies them into a database of each
+/// engine. Sizes in bytes.
 pub(crate) fn load(
     place: &Place,
     engines: &[Engine],
@@ -156,8 +160,9 @@ pub(crate) fn load(
     Ok(sizes)
 }
 
-/// Makes the database of `engine` at `path` by `lines`, and proves it. It gets there by a copy, so that all are written in the same
-/// way: what the system's cache makes of each engine's writes, larger and smaller pieces of memory, is worth a tenth of a scan's time.
+/// Makes the database of `engine` at `path` by `lines`, and proves it. It gets there by a copy, so
+/// that all are written in the same way: what the system's cache makes of each engine's writes,
+/// larger and smaller pieces of memory, is worth a tenth of a scan's time.
 pub(crate) fn make(place: &Place, engine: Engine, path: &Path, lines: &str) -> Result<(), Failure> {
     let fresh = place.path("fresh.db");
     let opened = place.opened_at(engine, &fresh)?;
@@ -173,7 +178,8 @@ pub(crate) fn one_line(sql: &str) -> String {
     sql.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A sealed file shows nothing and is noise; a plain one shows what it holds, or the search would prove nothing.
+/// A sealed file shows nothing and is noise; a plain one shows what it holds, or the search would
+/// prove nothing.
 fn prove(engine: Engine, path: &Path) -> Result<(), Failure> {
     let mut file = std::fs::File::open(path)?;
     let length = file.metadata()?.len();

@@ -1,6 +1,7 @@
 //! The workloads: the same lines for every engine's driver.
 //!
-//! Must not: let one round's work change another's: updates set a value of their own, loads go to new files.
+//! Must not: let one round's work change another's: updates set a value of their own, loads go to
+//! new files.
 
 use strongroom_benches::Failure;
 use strongroom_benches::tpch::QUERIES;
@@ -305,7 +306,8 @@ impl Workload {
         Ok(script)
     }
 
-    /// What updates set: another value in each workload and round, for SQLite writes no page that stays as it was.
+    /// What updates set: another value in each workload and round, for SQLite writes no page that
+    /// stays as it was.
     fn value(&self, round: u32) -> f64 {
         let number = self
             .name

@@ -24,7 +24,8 @@ const INITDB: [&str; 5] = [
 /// The number in the socket's name; nothing listens on a network.
 const PORT: &str = "5432";
 
-/// The programs, who runs them, and where the sockets are: a directory with a short path, as sockets' must be.
+/// The programs, who runs them, and where the sockets are: a directory with a short path, as
+/// sockets' must be.
 pub struct Place {
     /// The programs.
     pub tools: Tools,
@@ -63,8 +64,9 @@ pub struct Cluster<'place> {
 }
 
 impl<'place> Cluster<'place> {
-    /// Makes `data`, with further `options` of initdb and with `settings` at the end of postgresql.conf. `seal`: options
-    /// of `strongroom pg initdb`, without which it is a plain one by PostgreSQL's own.
+    /// Makes `data`, with further `options` of initdb and with `settings` at the end of
+    /// postgresql.conf. `seal`: options of `strongroom pg initdb`, without which it is a plain one
+    /// by PostgreSQL's own.
     ///
     /// # Errors
     /// What the program said.
@@ -207,7 +209,8 @@ impl<'place> Cluster<'place> {
         }
     }
 
-    /// How long the server took for one statement, as psql saw it: neither its start nor the connection counts.
+    /// How long the server took for one statement, as psql saw it: neither its start nor the
+    /// connection counts.
     ///
     /// # Errors
     /// As of [`Self::psql`].

@@ -28,8 +28,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the server of `cluster` and waits until it takes connections. How long that took, from the start of the
-    /// process: recovery included.
+    /// Starts the server of `cluster` and waits until it takes connections. How long that took,
+    /// from the start of the process: recovery included.
     ///
     /// # Errors
     /// The last lines of its log.
@@ -99,8 +99,8 @@ impl Server {
         }
     }
 
-    /// Processor time of all its processes so far, in user mode and in the kernel: also of those that have ended. Waits
-    /// until there is no session, so that each is counted once.
+    /// Processor time of all its processes so far, in user mode and in the kernel: also of those
+    /// that have ended. Waits until there is no session, so that each is counted once.
     ///
     /// # Errors
     /// A session stays.
@@ -153,8 +153,8 @@ impl Server {
     }
 
     fn end(&mut self) -> Result<usize, Failure> {
-        // None of them may see another one end and clean up: the postmaster stands still while its children are killed,
-        // and they would notice its death.
+        // None of them may see another one end and clean up: the postmaster stands still while its
+        // children are killed, and they would notice its death.
         signal(self.postmaster, Signal::STOP)?;
         let children = children(self.postmaster);
         for child in &children {
@@ -210,7 +210,8 @@ impl Drop for Server {
     }
 }
 
-/// Whether `postmaster` is the server of `data` and takes connections, as postmaster.pid tells: what `pg_ctl` looks at.
+/// Whether `postmaster` is the server of `data` and takes connections, as postmaster.pid tells:
+/// what `pg_ctl` looks at.
 fn is_ready(data: &Path, postmaster: u32) -> bool {
     let text = std::fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
     let mut lines = text.lines();
@@ -224,7 +225,8 @@ fn exists(process: u32) -> bool {
     Path::new(&format!("/proc/{process}")).exists()
 }
 
-/// Whether a process runs. One that has ended and whose parent has not asked for its status does not.
+/// Whether a process runs. One that has ended and whose parent has not asked for its status does
+/// not.
 fn alive(process: u32) -> bool {
     stat(process).is_some_and(|fields| !matches!(fields.as_slice(), [state, ..] if state == "Z"))
 }
@@ -250,8 +252,8 @@ fn parent_of(process: u32) -> Option<u32> {
     stat(process)?.get(1)?.parse().ok()
 }
 
-/// Whether a child of a postmaster serves a client of user `postgres`, or is ending: then it has no title any more, and
-/// its time is not the postmaster's yet.
+/// Whether a child of a postmaster serves a client of user `postgres`, or is ending: then it has no
+/// title any more, and its time is not the postmaster's yet.
 fn is_session(process: u32) -> bool {
     let title = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     exists(process) && (title.is_empty() || title.starts_with(b"postgres: postgres "))

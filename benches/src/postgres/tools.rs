@@ -1,4 +1,5 @@
-//! The programs: PostgreSQL's, the `strongroom` command and the shield, where the account can run them.
+//! The programs: PostgreSQL's, the `strongroom` command and the shield, where the account can run
+//! them.
 //!
 //! Must not: take PostgreSQL's programs from several versions.
 
@@ -25,8 +26,9 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// PostgreSQL's: `PG_BINDIR`, `pg_config --bindir`, the newest of Debian's. The command: `STRONGROOM_BIN`, or the one
-    /// beside this program. The shield: `STRONGROOM_SHIELD_LIB`, or the one beside the command.
+    /// PostgreSQL's: `PG_BINDIR`, `pg_config --bindir`, the newest of Debian's. The command:
+    /// `STRONGROOM_BIN`, or the one beside this program. The shield: `STRONGROOM_SHIELD_LIB`, or
+    /// the one beside the command.
     ///
     /// # Errors
     /// One of them is not there.
@@ -45,8 +47,8 @@ impl Tools {
         })
     }
 
-    /// Copies of the command and the shield in `directory`, which the account can reach. A build directory it often
-    /// cannot.
+    /// Copies of the command and the shield in `directory`, which the account can reach. A build
+    /// directory it often cannot.
     ///
     /// # Errors
     /// The operating system's.

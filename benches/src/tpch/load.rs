@@ -1,6 +1,7 @@
 //! Loading the tables.
 //!
-//! Invariant: several connections get every batch in turn, so that a change of the machine's speed meets all of them.
+//! Invariant: several connections get every batch in turn, so that a change of the machine's speed
+//! meets all of them.
 //! Must not: set a pragma: how durable and with how much memory is the caller's choice.
 
 use std::time::{Duration, Instant};
@@ -76,8 +77,8 @@ pub fn finish(connection: &Connection, table: &Table) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Loads all tables at `scale` into each of `connections`, which get the same rows. Says how long each connection
-/// worked, without the time that the rows took to generate.
+/// Loads all tables at `scale` into each of `connections`, which get the same rows. Says how long
+/// each connection worked, without the time that the rows took to generate.
 ///
 /// # Errors
 /// SQLite's, or the VFS's.

@@ -1,7 +1,8 @@
 //! The TPC-H tables in SQLite: schema, generated rows, queries.
 //!
-//! Source: TPC Benchmark H, revision 3.0.1, clauses 1.4 (schema), 2.4 (queries), 4.2 (data). Not a TPC-H result: a
-//! selection of the queries, with their validation parameters, on a schema with indexes of our choice.
+//! Source: TPC Benchmark H, revision 3.0.1, clauses 1.4 (schema), 2.4 (queries), 4.2 (data). Not a
+//! TPC-H result: a selection of the queries, with their validation parameters, on a schema with
+//! indexes of our choice.
 //! Must not: depend on which VFS a connection uses.
 
 mod load;

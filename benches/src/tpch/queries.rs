@@ -1,6 +1,7 @@
 //! Nine of the 22 TPC-H queries in SQLite's dialect, with the validation parameters of clause 2.4.
 //!
-//! Dates are text, so intervals are written out. Q6's bounds are literals: 0.06 - 0.01 is not 0.05 in binary.
+//! Dates are text, so intervals are written out. Q6's bounds are literals: 0.06 - 0.01 is not 0.05
+//! in binary.
 //! Must not: be changed without taking all figures again.
 
 use rusqlite::Connection;
@@ -19,7 +20,8 @@ pub struct Query {
     pub sql: &'static str,
 }
 
-/// What a query returned, row by row. Doubles compare by their bits: the same plan over the same rows adds up alike.
+/// What a query returned, row by row. Doubles compare by their bits: the same plan over the same
+/// rows adds up alike.
 #[derive(Debug, PartialEq)]
 pub struct Answer {
     rows: Vec<Vec<Value>>,
@@ -32,7 +34,8 @@ impl Answer {
         self.rows.len()
     }
 
-    /// SHA-256 over every value, its type and its place, as hexadecimal digits: for peers in other processes.
+    /// SHA-256 over every value, its type and its place, as hexadecimal digits: for peers in other
+    /// processes.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut bytes = Vec::new();

@@ -1,7 +1,8 @@
 //! Generated rows as SQLite values.
 //!
-//! The generator's text form (TPC-H's own .tbl, columns separated by '|') is parsed by the column's kind: one path for
-//! all tables, and the stored values are what any other loader of .tbl files would store.
+//! The generator's text form (TPC-H's own .tbl, columns separated by '|') is parsed by the column's
+//! kind: one path for all tables, and the stored values are what any other loader of .tbl files
+//! would store.
 //! Must not: be inside a measurement.
 
 use rusqlite::types::Value;

@@ -1,8 +1,10 @@
-//! The same loads on disks of one machine, in turns: fio sequentially and at random, pgbench, and sysbench against MariaDB. Plain; under dm-crypt; a loop device on a plain disk;
-//! and a loop device on what `strongroom volume attach` shows of an encrypted one, through FUSE.
+//! The same loads on disks of one machine, in turns: fio sequentially and at random, pgbench, and
+//! sysbench against MariaDB. Plain; under dm-crypt; a loop device on a plain disk; and a loop
+//! device on what `strongroom volume attach` shows of an encrypted one, through FUSE.
 //!
-//! The machine is emulated: its AES instructions cost what their emulation costs, some tens of times what they cost a processor, so encryption looks
-//! far dearer than it is. What the figures are good for: that everything runs, and that nothing but the ciphering is in the way.
+//! The machine is emulated: its AES instructions cost what their emulation costs, some tens of
+//! times what they cost a processor, so encryption looks far dearer than it is. What the figures
+//! are good for: that everything runs, and that nothing but the ciphering is in the way.
 //!
 //! Must not: be quoted as the price of encryption on hardware.
 #![expect(clippy::print_stdout, reason = "a benchmark's results")]
@@ -21,7 +23,8 @@ const SECONDS: u32 = 8;
 const DISK: &str = "/dev/disk/by-id/virtio";
 const PASS: &str = "/run/pass";
 
-/// The peers: name, disk, what makes the device of it, the device that is measured, and the peer that it stands beside.
+/// The peers: name, disk, what makes the device of it, the device that is measured, and the peer
+/// that it stands beside.
 const PEERS: [(&str, &str, &str, &str, &str); 4] = [
     ("plain", "clear", "true", "/dev/disk/by-id/virtio-clear", ""),
     (

@@ -41,7 +41,7 @@ pub fn create(
 /// the result for each, in order.
 ///
 /// # Errors
-/// As [`create`]; SR-7145 when some mediums have the set and others have not.
+/// As [`create`]; SR-7145 when some media have the set and others have not.
 pub fn create_on(
     stores: &[&dyn Store],
     source: &mut dyn Source,

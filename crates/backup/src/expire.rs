@@ -41,7 +41,10 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
         return Err(bad.error);
     }
     if MediumHead::read(store)?.is_none() && !listing.sets.is_empty() {
-        let detail = format!("{}/{MEDIUM_FILE} is missing; nothing was removed", store.shown());
+        let detail = format!(
+            "{}/{MEDIUM_FILE} is missing; nothing was removed",
+            store.shown()
+        );
         return Err(Error::new(&code::MEDIUM_DAMAGED, detail));
     }
     let now_unix_s = now_unix_s();

@@ -1,4 +1,5 @@
-//! Goal: whoever begins a medium anew, or puts a wrong head on it, makes no writer lose a set or tell of one that is not there.
+//! Goal: whoever begins a medium anew, or puts a wrong head on it, makes no writer lose a set or
+//! tell of one that is not there.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! Goal: a full disk is told as one, leaves nothing behind, and harms no older set. Method: a small file system that has less and
-//! less room, so that each step in turn is the one that finds none.
+//! Goal: a full disk is told as one, leaves nothing behind, and harms no older set. Method: a small
+//! file system that has less and less room, so that each step in turn is the one that finds none.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

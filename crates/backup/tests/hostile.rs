@@ -1,5 +1,5 @@
-//! Goal: a set that someone else made harms nobody who restores it. Method: sets that this program would never make, made by a source
-//! that lies about its kind.
+//! Goal: a set that someone else made harms nobody who restores it. Method: sets that this program
+//! would never make, made by a source that lies about its kind.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

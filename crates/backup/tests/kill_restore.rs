@@ -1,5 +1,6 @@
-//! Goal: no server starts on what a killed restore leaves, unless it is whole. Method: this program runs itself under strace(1),
-//! which kills it at each call in turn that writes, names or makes durable; the set is a cluster's, with a tablespace.
+//! Goal: no server starts on what a killed restore leaves, unless it is whole. Method: this program
+//! runs itself under strace(1), which kills it at each call in turn that writes, names or makes
+//! durable; the set is a cluster's, with a tablespace.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Goal: what was told to be archived is there and stays there, and what is not there is never told as the archive's end.
+//! Goal: what was told to be archived is there and stays there, and what is not there is never told
+//! as the archive's end.
 
 mod common;
 
@@ -83,8 +84,8 @@ fn head_and_digest(place: &Place, name: &str, content: &[u8]) -> (String, String
 }
 
 /// A piece may be one small transaction: whoever reads the medium must not be able to try what it
-/// was. A receiver that was killed makes the same piece again, and cannot open what is there when it
-/// seals for a certificate.
+/// was. A receiver that was killed makes the same piece again, and cannot open what is there when
+/// it seals for a certificate.
 #[test]
 fn a_sealed_piece_has_no_digest_to_guess_by() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! Goal: what is restored is what was there; media keep their rules; whatever ends a writer, whole sets stay.
+//! Goal: what is restored is what was there; media keep their rules; whatever ends a writer, whole
+//! sets stay.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -209,7 +210,8 @@ fn a_place_that_is_no_medium_is_left_alone() {
         &code::MEDIUM_ABSENT
     );
     assert!(!place.at("medium").exists());
-    // An empty directory is a place for a medium, and so is what a writer that was killed at its beginning has left.
+    // An empty directory is a place for a medium, and so is what a writer that was killed at its
+    // beginning has left.
     fs::create_dir_all(place.at("medium/sets")).unwrap();
     fs::create_dir(place.at("medium/data")).unwrap();
     fs::create_dir(place.at("medium/wal")).unwrap();

@@ -1,5 +1,5 @@
-//! Goal: a set that goes to several mediums is the same and whole on each, or the error says where it is. Method: directories, one of
-//! which is full or refuses the head.
+//! Goal: a set that goes to several media is the same and whole on each, or the error says where
+//! it is. Method: directories, one of which is full or refuses the head.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -80,7 +80,7 @@ fn the_same_set_is_on_all() {
 }
 
 #[test]
-fn each_mediums_rules_hold_before_anything_is_read() {
+fn each_media_rules_hold_before_anything_is_read() {
     let (place, opener) = (Place::new(), key());
     let tree = place.tree(10);
     let absent = place.at("no-such-tree");

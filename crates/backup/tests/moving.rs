@@ -1,5 +1,7 @@
-//! Goal: whoever may change a tree while it is backed up, or a directory while a set is restored into it, leads neither out of it.
-//! Method: what is exchanged is exchanged from within the run, when it tells its progress, and by a thread that does nothing else.
+//! Goal: whoever may change a tree while it is backed up, or a directory while a set is restored
+//! into it, leads neither out of it.
+//! Method: what is exchanged is exchanged from within the run, when it tells its progress, and by a
+//! thread that does nothing else.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

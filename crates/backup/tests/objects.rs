@@ -1,5 +1,6 @@
-//! Goal: a medium in an object store keeps what one in a directory keeps, through lost connections and answers and beside other
-//! writers, and gives nothing away. Method: a real S3 server (moto), a relay that loses what a test says.
+//! Goal: a medium in an object store keeps what one in a directory keeps, through lost connections
+//! and answers and beside other writers, and gives nothing away. Method: a real S3 server (moto), a
+//! relay that loses what a test says.
 #![cfg(feature = "object-store")]
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -135,7 +136,8 @@ fn writers_at_once_lose_no_set() {
     for position in positions {
         checked(&store, Some(position), &opener).unwrap();
     }
-    // Of two that begin the medium anew, one at least succeeds, and what is told as made is there or was replaced by the other.
+    // Of two that begin the medium anew, one at least succeeds, and what is told as made is there
+    // or was replaced by the other.
     let done: Vec<_> = std::thread::scope(|scope| {
         let two = [0, 1].map(|_| {
             let (tree, opener) = (&tree, &opener);

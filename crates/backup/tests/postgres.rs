@@ -1,5 +1,6 @@
-//! Goal: a restored set is a cluster that starts and has the data, tablespaces included; what PostgreSQL's own programs say of
-//! it; nothing startable is left by a restore that fails. Method: real servers.
+//! Goal: a restored set is a cluster that starts and has the data, tablespaces included; what
+//! PostgreSQL's own programs say of it; nothing startable is left by a restore that fails. Method:
+//! real servers.
 mod common;
 
 use std::fs;

@@ -1,5 +1,6 @@
-//! Goal: docs/spec/backup.md is enough to read a set. Method: `testing/interop/backup_reader.py`, which was written from it
-//! and shares no code with this crate, unpacks what this crate wrote, and refuses what was changed.
+//! Goal: docs/spec/backup.md is enough to read a set. Method: `testing/interop/backup_reader.py`,
+//! which was written from it and shares no code with this crate, unpacks what this crate wrote, and
+//! refuses what was changed.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

@@ -1,6 +1,7 @@
-//! Goal: where there are no locks, no set that was told as made loses what it builds on, in whatever order writers, removers and
-//! sweepers come, and wherever one of them is killed (B12). Method: a directory whose guards guard nothing and whose families are
-//! all old, and which lets another command run, or ends the command, at each of its steps.
+//! Goal: where there are no locks, no set that was told as made loses what it builds on, in
+//! whatever order writers, removers and sweepers come, and wherever one of them is killed (B12).
+//! Method: a directory whose guards guard nothing and whose families are all old, and which lets
+//! another command run, or ends the command, at each of its steps.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -115,7 +116,8 @@ impl Store for Unlocked<'_> {
         self.done(directory, || self.inner.list(directory))
     }
 
-    /// All families are a week old but those of the set that is being made: its writer is within its time.
+    /// All families are a week old but those of the set that is being made: its writer is within
+    /// its time.
     fn orphan_candidates(&self) -> io::Result<Vec<String>> {
         let found = self.inner.list("data")?.into_iter();
         let newest = std::fs::read_dir(self.inner.shown() + "/data")?

@@ -1,6 +1,6 @@
 //! Goal: a set that is taken for a signed one is the set that the holder of the key has made, whole
 //! and at its place.
-//! Method: real mediums on which signatures, heads and families are changed, exchanged, cut,
+//! Method: real media on which signatures, heads and families are changed, exchanged, cut,
 //! removed.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 

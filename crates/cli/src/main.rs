@@ -151,7 +151,8 @@ fn run(cli: Cli) -> ExitCode {
     if strongroom_keyring::take_older_keyring_warning() {
         failure::warn(&code::KEYRING_OLDER_USED, "");
     }
-    // The VFS has taken the warnings of the keyring from while a database was opened, with its path.
+    // The VFS has taken the warnings of the keyring from while a database was opened, with its
+    // path.
     for (code, detail) in strongroom_sqlite::take_warnings() {
         failure::warn(code, &detail);
     }

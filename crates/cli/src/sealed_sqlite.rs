@@ -257,7 +257,8 @@ pub(crate) fn open_uri(
         .any(|item| KEY_PARAMETERS.iter().any(|name| item.starts_with(name)));
     let names_keyring = query.split('&').any(|item| item.starts_with("keyring="));
     if named_keyring.is_some() && names_key && !names_keyring {
-        // --keyring and STRONGROOM_KEYRING look alike here, and the extension reads only the variable.
+        // --keyring and STRONGROOM_KEYRING look alike here, and the extension reads only the
+        // variable.
         if std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from) != named_keyring {
             let detail = "--keyring goes with a file name; in a URI write keyring=FILE";
             return Err(Failure::new(&code::KEY_OPTION, detail));

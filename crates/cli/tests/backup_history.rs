@@ -1,4 +1,5 @@
-//! The catalogue of backups: what it holds, who makes it, that it is sealed, and that no backup fails by it.
+//! The catalogue of backups: what it holds, who makes it, that it is sealed, and that no backup
+//! fails by it.
 //!
 //! Method: the real binary, its output, and the catalogue's bytes.
 

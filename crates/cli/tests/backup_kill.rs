@@ -1,8 +1,10 @@
-//! Goal: whatever ends a command, the medium holds whole sets, the older ones open, and the next command goes on. Method: strace(1)
-//! kills the real command at each call in turn that writes, names, removes or makes durable; after each, the medium is used.
+//! Goal: whatever ends a command, the medium holds whole sets, the older ones open, and the next
+//! command goes on. Method: strace(1) kills the real command at each call in turn that writes,
+//! names, removes or makes durable; after each, the medium is used.
 //!
-//! strace counts the calls of each thread by themselves. So the main thread, which does all but write families, is swept alone first; then all
-//! threads together, for those that write families. Every kind of call is swept alone.
+//! strace counts the calls of each thread by themselves. So the main thread, which does all but
+//! write families, is swept alone first; then all threads together, for those that write families.
+//! Every kind of call is swept alone.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -76,7 +78,8 @@ fn copied(place: &Place, from: &str, to: &str) {
     assert!(copy.unwrap().success());
 }
 
-/// Kills the command at each call; `after` gets what to say where it fails. Returns how often it was killed.
+/// Kills the command at each call; `after` gets what to say where it fails. Returns how often it
+/// was killed.
 fn swept(place: &Place, arguments: &[&str], after: &dyn Fn(&str)) -> u32 {
     let mut kills = 0;
     for threads in [&[][..], &["-f"]] {

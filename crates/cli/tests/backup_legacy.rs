@@ -1,12 +1,15 @@
-//! `strongroom backup` with ciphers of the past: refused, warned of, and restored like any other set.
+//! `strongroom backup` with ciphers of the past: refused, warned of, and restored like any other
+//! set.
 //!
-//! Method: the real binary on real files; the cipher itself is tested in crates/core/crypto and crates/backup.
+//! Method: the real binary on real files; the cipher itself is tested in crates/core/crypto and
+//! crates/backup.
 
 mod common;
 
 use common::{Place, create};
 
-/// Triple DES only for those who insist, with a warning each time; what it sealed is restored like any other set.
+/// Triple DES only for those who insist, with a warning each time; what it sealed is restored like
+/// any other set.
 #[test]
 fn triple_des_is_refused_unless_it_is_asked_for_twice() {
     let place = Place::with_tree("first file");

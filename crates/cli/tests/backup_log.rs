@@ -1,5 +1,5 @@
-//! `strongroom backup wal-fetch` as a server's restore command: which exit codes may mean that the log ends; and who can open
-//! what after `rewrap`.
+//! `strongroom backup wal-fetch` as a server's restore command: which exit codes may mean that the
+//! log ends; and who can open what after `rewrap`.
 //!
 //! Method: the real binary; recovery by real servers is in `backup_pg.rs`.
 
@@ -72,7 +72,8 @@ fn a_lost_segment_stops_recovery_unless_the_server_has_it() {
         place.run(&[&arguments[..], &with_key].concat())
     };
     fetch().failed(196, "SR-7130");
-    // Its first page: magic, long header, timeline, address, remaining length, system identifier, sizes.
+    // Its first page: magic, long header, timeline, address, remaining length, system identifier,
+    // sizes.
     let mut page = vec![0; 8192];
     page[..4].copy_from_slice(&[0x16, 0xd1, 2, 0]);
     page[4] = 1;
@@ -155,7 +156,8 @@ fn rewrap_names_what_others_can_open() {
         .succeeded();
 }
 
-/// A certificate for what was sealed for a key only; then the private key alone gives it to another key.
+/// A certificate for what was sealed for a key only; then the private key alone gives it to another
+/// key.
 #[test]
 fn rewrap_adds_certificates_and_takes_keys_away() {
     let place = place();

@@ -1,7 +1,9 @@
-//! Goal: making and restoring a backup takes at most 64 MiB and 8 MiB for each thread, however large the source is. Method: the real
-//! binary on a source many times that size; the kernel says what its processes had at most.
+//! Goal: making and restoring a backup takes at most 64 MiB and 8 MiB for each thread, however
+//! large the source is. Method: the real binary on a source many times that size; the kernel says
+//! what its processes had at most.
 //!
-//! `STRONGROOM_BACKUP_MEMORY_MB` says how large the source is; a hundredth of it is noise that does not compress.
+//! `STRONGROOM_BACKUP_MEMORY_MB` says how large the source is; a hundredth of it is noise that does
+//! not compress.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -16,7 +18,8 @@ const MIB: u64 = 1 << 20;
 /// Without the variable.
 const SOURCE_MB: u64 = 320;
 
-/// The most that any process had that this one has waited for, in bytes. There is one test in this file, so it is the command.
+/// The most that any process had that this one has waited for, in bytes. There is one test in this
+/// file, so it is the command.
 fn peak() -> u64 {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
     u64::try_from(usage.max_rss()).unwrap() * 1024

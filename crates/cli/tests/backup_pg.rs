@@ -1,5 +1,6 @@
-//! Goal: a server that archives through `strongroom backup wal-push` is restored to any point of its log, and a key that is not
-//! there never looks like the end of the archive. Method: real servers, the real binary as their archive and restore command.
+//! Goal: a server that archives through `strongroom backup wal-push` is restored to any point of
+//! its log, and a key that is not there never looks like the end of the archive. Method: real
+//! servers, the real binary as their archive and restore command.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::path::Path;

@@ -1,8 +1,10 @@
-//! Goal: `strongroom backup restore --sealed` makes an instance of which nothing was in clear on a disk at any time, on which a real
-//! server starts, recovers to a time from the archive, and has its tablespaces; killed anywhere, it leaves nothing in clear.
+//! Goal: `strongroom backup restore --sealed` makes an instance of which nothing was in clear on a
+//! disk at any time, on which a real server starts, recovers to a time from the archive, and has
+//! its tablespaces; killed anywhere, it leaves nothing in clear.
 //!
-//! Method: a row that is found in the bytes of a restore in clear, looked for in all that a sealed restore wrote: in its system calls
-//! by strace(1), in every file of the place after each kill, and after a server has run on it.
+//! Method: a row that is found in the bytes of a restore in clear, looked for in all that a sealed
+//! restore wrote: in its system calls by strace(1), in every file of the place after each kill, and
+//! after a server has run on it.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod instance;
@@ -55,8 +57,8 @@ fn restore<'a>(to: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&first[..], &["--to", to], more].concat()
 }
 
-/// The command under strace, as PostgreSQL's user, with a directory for temporary files of its own. The command's memory is closed
-/// to its own user: only root's strace sees what is written.
+/// The command under strace, as PostgreSQL's user, with a directory for temporary files of its own.
+/// The command's memory is closed to its own user: only root's strace sees what is written.
 fn traced(place: &Place, options: &[&str], arguments: &[&str]) -> Command {
     let mut command = Command::new("strace");
     if instance::is_root() {

@@ -1,5 +1,6 @@
-//! Goal: `strongroom backup` does with a medium in an object store, and with mirrors, what it does with a directory; a server archives
-//! there and recovers from there; credentials are in no output. Method: the real binary, a real S3 server (moto), a real PostgreSQL.
+//! Goal: `strongroom backup` does with a medium in an object store, and with mirrors, what it does
+//! with a directory; a server archives there and recovers from there; credentials are in no output.
+//! Method: the real binary, a real S3 server (moto), a real PostgreSQL.
 #![cfg(feature = "object-store")]
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 

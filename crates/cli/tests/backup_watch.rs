@@ -1,4 +1,5 @@
-//! What schedulers and monitoring systems get of backups: progress in JSON, metrics for Prometheus, units for systemd.
+//! What schedulers and monitoring systems get of backups: progress in JSON, metrics for Prometheus,
+//! units for systemd.
 //!
 //! Method: the real binary; what it writes is parsed as its readers parse it.
 
@@ -113,8 +114,8 @@ fn on_terminal(place: &Place, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&seen).into_owned()
 }
 
-/// Runs a backup on a terminal until it has been long work, which begins with a second: `grow` makes its source larger, by
-/// how often it has grown. What appeared there.
+/// Runs a backup on a terminal until it has been long work, which begins with a second: `grow`
+/// makes its source larger, by how often it has grown. What appeared there.
 fn long_work(place: &Place, arguments: &[&str], grow: impl Fn(usize)) -> String {
     for times in 1..=8 {
         grow(times);

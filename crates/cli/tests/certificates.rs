@@ -1,7 +1,8 @@
 //! The life of certificates on the command line, and what other programs make of them.
 //!
-//! Method: the real binary; OpenSSL's own program on the other side, in both directions: it reads what was exported and
-//! opens with it a key slot that was made here, and what it makes is imported.
+//! Method: the real binary; OpenSSL's own program on the other side, in both directions: it reads
+//! what was exported and opens with it a key slot that was made here, and what it makes is
+//! imported.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -481,7 +482,8 @@ fn what_openssl_makes_is_imported() {
         .run(&["cert", "import", "ext.pem", "--name", "other"])
         .failed(6, "SR-2025");
 
-    // The same key pair, certified anew, keeps its name; then its private key comes, in a file that is encrypted.
+    // The same key pair, certified anew, keeps its name; then its private key comes, in a file that
+    // is encrypted.
     openssl(
         &place,
         "req -x509 -key k.pem -out new.pem -days 60 -subj /CN=renewed",

@@ -1,7 +1,8 @@
-//! A certificate's export asks for its passphrase twice on the terminal, and its restoration once; volumes that are unlocked as the system starts
-//! ask nobody on behalf of a keyring.
+//! A certificate's export asks for its passphrase twice on the terminal, and its restoration once;
+//! volumes that are unlocked as the system starts ask nobody on behalf of a keyring.
 //!
-//! Method: the real binary on a pseudo-terminal that controls it; the test types a line after each prompt.
+//! Method: the real binary on a pseudo-terminal that controls it; the test types a line after each
+//! prompt.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -18,7 +19,8 @@ use common::{Place, ROOT};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs the command on a terminal and types each line after its prompt; exit code and everything shown.
+/// Runs the command on a terminal and types each line after its prompt; exit code and everything
+/// shown.
 fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, String) {
     let mut session = on_terminal::session();
     session
@@ -74,8 +76,9 @@ fn the_passphrase_is_asked_for_twice_and_once() {
     assert!(shown.contains("Passphrase of b.p12: "), "{shown}");
 }
 
-/// The private key of this keyring's provider has a passphrase, which is asked for unless something else is said. As the system starts there is a
-/// terminal, and nobody at it: the question had no time limit.
+/// The private key of this keyring's provider has a passphrase, which is asked for unless something
+/// else is said. As the system starts there is a terminal, and nobody at it: the question had no
+/// time limit.
 #[test]
 fn as_the_system_starts_a_keyring_asks_nobody() {
     let place = Place::new();

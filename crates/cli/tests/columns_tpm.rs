@@ -1,5 +1,6 @@
-//! Goal: `strongroom columns zone` quotes with a TPM and keeps its counter there, behind its closed sandbox; a store that was put back
-//! does not start. Method: the real command on a simulated TPM, asked over its socket as a PostgreSQL backend asks it.
+//! Goal: `strongroom columns zone` quotes with a TPM and keeps its counter there, behind its closed
+//! sandbox; a store that was put back does not start. Method: the real command on a simulated TPM,
+//! asked over its socket as a PostgreSQL backend asks it.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

@@ -1,5 +1,6 @@
-//! Goal: DuckDB's encrypted databases are verified and given other keys as DuckDB itself understands them. Method: three real
-//! versions of DuckDB write and read the files; every field and every unit is damaged; the command is killed at each write.
+//! Goal: DuckDB's encrypted databases are verified and given other keys as DuckDB itself
+//! understands them. Method: three real versions of DuckDB write and read the files; every field
+//! and every unit is damaged; the command is killed at each write.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

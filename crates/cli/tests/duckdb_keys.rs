@@ -1,5 +1,6 @@
-//! Goal: a key's text means here what it means to DuckDB, in every version, or is refused. Method: each version makes a database
-//! for each of many odd texts; the ones that it took must open it here, the ones that it refused must be refused.
+//! Goal: a key's text means here what it means to DuckDB, in every version, or is refused. Method:
+//! each version makes a database for each of many odd texts; the ones that it took must open it
+//! here, the ones that it refused must be refused.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

@@ -226,7 +226,8 @@ fn the_picture_shows_structure_and_noise() {
     assert!(text_changes * 100 < 56_000 * 60, "{text_changes}");
 }
 
-/// Draws a file of `size` bytes; the number of colours, and of pixels that differ from the one before.
+/// Draws a file of `size` bytes; the number of colours, and of pixels that differ from the one
+/// before.
 fn picture(place: &Place, name: &str, size: usize) -> (usize, usize) {
     let out = format!("{name}.png");
     let object = place

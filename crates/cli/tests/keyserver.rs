@@ -31,7 +31,8 @@ struct Server {
 }
 
 impl Server {
-    /// Starts what was made in `srv` and writes where it listens into the administrator's configuration.
+    /// Starts what was made in `srv` and writes where it listens into the administrator's
+    /// configuration.
     fn start(place: &Place) -> Self {
         let mut command = place.command();
         command.args(["keyserver", "run", "--config", "srv/server.toml"]);

@@ -1,7 +1,8 @@
-//! A host joins a key server, and keeps the root key of a keyring there: the real command against the real server.
+//! A host joins a key server, and keeps the root key of a keyring there: the real command against
+//! the real server.
 //!
-//! Method: the server is a process of the same binary, on a port of the kernel's choice; what must not be sent or written is
-//! looked for afterwards.
+//! Method: the server is a process of the same binary, on a port of the kernel's choice; what must
+//! not be sent or written is looked for afterwards.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 

@@ -1,4 +1,5 @@
-//! `strongroom keyserver report`: what a node's objects are found to be, and that a real server is told of them.
+//! `strongroom keyserver report`: what a node's objects are found to be, and that a real server is
+//! told of them.
 //!
 //! Method: the real binary, as node and as server, over real TLS.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]

@@ -1,7 +1,7 @@
-//! Goal: a sealed instance lives as a plain one does: made, started, asked, stopped, started unattended.
+//! Goal: a sealed instance lives as a plain one does: made, started, asked, stopped, started
+//! unattended.
 //!
 //! Method: the real command, the real library and a real PostgreSQL, started by the test.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod instance;
 
@@ -68,7 +68,8 @@ fn from_initdb_to_an_unattended_start() {
     let told = place.strongroom(&stop).failed(5, "SR-7027");
     assert!(told.contains("postmaster.pid is left over"), "{told}");
     if is_root() {
-        // After a crash and a reboot the number may be another user's process: PostgreSQL starts, and so do we.
+        // After a crash and a reboot the number may be another user's process: PostgreSQL starts,
+        // and so do we.
         let mut other = Command::new("sleep").arg("600").spawn().unwrap();
         place.write("data/postmaster.pid", &format!("{}\n", other.id()));
         place.strongroom(&stop).failed(5, "SR-7027");

@@ -1,6 +1,8 @@
-//! Goal: a passphrase that is typed starts a server without standing in any argument, environment or file.
+//! Goal: a passphrase that is typed starts a server without standing in any argument, environment
+//! or file.
 //!
-//! Method: the real command on a pseudo-terminal of its own; then a look at what the server's process shows.
+//! Method: the real command on a pseudo-terminal of its own; then a look at what the server's
+//! process shows.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -18,7 +20,8 @@ use instance::Place;
 const PASSPHRASE: &str = "correct horse battery staple";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs the command on a terminal, types each line after its prompt, and returns exit code and everything shown.
+/// Runs the command on a terminal, types each line after its prompt, and returns exit code and
+/// everything shown.
 fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, String) {
     let inner = place.command(arguments);
     let mut session = on_terminal::session();

@@ -1,7 +1,8 @@
-//! Goal: an existing instance can be sealed, its keys changed, and opened again for good, and nothing is lost; what was
-//! interrupted is completed by the same command.
+//! Goal: an existing instance can be sealed, its keys changed, and opened again for good, and
+//! nothing is lost; what was interrupted is completed by the same command.
 //!
-//! Method: a real server before and after each step; kill -9 in the middle; canaries in every byte of the directory.
+//! Method: a real server before and after each step; kill -9 in the middle; canaries in every byte
+//! of the directory.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod instance;
@@ -209,8 +210,9 @@ fn what_must_not_be_converted_is_not() {
     place.stop();
 }
 
-/// Runs a command, kills it after ever longer times until it is quick enough, and repeats it. `is_done` is asked after
-/// each kill: one that comes just after the work must not let the command do it again. Returns how often it was killed.
+/// Runs a command, kills it after ever longer times until it is quick enough, and repeats it.
+/// `is_done` is asked after each kill: one that comes just after the work must not let the command
+/// do it again. Returns how often it was killed.
 fn killed_until_done(place: &Place, arguments: &[&str], is_done: impl Fn() -> bool) -> u32 {
     let mut patience = Duration::from_millis(40);
     for killed in 0..100 {
@@ -242,8 +244,9 @@ fn killed_until_done(place: &Place, arguments: &[&str], is_done: impl Fn() -> bo
     unreachable!("it never ends");
 }
 
-/// Ends a process and what it has started (under root the command is a child of runuser), and waits for them. Each is
-/// stopped before it is asked for its children: one that is about to start another would leave that one behind.
+/// Ends a process and what it has started (under root the command is a child of runuser), and waits
+/// for them. Each is stopped before it is asked for its children: one that is about to start
+/// another would leave that one behind.
 fn end(pid: u32) {
     let mut pids = vec![pid.to_string()];
     let mut next = 0;

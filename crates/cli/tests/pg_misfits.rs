@@ -1,5 +1,5 @@
-//! Goal: what is not what it should be in a sealed instance is told and not passed over: a pipe or a
-//! directory in the place of a file, a directory whose file system is not mounted.
+//! Goal: what is not what it should be in a sealed instance is told and not passed over: a pipe or
+//! a directory in the place of a file, a directory whose file system is not mounted.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod instance;

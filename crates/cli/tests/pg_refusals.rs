@@ -1,8 +1,9 @@
-//! Goal: with a wrong key or none, a damaged header, or anything else that is not as it must be, nothing starts, nothing
-//! is changed, and one error says why.
+//! Goal: with a wrong key or none, a damaged header, or anything else that is not as it must be,
+//! nothing starts, nothing is changed, and one error says why.
 //!
-//! Method: an instance is spoilt in one way after another; each time every byte of the data directory is compared before
-//! and after, for `strongroom pg start` and for a start with nothing but the library.
+//! Method: an instance is spoilt in one way after another; each time every byte of the data
+//! directory is compared before and after, for `strongroom pg start` and for a start with nothing
+//! but the library.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod instance;
@@ -27,7 +28,8 @@ const fn refusal(exit: i32, code: &'static str) -> Refusal {
     Refusal { exit, code }
 }
 
-/// Neither way of starting changes anything; both name the code, the library in one line of the server's log.
+/// Neither way of starting changes anything; both name the code, the library in one line of the
+/// server's log.
 #[track_caller]
 fn refused(place: &Place, expected: &Refusal) {
     let before = place.everything("data");
@@ -184,8 +186,8 @@ fn headers_that_are_missing_damaged_or_of_another_instance() {
     assert_ne!(place.start_unattended().code, 0);
     assert!(before == place.everything("data"), "nothing was changed");
 
-    // No header: the command says so; without a word about a key the library must take it for a plain one, and
-    // PostgreSQL then finds a control file that it cannot read.
+    // No header: the command says so; without a word about a key the library must take it for a
+    // plain one, and PostgreSQL then finds a control file that it cannot read.
     fs::remove_file(&path).unwrap();
     let before = place.everything("data");
     place.start(&[]).failed(6, "SR-7004");
@@ -235,7 +237,8 @@ fn initdb_keeps_nothing_of_what_failed() {
     initdb(&["--key-command", " cat key"]).failed(2, "SR-2019");
     let mut without = place.command(&["pg", "initdb", "-D", "a/b", "--key-file", "key"]);
     run(without.env("STRONGROOM_SHIELD_LIB", "/nonexistent.so")).failed(2, "SR-7017");
-    // A file that is there but is no library: initdb runs without the shield, and finds the directory not empty.
+    // A file that is there but is no library: initdb runs without the shield, and finds the
+    // directory not empty.
     let mut useless = place.command(&["pg", "initdb", "-D", "a/b", "--key-file", "key"]);
     run(useless.env("STRONGROOM_SHIELD_LIB", place.path("key"))).failed(5, "SR-7018");
     assert!(
@@ -343,7 +346,8 @@ fn on_a_read_only_file_system_nothing_starts_and_the_reason_is_told() {
     read_only(&["pg", "initdb", "-D", &new, "--key-file", "key"]).failed(5, "SR-5001");
 }
 
-/// A directory of programs in which one stands for PostgreSQL's own: a script, in which REAL is the real directory.
+/// A directory of programs in which one stands for PostgreSQL's own: a script, in which REAL is the
+/// real directory.
 fn programs_with(place: &Place, name: &str, script: &str) -> String {
     let (directory, real) = (place.path("bin"), bindir());
     drop(fs::remove_dir_all(&directory));

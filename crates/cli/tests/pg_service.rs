@@ -1,8 +1,8 @@
-//! Goal: `strongroom pg service --install` adds what a Debian cluster needs and nothing else: what an administrator wrote
-//! stays, files keep owner and mode, and a second run changes nothing.
+//! Goal: `strongroom pg service --install` adds what a Debian cluster needs and nothing else: what
+//! an administrator wrote stays, files keep owner and mode, and a second run changes nothing.
 //!
-//! Method: the real command on an instance of the test, with clusters and units below the test's own directory. That a
-//! cluster starts with these lines is in `pg.rs`.
+//! Method: the real command on an instance of the test, with clusters and units below the test's
+//! own directory. That a cluster starts with these lines is in `pg.rs`.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod instance;

@@ -1,4 +1,5 @@
-//! Goal: what opens a keyring through the command opens it everywhere: for a PostgreSQL server, whose library has no clients.
+//! Goal: what opens a keyring through the command opens it everywhere: for a PostgreSQL server,
+//! whose library has no clients.
 //!
 //! Method: a real token (`SoftHSM`), the real command and library, a real server.
 

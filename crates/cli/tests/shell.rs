@@ -1,6 +1,7 @@
 //! The SQL shell without a terminal: `-c`, scripts, output modes, dot-commands.
 //!
-//! Method: plain databases made here, the real binary, its output and its exit code. Sealed ones: sqlite.rs.
+//! Method: plain databases made here, the real binary, its output and its exit code. Sealed ones:
+//! sqlite.rs.
 
 mod common;
 

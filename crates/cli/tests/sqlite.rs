@@ -1,4 +1,5 @@
-//! Sealed databases on the command line: encrypt, decrypt, rekey, verify, inspect and the shell on them.
+//! Sealed databases on the command line: encrypt, decrypt, rekey, verify, inspect and the shell on
+//! them.
 //!
 //! Method: the real binary; files are searched for their plaintext and damaged byte by byte.
 

@@ -100,7 +100,8 @@ impl Typist {
         self.ends();
     }
 
-    /// Types `.quit` until the shell has ended: what is typed while a statement runs is thrown away at the next prompt.
+    /// Types `.quit` until the shell has ended: what is typed while a statement runs is thrown away
+    /// at the next prompt.
     #[track_caller]
     fn quits(mut self) {
         for _ in 0..10 {

@@ -1,5 +1,6 @@
-//! Goal: volumes are LUKS2 that cryptsetup(8) reads, open with what they were made for and with nothing else, and are never made over
-//! something. Method: the real command on plain files, which needs no device-mapper; cryptsetup as the second implementation.
+//! Goal: volumes are LUKS2 that cryptsetup(8) reads, open with what they were made for and with
+//! nothing else, and are never made over something. Method: the real command on plain files, which
+//! needs no device-mapper; cryptsetup as the second implementation.
 //!
 //! What the kernel maps is tested in the virtual machine: docs/internals/testing-volumes.md.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
@@ -61,7 +62,8 @@ fn opens(place: &Place, file: &str, more: &[&str]) -> bool {
     place.run(&[&usual[..], more].concat()).code == 0
 }
 
-/// libcryptsetup has the system's libcrypto; ours is linked in. Neither may use the other's functions.
+/// libcryptsetup has the system's libcrypto; ours is linked in. Neither may use the other's
+/// functions.
 #[test]
 fn the_command_exports_no_symbol_of_its_libcrypto() {
     let nm = Command::new("nm")
@@ -296,7 +298,8 @@ fn nothing_is_made_over_something() {
     refused("ext4", "SR-8321", 6, &[]);
 }
 
-/// A disk that was in use: what it held lies below the new volume until that is said, or it is overwritten.
+/// A disk that was in use: what it held lies below the new volume until that is said, or it is
+/// overwritten.
 #[test]
 fn what_a_device_held_before_is_told_of_or_overwritten() {
     let place = place();
@@ -444,7 +447,8 @@ fn without_device_mapper_it_says_so() {
     place.run(&unlock).failed(2, "SR-8335");
 }
 
-/// As the system starts, with a keyring that does not answer: its file is a pipe that nobody writes to.
+/// As the system starts, with a keyring that does not answer: its file is a pipe that nobody writes
+/// to.
 #[test]
 fn a_keyring_that_hangs_does_not_hold_the_start_up() {
     let place = made();

@@ -1,6 +1,7 @@
 //! `volume attach`, `volume detach` and `inspect` of volumes, by the real binary.
 //!
-//! Method: volumes made by cryptsetup and by `volume create`; the process that serves is killed; headers are damaged.
+//! Method: volumes made by cryptsetup and by `volume create`; the process that serves is killed;
+//! headers are damaged.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

@@ -1,6 +1,8 @@
-//! Goal: what a key server delivered opens a volume for the hours that the table says, while no server answers, on this machine in this state; and
-//! not after a server has refused. Method: the real server and a simulated TPM (swtpm), whose register and clock are changed; a volume in a plain file.
-//! There is no device-mapper here: what opens it ends with SR-8327, which comes after the passphrase was tried.
+//! Goal: what a key server delivered opens a volume for the hours that the table says, while no
+//! server answers, on this machine in this state; and not after a server has refused. Method: the
+//! real server and a simulated TPM (swtpm), whose register and clock are changed; a volume in a
+//! plain file. There is no device-mapper here: what opens it ends with SR-8327, which comes after
+//! the passphrase was tried.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -14,7 +16,8 @@ use serde_json::Value;
 use server::Server;
 use strongroom_testing_support::swtpm::Swtpm;
 
-/// A volume whose key is at a server, and the table that says for how long what it delivers is kept.
+/// A volume whose key is at a server, and the table that says for how long what it delivers is
+/// kept.
 struct Node {
     server: Server,
     tpm: Swtpm,

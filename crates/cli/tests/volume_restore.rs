@@ -1,5 +1,6 @@
-//! Goal: a header that was lost comes back from its backup, and nothing else is lost by that. Method: the real command on plain files;
-//! headers destroyed in parts and whole, backups damaged, of other volumes and of other times; strace(1) kills the command at each write.
+//! Goal: a header that was lost comes back from its backup, and nothing else is lost by that.
+//! Method: the real command on plain files; headers destroyed in parts and whole, backups damaged,
+//! of other volumes and of other times; strace(1) kills the command at each write.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;

@@ -1,6 +1,7 @@
-//! Goal: keys of a volume change while its data stay what they are, and whatever stops the change, the volume opens and the same
-//! command finishes. Method: cryptsetup(8) encrypts known bytes in place, on plain files, and our own reader of LUKS2 takes them
-//! out again; strace(1) kills the command at calls that write.
+//! Goal: keys of a volume change while its data stay what they are, and whatever stops the change,
+//! the volume opens and the same command finishes. Method: cryptsetup(8) encrypts known bytes in
+//! place, on plain files, and our own reader of LUKS2 takes them out again; strace(1) kills the
+//! command at calls that write.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -26,7 +27,8 @@ fn cryptsetup(place: &Place, arguments: &[&str]) {
     assert!(ran.status.success(), "{arguments:?}: {err}");
 }
 
-/// A volume `v` with known data, a passphrase in `pass`, the key `app`, and a recovery key in `recovery`.
+/// A volume `v` with known data, a passphrase in `pass`, the key `app`, and a recovery key in
+/// `recovery`.
 fn place() -> Place {
     let place = Place::new();
     place.with_key();
@@ -82,7 +84,8 @@ fn place() -> Place {
     place
 }
 
-/// The data, read with the recovery key by the implementation of LUKS2 that does without libcryptsetup.
+/// The data, read with the recovery key by the implementation of LUKS2 that does without
+/// libcryptsetup.
 fn data(place: &Place) -> Vec<u8> {
     let mut recovery = place.read("recovery");
     recovery.truncate(71);
@@ -280,7 +283,8 @@ fn killed_while_the_slots_key_changes() {
     assert!(kills > 10, "{kills}");
 }
 
-/// The key opens it, but near the end, where `repair` mends it and opening it would; the same command finishes, too.
+/// The key opens it, but near the end, where `repair` mends it and opening it would; the same
+/// command finishes, too.
 fn finishes(place: &Place, at: &str) -> bool {
     let mended = !opens(place, &[]);
     copied(place, "v", "v.killed");

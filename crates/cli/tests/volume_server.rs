@@ -1,5 +1,6 @@
-//! Goal: a volume whose key is at the key server opens, changes and ends with it, and with nobody else's. Method: the real server on a
-//! port of the kernel's choice, joined with a one-time token; volumes in plain files.
+//! Goal: a volume whose key is at the key server opens, changes and ends with it, and with nobody
+//! else's. Method: the real server on a port of the kernel's choice, joined with a one-time token;
+//! volumes in plain files.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -232,7 +233,8 @@ fn a_header_comes_back(server: &Server, made: &serde_json::Value) {
         let named = ["--object-id", id, "--key-id", key, "--json"];
         server.volume(node, &[&restore[..], &named].concat())
     };
-    // Another node, another volume's key (without the header's version, and with one), no such volume.
+    // Another node, another volume's key (without the header's version, and with one), no such
+    // volume.
     assert_eq!(named("vol-7", id, "web-1").code, 3);
     named("vol-8", id, "db-7").failed(3, "SR-8423");
     let rotate = [

@@ -1,6 +1,7 @@
-//! Goal: a volume opens with what the machine's TPM sealed, in the state that it was sealed to and in no other, and every wait ends.
-//! Method: the real command and a simulated TPM (swtpm), whose registers and seed are changed; volumes in plain files, tokens read and
-//! written by cryptsetup(8).
+//! Goal: a volume opens with what the machine's TPM sealed, in the state that it was sealed to and
+//! in no other, and every wait ends.
+//! Method: the real command and a simulated TPM (swtpm), whose registers and seed are changed;
+//! volumes in plain files, tokens read and written by cryptsetup(8).
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -203,7 +204,8 @@ fn a_tpm_that_is_away_or_silent_is_not_waited_for_for_ever() {
     );
 }
 
-/// What became of the table's volume. There is no device-mapper here: what opens it ends with SR-8327.
+/// What became of the table's volume. There is no device-mapper here: what opens it ends with
+/// SR-8327.
 fn unlock(place: &Place) -> Value {
     let words = [
         "volume",

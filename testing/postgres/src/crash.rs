@@ -1,10 +1,11 @@
 //! Clients that keep a record of what was acknowledged to them, and the check that it is all there.
 //!
-//! A client moves money between accounts and writes the transaction's number into `ledger`, in one transaction. It
-//! counts a number as acknowledged when COMMIT has returned.
+//! A client moves money between accounts and writes the transaction's number into `ledger`, in one
+//! transaction. It counts a number as acknowledged when COMMIT has returned.
 //!
-//! Invariants that must hold after any crash: of each client, all acknowledged numbers are in `ledger`, and none that it
-//! has not sent; the sum of all balances is what it was; each moved amount is in the ledger exactly once.
+//! Invariants that must hold after any crash: of each client, all acknowledged numbers are in
+//! `ledger`, and none that it has not sent; the sum of all balances is what it was; each moved
+//! amount is in the ledger exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -107,8 +108,8 @@ fn work(
     }
 }
 
-/// Checks the invariants, with the clients ended and the server running. Makes the records match what is there, for
-/// clients that go on.
+/// Checks the invariants, with the clients ended and the server running. Makes the records match
+/// what is there, for clients that go on.
 ///
 /// # Panics
 /// When one does not hold.

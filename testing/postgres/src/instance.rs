@@ -1,7 +1,7 @@
 //! One instance: made, started, stopped, killed, asked; sealed or plain by the same steps.
 //!
-//! Invariants: it is ended by process number, and its processes have ended when a function that ends it returns, so that
-//! what is on disk stays as it is.
+//! Invariants: it is ended by process number, and its processes have ended when a function that
+//! ends it returns, so that what is on disk stays as it is.
 
 use std::fs;
 use std::io::Write as _;
@@ -97,7 +97,8 @@ impl<'a> Instance<'a> {
         );
     }
 
-    /// Makes the empty data directory, for programs that fill it: with a header if the instance is sealed.
+    /// Makes the empty data directory, for programs that fill it: with a header if the instance is
+    /// sealed.
     ///
     /// # Panics
     /// When it cannot be made.

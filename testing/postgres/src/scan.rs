@@ -49,8 +49,9 @@ pub struct Found {
 }
 
 impl Found {
-    /// Searches every file below `directories` for what begins with one of `prefixes`; of these, which of `needles`.
-    /// What begins like a needle and is none counts as found under its prefix. Without a prefix, for the needles.
+    /// Searches every file below `directories` for what begins with one of `prefixes`; of these,
+    /// which of `needles`. What begins like a needle and is none counts as found under its prefix.
+    /// Without a prefix, for the needles.
     ///
     /// # Panics
     /// When a file that is there cannot be read.

@@ -1,5 +1,5 @@
-//! A session of `psql` that stays open: what holds a cursor, a transaction or a temporary table while the test looks at
-//! the files.
+//! A session of `psql` that stays open: what holds a cursor, a transaction or a temporary table
+//! while the test looks at the files.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,5 +1,5 @@
-//! The places of an instance that rows and statements reach on disk, each with a string of its own that is put there and
-//! the files in which a plain instance shows it.
+//! The places of an instance that rows and statements reach on disk, each with a string of its own
+//! that is put there and the files in which a plain instance shows it.
 //!
 //! Invariant: nothing here knows whether the instance is sealed.
 
@@ -25,7 +25,8 @@ pub struct Surface {
     pub name: &'static str,
     /// The string that is put there.
     pub canary: String,
-    /// A part of the path of the files that a plain instance shows it in. Empty: it is not there in this run.
+    /// A part of the path of the files that a plain instance shows it in. Empty: it is not there in
+    /// this run.
     pub place: String,
 }
 
@@ -39,7 +40,8 @@ pub struct Filled {
 }
 
 impl Filled {
-    /// Fills an instance that runs with [`SETTINGS`]; `tablespace` is an empty directory of its user.
+    /// Fills an instance that runs with [`SETTINGS`]; `tablespace` is an empty directory of its
+    /// user.
     pub fn fill(
         instance: &Instance<'_>,
         tablespace: &std::path::Path,
@@ -230,7 +232,8 @@ impl Filled {
              from generate_series(1, 20000) i; select 'xid-' || pg_current_xact_id(); select pg_switch_wal();"
         ));
         self.sessions.push(session);
-        // By its transaction: the decoder spills the large ones before it as well, while it catches up.
+        // By its transaction: the decoder spills the large ones before it as well, while it catches
+        // up.
         let transaction = answer.lines().find(|line| line.starts_with("xid-"));
         let of_transaction = format!("{}-", transaction.expect("a transaction's id"));
         let large = |path: &String| {

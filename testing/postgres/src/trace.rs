@@ -1,7 +1,8 @@
 //! Which code made each system call on an instance's files: a trace by strace(1) with call stacks.
 //!
-//! The code that called the C library decides: the first frame of the stack outside of it. Under the shield that has to
-//! be the shield, whatever was called; a call that comes from PostgreSQL's own code is one that the shield did not see.
+//! The code that called the C library decides: the first frame of the stack outside of it. Under
+//! the shield that has to be the shield, whatever was called; a call that comes from PostgreSQL's
+//! own code is one that the shield did not see.
 //!
 //! Must not: know how the shield does its work.
 
@@ -27,8 +28,9 @@ pub struct Call {
     pub shown: String,
 }
 
-/// Calls that neither move bytes of a file nor depend on its content or size; they may reach the kernel directly. Those on
-/// names are on directories and links, which the shield leaves as they are.
+/// Calls that neither move bytes of a file nor depend on its content or size; they may reach the
+/// kernel directly. Those on names are on directories and links, which the shield leaves as they
+/// are.
 const IMMATERIAL: &[&str] = &[
     "chdir",
     "mkdir",
@@ -75,8 +77,8 @@ impl Call {
     }
 }
 
-/// Puts strace before a program, which writes one file for each process into `directory`. `library`: the preload library,
-/// which strace itself must not be under.
+/// Puts strace before a program, which writes one file for each process into `directory`.
+/// `library`: the preload library, which strace itself must not be under.
 #[must_use]
 pub fn traced(program: &Command, directory: &Path, library: Option<&Path>) -> Vec<String> {
     let mut words = vec![String::from("strace")];
@@ -165,8 +167,8 @@ fn is_c_library(frame: &str) -> bool {
         .any(|name| frame.contains(name))
 }
 
-/// The first file below the data directory that the arguments name, and whether by a path. Relative paths are the server's,
-/// which stands in the data directory.
+/// The first file below the data directory that the arguments name, and whether by a path. Relative
+/// paths are the server's, which stands in the data directory.
 fn file_of(arguments: &str, data: &Path) -> Option<(String, bool)> {
     let data = data.to_str()?;
     let below = |path: &str| {

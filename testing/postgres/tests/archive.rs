@@ -1,9 +1,11 @@
-//! Goal: the programs for the log work on a sealed instance and on its archive: `pg_waldump`, `pg_receivewal`,
-//! `pg_archivecleanup`, `pg_resetwal`, under `strongroom pg run`; and what is archived on a newer version brings it back.
+//! Goal: the programs for the log work on a sealed instance and on its archive: `pg_waldump`,
+//! `pg_receivewal`, `pg_archivecleanup`, `pg_resetwal`, under `strongroom pg run`; and what is
+//! archived on a newer version brings it back.
 //!
-//! Method: a sealed server with a real archive command. An archive lies outside of every data directory, where nothing is
-//! taken for sealed: a directory with nothing but the header of the instance and a link `pg_wal` to the archive gives it
-//! a place. The same directory receives a log by `pg_receivewal`, sealed as it comes.
+//! Method: a sealed server with a real archive command. An archive lies outside of every data
+//! directory, where nothing is taken for sealed: a directory with nothing but the header of the
+//! instance and a link `pg_wal` to the archive gives it a place. The same directory receives a log
+//! by `pg_receivewal`, sealed as it comes.
 #![expect(
     clippy::too_many_lines,
     reason = "a scenario is read from top to bottom"
@@ -42,7 +44,8 @@ fn archived<'a>(
     (a, archive)
 }
 
-/// Rows, in a segment of their own when the next one is begun; what the table then holds, and the segment's name.
+/// Rows, in a segment of their own when the next one is begun; what the table then holds, and the
+/// segment's name.
 fn add(instance: &Instance<'_>, label: &str) -> (String, String) {
     instance.sql(&format!(
         "insert into t select '{CANARY}{label}' || i from generate_series(1, 5000) i;

@@ -1,8 +1,9 @@
-//! Goal: `verify --restore-test` passes a set only if PostgreSQL itself finds its cluster sound; it says what it has not checked, and
-//! leaves neither server nor files, whatever ends it.
+//! Goal: `verify --restore-test` passes a set only if PostgreSQL itself finds its cluster sound; it
+//! says what it has not checked, and leaves neither server nor files, whatever ends it.
 //!
-//! Method: real servers and PostgreSQL's own programs, a cluster with an index that does not fit its table, servers that do not start,
-//! settings that would lead a server elsewhere, a signal in the middle.
+//! Method: real servers and PostgreSQL's own programs, a cluster with an index that does not fit
+//! its table, servers that do not start, settings that would lead a server elsewhere, a signal in
+//! the middle.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -72,8 +73,9 @@ impl<'a> Work<'a> {
 fn a_sound_cluster_passes() {
     let room = Room::new("drill");
     let work = Work::new(&room, Programs::installed());
-    // Settings that another place has no use for, or that keep a server from starting; and work that recovery has to know.
-    // An archiver works in the data directory: nobody but the restored server's is below the place of the test.
+    // Settings that another place has no use for, or that keep a server from starting; and work
+    // that recovery has to know. An archiver works in the data directory: nobody but the restored
+    // server's is below the place of the test.
     let never = room.at("never");
     work.server.sql("alter system set archive_mode = on");
     work.server.sql(&format!(

@@ -1,7 +1,9 @@
-//! Goal: incremental sets of PostgreSQL 17 and later are restored with those that they build on, to what the server had; no part of
-//! a chain can be lost, exchanged or expired without that being told.
+//! Goal: incremental sets of PostgreSQL 17 and later are restored with those that they build on, to
+//! what the server had; no part of a chain can be lost, exchanged or expired without that being
+//! told.
 //!
-//! Method: a server of 18 from packages with all its programs, the real command, restored clusters that are started and compared.
+//! Method: a server of 18 from packages with all its programs, the real command, restored clusters
+//! that are started and compared.
 
 #![expect(
     clippy::unwrap_used,

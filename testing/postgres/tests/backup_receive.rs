@@ -1,7 +1,9 @@
-//! Goal: a receiver brings all of a server's log onto a medium, byte for byte and without a gap, whatever ends it or the server;
-//! what it has told the server to be flushed is there for recovery; nothing of it is in plaintext.
+//! Goal: a receiver brings all of a server's log onto a medium, byte for byte and without a gap,
+//! whatever ends it or the server; what it has told the server to be flushed is there for recovery;
+//! nothing of it is in plaintext.
 //!
-//! Method: real servers under load, the real command, kill -9, SIGTERM, promotion of a standby, and recovery from the medium alone.
+//! Method: real servers under load, the real command, kill -9, SIGTERM, promotion of a standby, and
+//! recovery from the medium alone.
 
 #![expect(
     clippy::unwrap_used,

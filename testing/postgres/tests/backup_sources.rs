@@ -1,7 +1,9 @@
-//! Goal: sets of every kind of server are restored to what it had: a standby, an instance under the shield, a relation of more than one
-//! file; a server that is promoted, stopped or cut off in the middle is an error with a code, and no set.
+//! Goal: sets of every kind of server are restored to what it had: a standby, an instance under the
+//! shield, a relation of more than one file; a server that is promoted, stopped or cut off in the
+//! middle is an error with a code, and no set.
 //!
-//! Method: real servers, the real command; sources and restored instances plain and sealed, in all combinations.
+//! Method: real servers, the real command; sources and restored instances plain and sealed, in all
+//! combinations.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 

@@ -1,10 +1,11 @@
-//! Goal: nothing that is put into a sealed instance can be read in any file it leaves, whether it runs, was killed or was
-//! stopped; and the search is not blind.
+//! Goal: nothing that is put into a sealed instance can be read in any file it leaves, whether it
+//! runs, was killed or was stopped; and the search is not blind.
 //!
-//! Method: a string of its own is put into each surface (see `surfaces`): relations, log, spills, queues, statistics.
-//! Every byte of the data directory, of a tablespace and of the archive is searched while the server runs, while a
-//! parallel sort has its files open, after SIGKILL, after recovery, and after a clean stop. The same search of a plain
-//! instance, made by the same steps, has to find each string in the kind of file that the surface is about.
+//! Method: a string of its own is put into each surface (see `surfaces`): relations, log, spills,
+//! queues, statistics. Every byte of the data directory, of a tablespace and of the archive is
+//! searched while the server runs, while a parallel sort has its files open, after SIGKILL, after
+//! recovery, and after a clean stop. The same search of a plain instance, made by the same steps,
+//! has to find each string in the kind of file that the surface is about.
 #![expect(
     clippy::print_stdout,
     reason = "seeds and counts are for whoever runs it"

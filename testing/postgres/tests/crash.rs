@@ -1,10 +1,12 @@
-//! Goal: after SIGKILL at any moment, of the whole server or of one of its processes, and after the disk was full, no
-//! acknowledged transaction is lost, none is there by halves, and no page is damaged.
+//! Goal: after SIGKILL at any moment, of the whole server or of one of its processes, and after the
+//! disk was full, no acknowledged transaction is lost, none is there by halves, and no page is
+//! damaged.
 //!
-//! Method: clients record outside of the server what was acknowledged to them (see `crash`). The server is killed again
-//! and again while they work, with checkpoints, VACUUM and index builds going on; each time it recovers and all
-//! invariants are checked. In the end `pg_checksums` and amcheck look at every page. `STRONGROOM_KILLS` sets the number of
-//! kills, `STRONGROOM_SEED` repeats their order (not the instant).
+//! Method: clients record outside of the server what was acknowledged to them (see `crash`). The
+//! server is killed again and again while they work, with checkpoints, VACUUM and index builds
+//! going on; each time it recovers and all invariants are checked. In the end `pg_checksums` and
+//! amcheck look at every page. `STRONGROOM_KILLS` sets the number of kills, `STRONGROOM_SEED`
+//! repeats their order (not the instant).
 #![expect(
     clippy::print_stdout,
     reason = "seeds and counts are for whoever runs it"
@@ -103,7 +105,8 @@ fn no_transaction_is_lost_by_a_kill_of_a_newer_version() {
     }
 }
 
-/// A file system of its own, so that it can be full. Mounting needs root; without it the test is skipped.
+/// A file system of its own, so that it can be full. Mounting needs root; without it the test is
+/// skipped.
 struct Small<'a> {
     room: &'a Room,
 }
@@ -191,8 +194,8 @@ fn nothing_is_lost_when_the_disk_is_full() {
         "the disk was never full"
     );
     instance.check_structure("postgres");
-    // An extension that was cut short leaves half a block at the end of its file, which PostgreSQL passes over and
-    // pg_checksums does not: rewritten, each file ends in a whole one.
+    // An extension that was cut short leaves half a block at the end of its file, which PostgreSQL
+    // passes over and pg_checksums does not: rewritten, each file ends in a whole one.
     instance.sql("vacuum full");
     instance.stop();
     instance.check_checksums();

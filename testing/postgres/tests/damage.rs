@@ -1,6 +1,7 @@
-//! Goal: damage is found and named, and does no more: a flipped bit in a relation is a checksum error of PostgreSQL's for
-//! that page, one in the control file keeps the server from starting, one in the log ends recovery before it and never
-//! passes for a record, and a header of another instance opens nothing. Nothing is changed by a refusal.
+//! Goal: damage is found and named, and does no more: a flipped bit in a relation is a checksum
+//! error of PostgreSQL's for that page, one in the control file keeps the server from starting, one
+//! in the log ends recovery before it and never passes for a record, and a header of another
+//! instance opens nothing. Nothing is changed by a refusal.
 //!
 //! Method: bits are flipped in the files of a stopped server; then it is started and asked.
 

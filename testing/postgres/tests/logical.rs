@@ -1,7 +1,9 @@
-//! Goal: logical replication between instances of different seals: rows, large transactions that are spilled on one side
-//! and streamed into temporary files on the other, subtransactions that are rolled back, restarts on both sides.
+//! Goal: logical replication between instances of different seals: rows, large transactions that
+//! are spilled on one side and streamed into temporary files on the other, subtransactions that are
+//! rolled back, restarts on both sides.
 //!
-//! Method: a publisher and a subscriber under keys of their own, and a plain subscriber; tables are compared.
+//! Method: a publisher and a subscriber under keys of their own, and a plain subscriber; tables are
+//! compared.
 #![expect(
     clippy::too_many_lines,
     reason = "a scenario is read from top to bottom"
@@ -68,7 +70,8 @@ fn arrive(room: &Room, programs: &Programs) {
         ));
         arrives(&publisher, subscriber);
     }
-    // Streamed while it runs: the subscriber keeps it in files, and cuts what a savepoint takes back.
+    // Streamed while it runs: the subscriber keeps it in files, and cuts what a savepoint takes
+    // back.
     let mut session = publisher.session();
     session.ask("begin; insert into t select i, md5(i::text), repeat('s', 200) from generate_series(10001, 18000) i;
         savepoint a; insert into t select i, md5(i::text), repeat('r', 200) from generate_series(20001, 26000) i;

@@ -1,10 +1,12 @@
-//! Goal: what holds on the distribution's PostgreSQL holds on 17 and 18, whose ways to the disk are others: vectored
-//! reads and writes of up to a megabyte, files extended by `posix_fallocate`, reads done by worker processes, direct I/O,
-//! files copied by `copy_file_range`, summaries of the log and incremental backups.
+//! Goal: what holds on the distribution's PostgreSQL holds on 17 and 18, whose ways to the disk are
+//! others: vectored reads and writes of up to a megabyte, files extended by `posix_fallocate`,
+//! reads done by worker processes, direct I/O, files copied by `copy_file_range`, summaries of the
+//! log and incremental backups.
 //!
-//! Method: servers from package registries (see `packages`), sealed, filled by statements that take those ways, killed,
-//! recovered, compared with what was put in, checked by amcheck, and searched for a string that was put in. What the new
-//! binaries import from the C library is looked up in the shield's own lists.
+//! Method: servers from package registries (see `packages`), sealed, filled by statements that take
+//! those ways, killed, recovered, compared with what was put in, checked by amcheck, and searched
+//! for a string that was put in. What the new binaries import from the C library is looked up in
+//! the shield's own lists.
 #![expect(
     clippy::print_stdout,
     reason = "seeds and versions are for whoever runs it"
@@ -35,7 +37,8 @@ fn protection(room: &Room, cipher: &'static str) -> Protection {
     Protection::Sealed { key, cipher }
 }
 
-/// A new instance. `strongroom pg initdb` would ask `pg_controldata`, which the packages of servers alone do not have.
+/// A new instance. `strongroom pg initdb` would ask `pg_controldata`, which the packages of servers
+/// alone do not have.
 fn create<'a>(
     room: &'a Room,
     programs: &Programs,
@@ -184,7 +187,8 @@ fn a_server_of_version_16() {
     instance.check_checksums();
 }
 
-/// Runs a program under the shield with further sealed directories, which it finds by its arguments.
+/// Runs a program under the shield with further sealed directories, which it finds by its
+/// arguments.
 fn shielded(instance: &Instance<'_>, program: &str, arguments: &[&str]) -> String {
     checked(instance.program(program).args(arguments))
 }
@@ -257,7 +261,8 @@ fn incremental_backups_are_sealed_and_combined_under_keys_of_their_own() {
         .count();
     assert!(parts > 100, "{parts} files are increments");
     summaries_are_sealed(&room, &server);
-    // What cannot be linked, because each directory has a key of its own, is refused and leaves nothing.
+    // What cannot be linked, because each directory has a key of its own, is refused and leaves
+    // nothing.
     let said = refused(server.program("pg_combinebackup").args([
         &to_full,
         &to_increment,
@@ -375,8 +380,9 @@ fn every_function_that_newer_binaries_import_has_been_thought_about() {
     assert!(unknown.is_empty(), "on no list: {unknown:#?}");
 }
 
-/// A ring of `io_uring` carries requests that no C function does. No binary at hand is built with liburing, so a program
-/// that calls it as PostgreSQL does stands in; its library says by its exit code that it was reached.
+/// A ring of `io_uring` carries requests that no C function does. No binary at hand is built with
+/// liburing, so a program that calls it as PostgreSQL does stands in; its library says by its exit
+/// code that it was reached.
 #[test]
 fn rings_are_refused_and_nothing_else_is() {
     let room = Room::new("rings");

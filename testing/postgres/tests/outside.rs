@@ -1,9 +1,10 @@
-//! Goal: what the server itself writes outside of its data directory is in clear, as the documentation says, whatever
-//! way it goes; what programs that it starts copy is sealed; and `strongroom pg status --plaintext` lists the settings
-//! by which it goes there.
+//! Goal: what the server itself writes outside of its data directory is in clear, as the
+//! documentation says, whatever way it goes; what programs that it starts copy is sealed; and
+//! `strongroom pg status --plaintext` lists the settings by which it goes there.
 //!
-//! Method: a sealed server writes a known string out in every way that it has. A way that a test finds sealed is as
-//! wrong as one that it finds in clear: whoever relies on the documentation would lose a backup.
+//! Method: a sealed server writes a known string out in every way that it has. A way that a test
+//! finds sealed is as wrong as one that it finds in clear: whoever relies on the documentation
+//! would lose a backup.
 #![expect(
     clippy::too_many_lines,
     reason = "a scenario is read from top to bottom"

@@ -1,8 +1,10 @@
-//! Goal: whatever leaves memory and comes back comes back as it was: parallel plans, sorts and hashes that spill, cursors
-//! that go backwards over a spill, merge joins that restore a mark, temporary tables, texts of statements.
+//! Goal: whatever leaves memory and comes back comes back as it was: parallel plans, sorts and
+//! hashes that spill, cursors that go backwards over a spill, merge joins that restore a mark,
+//! temporary tables, texts of statements.
 //!
-//! Method: the same statements with the same data on a sealed and on a plain instance with very little memory; the
-//! answers have to be equal. `pg_stat_database` has to say that something was spilled.
+//! Method: the same statements with the same data on a sealed and on a plain instance with very
+//! little memory; the answers have to be equal. `pg_stat_database` has to say that something was
+//! spilled.
 
 use strongroom_testing::random::{Random, seed};
 use strongroom_testing_postgres::instance::{Instance, Protection};
@@ -112,7 +114,8 @@ fn answers_are_those_of_a_plain_instance() {
     sealed.sql("select pg_stat_force_next_flush()");
     assert_eq!(sealed.sql(spilled), "t|t");
 
-    // The texts of statements survive a stop; after a kill they begin anew, as they do without the shield.
+    // The texts of statements survive a stop; after a kill they begin anew, as they do without the
+    // shield.
     let known = "select count(*) from pg_stat_statements where query like '%intersect select z%' and calls = 1";
     assert_eq!(sealed.sql(known), "1");
     sealed.stop();

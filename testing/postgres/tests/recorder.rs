@@ -1,8 +1,9 @@
 //! Goal: no file call of PostgreSQL's on the data directory passes the shield by.
 //!
-//! Method: a server under strace(1) makes, uses and leaves files of as many classes as it has; strace records each system
-//! call on a file and the stack that led to it. The code that called the C library must be the shield (see `trace`). The
-//! same record of a plain server has to show that PostgreSQL's own code is found, for each kind of file.
+//! Method: a server under strace(1) makes, uses and leaves files of as many classes as it has;
+//! strace records each system call on a file and the stack that led to it. The code that called the
+//! C library must be the shield (see `trace`). The same record of a plain server has to show that
+//! PostgreSQL's own code is found, for each kind of file.
 #![expect(
     clippy::print_stdout,
     reason = "counts are for whoever runs it, and what escaped for whoever looks for it"
@@ -23,7 +24,8 @@ const SETTINGS: &str = "shared_buffers = 1MB\nwork_mem = 64kB\ntemp_buffers = 80
     logical_decoding_work_mem = 64kB\nautovacuum = off\nshared_preload_libraries = 'pg_stat_statements'\n\
     max_prepared_transactions = 5\nmax_files_per_process = 64\n";
 
-/// Each statement makes or uses another kind of file. Small: a call that is recorded with its stack takes milliseconds.
+/// Each statement makes or uses another kind of file. Small: a call that is recorded with its stack
+/// takes milliseconds.
 const WORKLOAD: &str = "
     create table t as select i, md5(i::text) as x from generate_series(1, 1500) i; create index on t (x);
     select count(*) from (select x from t order by x offset 3) s;

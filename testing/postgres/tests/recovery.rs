@@ -1,9 +1,11 @@
-//! Goal: archives and backups bring a sealed instance back: to a point in time, and with pgBackRest.
+//! Goal: archives and backups bring a sealed instance back: to a point in time, and with
+//! pgBackRest.
 //!
-//! Method: real servers, archived in each way of the guide. A sealed archive is what a program outside of the shield copies;
-//! the instance that replays it takes over the data key (`--copy-key-from`). An archive in clear is what a program under
-//! the shield, the server itself or a receiver writes; it is replayed into an instance with another data key. pgBackRest
-//! runs under the shield in all that it does, and encrypts its repository itself.
+//! Method: real servers, archived in each way of the guide. A sealed archive is what a program
+//! outside of the shield copies; the instance that replays it takes over the data key
+//! (`--copy-key-from`). An archive in clear is what a program under the shield, the server itself
+//! or a receiver writes; it is replayed into an instance with another data key. pgBackRest runs
+//! under the shield in all that it does, and encrypts its repository itself.
 #![expect(
     clippy::too_many_lines,
     reason = "a scenario is read from top to bottom"
@@ -166,8 +168,8 @@ fn search(places: &[PathBuf]) -> Found {
     Found::search(places, &needles, &needles)
 }
 
-/// An archive that holds the log in clear, in `directory`, is replayed into an instance with another data key; nothing
-/// of it is in clear there.
+/// An archive that holds the log in clear, in `directory`, is replayed into an instance with
+/// another data key; nothing of it is in clear there.
 fn replays(room: &Room, b: &Instance<'_>, directory: &Path, restore_command: &str, wanted: &str) {
     let archived = search(&[directory.to_owned()]);
     assert!(!archived.hits.is_empty(), "this archive is in clear");

@@ -1,8 +1,9 @@
-//! Goal: instances replicate whatever each of them is sealed with: base backups to a sealed and to a plain replica,
-//! streaming, synchronous, promotion, and `pg_rewind` back, from a running and from a stopped source.
+//! Goal: instances replicate whatever each of them is sealed with: base backups to a sealed and to
+//! a plain replica, streaming, synchronous, promotion, and `pg_rewind` back, from a running and
+//! from a stopped source.
 //!
-//! Method: real servers, each under a key of its own; what a replica shows is compared with the primary row by row, and
-//! the files of sealed replicas are searched for what the plain one shows.
+//! Method: real servers, each under a key of its own; what a replica shows is compared with the
+//! primary row by row, and the files of sealed replicas are searched for what the plain one shows.
 #![expect(
     clippy::too_many_lines,
     reason = "a scenario is read from top to bottom"

@@ -1,7 +1,9 @@
-//! Goal: files that PostgreSQL copies, moves, splits and truncates keep their contents: databases made in both ways,
-//! tablespaces, relations of more than a segment, prepared transactions, over clean and unclean restarts.
+//! Goal: files that PostgreSQL copies, moves, splits and truncates keep their contents: databases
+//! made in both ways, tablespaces, relations of more than a segment, prepared transactions, over
+//! clean and unclean restarts.
 //!
-//! Method: a digest of every table before and after; the server is stopped, killed and started between.
+//! Method: a digest of every table before and after; the server is stopped, killed and started
+//! between.
 #![expect(
     clippy::too_many_lines,
     reason = "a scenario is read from top to bottom"

@@ -1,11 +1,11 @@
-//! Goal: `pg_upgrade` takes a sealed instance to a newer version in every mode: with the data key of the old instance in
-//! all of them, with another one wherever files are copied. What cannot be done, and a key that is not the right one, is
-//! refused before anything is changed.
+//! Goal: `pg_upgrade` takes a sealed instance to a newer version in every mode: with the data key
+//! of the old instance in all of them, with another one wherever files are copied. What cannot be
+//! done, and a key that is not the right one, is refused before anything is changed.
 //!
-//! Method: one old instance of the distribution's version with tables, indexes, large objects, subtransactions,
-//! multixacts and a tablespace; copies of it are upgraded to 16 and 18 (see `packages`) under `strongroom pg run`, and
-//! compared with what the old server said. The old `pg_xact` must have been read right: rows of aborted
-//! subtransactions would come back otherwise.
+//! Method: one old instance of the distribution's version with tables, indexes, large objects,
+//! subtransactions, multixacts and a tablespace; copies of it are upgraded to 16 and 18 (see
+//! `packages`) under `strongroom pg run`, and compared with what the old server said. The old
+//! `pg_xact` must have been read right: rows of aborted subtransactions would come back otherwise.
 #![expect(
     clippy::print_stdout,
     reason = "seeds and modes are for whoever runs it"
@@ -225,8 +225,9 @@ fn upgraded(room: &Room, old: &Old<'_>, new: &Instance<'_>, mode: &str) {
     );
 }
 
-/// Whether PostgreSQL's own `pg_upgrade` can take an instance of the installed server to `programs`. Minor releases of late give every column an
-/// option, `pg_attver`, which servers from before do not know: nobody can be upgraded to those.
+/// Whether PostgreSQL's own `pg_upgrade` can take an instance of the installed server to
+/// `programs`. Minor releases of late give every column an option, `pg_attver`, which servers from
+/// before do not know: nobody can be upgraded to those.
 fn is_possible(room: &Room, programs: &Programs) -> bool {
     let asked = |programs: &Programs, name: &str, sql: &str| {
         let instance = Instance::create(room, programs, name, Protection::Plain);

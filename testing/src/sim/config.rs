@@ -79,7 +79,8 @@ pub enum Promise {
 }
 
 impl Config {
-    /// What SQLite promises for these settings (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
+    /// What SQLite promises for these settings
+    /// (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
     #[must_use]
     pub fn promise(&self) -> Promise {
         let synchronous = self.synchronous.as_str();

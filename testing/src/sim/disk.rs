@@ -1,15 +1,17 @@
 //! A disk that forgets: what was written, what of it is durable, and what a power cut may leave.
 //!
 //! Media model (docs/spec/sqlite.md, "Media assumptions"):
-//! - after a successful sync of a file its bytes and its length are durable; its name is not, until its directory is synced;
-//! - without a sync any subset of the writes since the last one may be there, sector by sector ([`SECTOR`] bytes), and
-//!   any subset of the changes of length;
-//! - of names that were made, removed and renamed since the last sync of the directory, any subset may be in force; a
-//!   rename happens as a whole or not at all;
-//! - a file is not cut before what was done to names before it: a change of length that is durable makes them so. POSIX does
-//!   not say it, journalling file systems do it, and SQLite needs it: it cuts a database when the journal is removed, and
-//!   has no page of what it cuts in the journal;
-//! - a failed sync may have lost what it was to make durable, while reads still show it (Linux behaves so).
+//! - after a successful sync of a file its bytes and its length are durable; its name is not, until
+//!   its directory is synced;
+//! - without a sync any subset of the writes since the last one may be there, sector by sector
+//!   ([`SECTOR`] bytes), and any subset of the changes of length;
+//! - of names that were made, removed and renamed since the last sync of the directory, any subset
+//!   may be in force; a rename happens as a whole or not at all;
+//! - a file is not cut before what was done to names before it: a change of length that is durable
+//!   makes them so. POSIX does not say it, journalling file systems do it, and SQLite needs it: it
+//!   cuts a database when the journal is removed, and has no page of what it cuts in the journal;
+//! - a failed sync may have lost what it was to make durable, while reads still show it (Linux
+//!   behaves so).
 //!
 //! Must not: know SQLite, or anything of what is in the files.
 
@@ -113,7 +115,8 @@ impl Disk {
         there
     }
 
-    /// Gives the file another name, in place of the one that has it. False when there is no such file.
+    /// Gives the file another name, in place of the one that has it. False when there is no such
+    /// file.
     pub fn rename(&mut self, from: &str, to: &str) -> bool {
         let Some(ino) = self.names.remove(from) else {
             return false;
@@ -187,7 +190,8 @@ impl Disk {
         }
     }
 
-    /// A sync that fails and loses what it was given: readers still see it, no later sync makes it durable.
+    /// A sync that fails and loses what it was given: readers still see it, no later sync makes it
+    /// durable.
     pub fn lose(&mut self, ino: Ino, random: &mut Random) {
         if let Some(inode) = self.inodes.get_mut(&ino) {
             let pending = std::mem::take(&mut inode.pending);
@@ -368,7 +372,8 @@ fn chance_of(survival: Survival, random: &mut Random) -> Chance {
     })
 }
 
-/// Lays a part of `pending` over `bytes`; gives how many changes of names are durable then. `len` is the length that readers saw.
+/// Lays a part of `pending` over `bytes`; gives how many changes of names are durable then. `len`
+/// is the length that readers saw.
 fn survive(
     bytes: &mut Vec<u8>,
     pending: &[Arc<Change>],

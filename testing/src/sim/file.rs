@@ -1,7 +1,8 @@
 //! An open file of a simulated disk, as SQLite sees it (`sqlite3_io_methods`).
 //!
-//! Directory syncs are those of SQLite's unix VFS: a journal, log or super-journal that was just made has its directory
-//! synced with its first sync (`unixSync`), a removed one when SQLite asks for it (`unixDelete`).
+//! Directory syncs are those of SQLite's unix VFS: a journal, log or super-journal that was just
+//! made has its directory synced with its first sync (`unixSync`), a removed one when SQLite asks
+//! for it (`unixDelete`).
 //!
 //! Must not: change anything without asking the machine whether the call fails.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]

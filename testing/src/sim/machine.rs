@@ -1,7 +1,9 @@
-//! A machine with one simulated disk: counts the calls that reach the disk, makes one of them fail or all from one on,
-//! keeps the moments at which the power could be cut, and locks and shared memory, which a power cut takes away.
+//! A machine with one simulated disk: counts the calls that reach the disk, makes one of them fail
+//! or all from one on, keeps the moments at which the power could be cut, and locks and shared
+//! memory, which a power cut takes away.
 //!
-//! Every machine has a directory, `/sim/N`; files without a name go to the machine that its thread used last.
+//! Every machine has a directory, `/sim/N`; files without a name go to the machine that its thread
+//! used last.
 //!
 //! Invariant: what happens is determined by the [`Plan`] and the calls alone.
 //! Must not: touch a real file.
@@ -130,7 +132,8 @@ pub struct Plan {
 pub enum Lie {
     /// Syncs of one kind of file do nothing.
     Sync(Kind),
-    /// Syncs of a database do nothing when its first 4096 bytes are all that was written since the last one.
+    /// Syncs of a database do nothing when its first 4096 bytes are all that was written since the
+    /// last one.
     SyncOfHeader,
     /// Syncs of the directory do nothing.
     SyncNames,
@@ -241,8 +244,8 @@ impl Machine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts again with `disk`: nothing is locked, no memory is shared, no plan is in force, files that are still open
-    /// answer nothing but errors.
+    /// Starts again with `disk`: nothing is locked, no memory is shared, no plan is in force, files
+    /// that are still open answer nothing but errors.
     pub fn boot(&self, disk: Disk) {
         let mut state = self.lock();
         state.disk = disk;
@@ -298,7 +301,8 @@ impl Machine {
         self.lock().lie = lie;
     }
 
-    /// The indexes of all logs have to be made anew: what a writer leaves that is killed in the middle of changing one.
+    /// The indexes of all logs have to be made anew: what a writer leaves that is killed in the
+    /// middle of changing one.
     pub fn forget_indexes(&self) {
         for shared in self.lock().shared.values_mut() {
             shared.forget_header();

@@ -1,7 +1,8 @@
 //! What a workload does, and what the database must then hold, worked out without SQLite.
 //!
-//! Every transaction has a number and writes it into the table `applied` in the same transaction, so that a database
-//! says which transactions it holds. What each one does to the rows does not depend on what is there.
+//! Every transaction has a number and writes it into the table `applied` in the same transaction,
+//! so that a database says which transactions it holds. What each one does to the rows does not
+//! depend on what is there.
 //!
 //! Must not: run SQL.
 
@@ -128,7 +129,8 @@ pub fn body(salt: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// A workload of `transactions` transactions and what lies between them, for pages of `page_size` bytes.
+/// A workload of `transactions` transactions and what lies between them, for pages of `page_size`
+/// bytes.
 #[must_use]
 pub fn workload(random: &mut Random, transactions: u64, page_size: usize, wal: bool) -> Vec<Step> {
     let mut steps = Vec::new();

@@ -1,4 +1,5 @@
-//! The simulated disks for the files that are not SQLite's: keyrings, and the redo copies of headers.
+//! The simulated disks for the files that are not SQLite's: keyrings, and the redo copies of
+//! headers.
 //!
 //! Must not: do more than one thing to the disk in a call that the machine counts.
 

@@ -1,8 +1,9 @@
-//! Cases of the simulation: a workload whose power is cut at one moment, or one of whose calls fails; and what must hold
-//! afterwards.
+//! Cases of the simulation: a workload whose power is cut at one moment, or one of whose calls
+//! fails; and what must hold afterwards.
 //!
 //! Invariants:
-//! F1. A case is determined by its text, which a failure prints (but for the random bytes of salts and nonces).
+//! F1. A case is determined by its text, which a failure prints (but for the random bytes of salts
+//! and nonces).
 //! F2. What may be there afterwards is known before it is looked at, from what was acknowledged.
 //!
 //! Must not: try again what failed.
@@ -34,7 +35,8 @@ pub struct Scene {
 /// Which case of a scene.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// The power is cut before that call, with these choices; `again`: and once more while the database is recovered.
+    /// The power is cut before that call, with these choices; `again`: and once more while the
+    /// database is recovered.
     Cut {
         /// The moment's number.
         moment: usize,
@@ -217,8 +219,8 @@ impl Scene {
         Ok(self.machine.take_trace())
     }
 
-    /// Runs it with one call that fails, or all from one on until somebody has seen it; then everything must work again,
-    /// and hold what was acknowledged.
+    /// Runs it with one call that fails, or all from one on until somebody has seen it; then
+    /// everything must work again, and hold what was acknowledged.
     ///
     /// # Errors
     /// What is wrong.

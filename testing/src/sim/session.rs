@@ -1,5 +1,5 @@
-//! A connection to the databases of a simulated machine: runs a workload's steps, and compares what is there with the
-//! model.
+//! A connection to the databases of a simulated machine: runs a workload's steps, and compares what
+//! is there with the model.
 //!
 //! Must not: keep a connection over a power cut.
 
@@ -58,7 +58,8 @@ impl Session {
         }
     }
 
-    /// What the digests say of the pages. `crashed`: a rollback after a crash may leave that unknown.
+    /// What the digests say of the pages. `crashed`: a rollback after a crash may leave that
+    /// unknown.
     ///
     /// # Errors
     /// When they do not hold.

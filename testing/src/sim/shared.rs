@@ -68,7 +68,8 @@ impl Shared {
         !refused
     }
 
-    /// As a writer leaves it that is killed while it changes the index's two headers (`WalIndexHdr`, 48 bytes each).
+    /// As a writer leaves it that is killed while it changes the index's two headers
+    /// (`WalIndexHdr`, 48 bytes each).
     pub(super) fn forget_header(&mut self) {
         if let Some(region) = self.regions.first_mut() {
             region[..12].fill(0);
@@ -81,7 +82,8 @@ impl Shared {
         self.users.is_empty()
     }
 
-    /// Keeps the memory for whoever still has its address. A power cut of a machine whose files are open.
+    /// Keeps the memory for whoever still has its address. A power cut of a machine whose files are
+    /// open.
     pub(super) fn leak(self) {
         if !self.users.is_empty() {
             for region in self.regions {

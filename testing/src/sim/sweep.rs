@@ -1,6 +1,8 @@
-//! Many cases of one scene: every call that can fail, in every way; moments of power cuts with many survivals.
+//! Many cases of one scene: every call that can fail, in every way; moments of power cuts with many
+//! survivals.
 //!
-//! Must not: stop at the first case that fails: what they have in common is half of the explanation.
+//! Must not: stop at the first case that fails: what they have in common is half of the
+//! explanation.
 
 use std::fmt::Write as _;
 
@@ -139,9 +141,10 @@ pub fn faults(scene: &Scene, effort: Effort, random: &mut Random) -> Outcome<Tal
     Ok(tally)
 }
 
-/// A defect of SQLite's (3.54.1), which the VFS does not share: when the journals of a transaction over two databases are not
-/// cut after its end, which SQLite does not look at, the name of the super-journal stays at their end. The next transaction's
-/// journal does not reach that far, its rollback finds the name of a super-journal that is gone, and does nothing.
+/// A defect of SQLite's (3.54.1), which the VFS does not share: when the journals of a transaction
+/// over two databases are not cut after its end, which SQLite does not look at, the name of the
+/// super-journal stays at their end. The next transaction's journal does not reach that far, its
+/// rollback finds the name of a super-journal that is gone, and does nothing.
 fn leaves_a_stale_name(scene: &Scene, call: (Class, Kind), fault: Fault, lasting: bool) -> bool {
     let config = &scene.config;
     let overwritten = ["truncate", "persist"].contains(&config.journal.as_str());

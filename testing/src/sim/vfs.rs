@@ -1,4 +1,5 @@
-//! The simulated disks as a VFS of SQLite's, "sim": the VFS stands on it as it stands on SQLite's own.
+//! The simulated disks as a VFS of SQLite's, "sim": the VFS stands on it as it stands on SQLite's
+//! own.
 //!
 //! Must not: be registered after the VFS, which stands on what was the default when it came.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]

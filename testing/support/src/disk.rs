@@ -14,7 +14,8 @@ pub struct SmallDisk(PathBuf);
 const FILLER: &str = ".filler";
 
 impl SmallDisk {
-    /// Mounts one of so many KiB over `at`, which is made. `None` for who may not mount, which is said.
+    /// Mounts one of so many KiB over `at`, which is made. `None` for who may not mount, which is
+    /// said.
     #[expect(
         clippy::print_stdout,
         reason = "what a test leaves out is for whoever runs it"

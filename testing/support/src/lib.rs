@@ -10,6 +10,7 @@
     clippy::unwrap_in_result,
     clippy::missing_errors_doc,
     clippy::must_use_candidate,
+    clippy::new_without_default,
     missing_docs,
     reason = "what a test cannot set up, it cannot test; names say what a helper of tests does"
 )]

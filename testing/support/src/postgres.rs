@@ -1,7 +1,8 @@
 //! A real server in a directory of its own, made and started as PostgreSQL's user when the test
 //! is root, ended by process number.
 //!
-//! `STRONGROOM_TEST_PG_BIN` names the directory of the binaries; else the newest below /usr/lib/postgresql is taken.
+//! `STRONGROOM_TEST_PG_BIN` names the directory of the binaries; else the newest below
+//! /usr/lib/postgresql is taken.
 
 use std::ffi::OsString;
 use std::fs;
@@ -301,8 +302,8 @@ pub fn verify(server: &Server<'_>, data: &Path) {
     }
 }
 
-/// Makes an unpacked backup ready for a start: its map of tablespaces has the original's places, and the links to the
-/// restored ones are there already.
+/// Makes an unpacked backup ready for a start: its map of tablespaces has the original's places,
+/// and the links to the restored ones are there already.
 pub fn settle(data: &Path) {
     drop(fs::remove_file(data.join("tablespace_map")));
 }

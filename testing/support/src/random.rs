@@ -1,4 +1,5 @@
-//! The tests' only source of randomness: `SplitMix64` (Steele, Lea, Flood 2014) from a printed seed.
+//! The tests' only source of randomness: `SplitMix64` (Steele, Lea, Flood 2014) from a printed
+//! seed.
 //!
 //! Must not: be used for anything secret.
 
@@ -26,7 +27,8 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, which is not 0. The slight bias of the remainder does not matter here.
+    /// A number below `limit`, which is not 0. The slight bias of the remainder does not matter
+    /// here.
     pub const fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }

@@ -1,4 +1,5 @@
-//! A real S3 server (moto) for tests, what lies in its bucket, and a relay that loses connections where a test wants it.
+//! A real S3 server (moto) for tests, what lies in its bucket, and a relay that loses connections
+//! where a test wants it.
 //!
 //! The server is `python3 s3_server.py`, with `moto[server]` installed; it ends with the test.
 
@@ -50,7 +51,8 @@ impl S3 {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // It says which port it listens on: one that was free a moment ago may be another test's by now.
+        // It says which port it listens on: one that was free a moment ago may be another test's by
+        // now.
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut server = Self { child, port: 0 };
         let port = said.lines().next().expect("is moto[server] installed?");
@@ -139,7 +141,8 @@ pub enum Fate {
     Unanswered,
     /// It arrives without the conditions that it is made under.
     Unconditional,
-    /// Its answer has no end, whatever its head says: bytes follow until the client has enough, or `ENDLESS` were sent.
+    /// Its answer has no end, whatever its head says: bytes follow until the client has enough, or
+    /// `ENDLESS` were sent.
     Endless,
 }
 
@@ -150,7 +153,8 @@ pub static SENT: AtomicU64 = AtomicU64::new(0);
 
 type Rule = Arc<Mutex<dyn FnMut(&str) -> Fate + Send>>;
 
-/// Listens for clients and hands requests on to a server. One request a connection, as the server has it.
+/// Listens for clients and hands requests on to a server. One request a connection, as the server
+/// has it.
 pub struct Relay {
     pub port: u16,
 }
@@ -224,7 +228,8 @@ fn endless(client: &mut TcpStream, answer: &[u8]) -> std::io::Result<()> {
     let end = answer.windows(4).position(|at| at == b"\r\n\r\n").unwrap();
     let (head, body) = answer.split_at(end + 2);
     let head = String::from_utf8_lossy(head).into_owned();
-    // `Content-Length` stays: the client wants one. How the body ends is what `Transfer-Encoding` says (RFC 9112, section 6.3).
+    // `Content-Length` stays: the client wants one. How the body ends is what `Transfer-Encoding`
+    // says (RFC 9112, section 6.3).
     for line in head.split_inclusive("\r\n") {
         if !line.to_ascii_lowercase().starts_with("connection") {
             client.write_all(line.as_bytes())?;
@@ -237,7 +242,8 @@ fn endless(client: &mut TcpStream, answer: &[u8]) -> std::io::Result<()> {
         if piece.is_empty() {
             continue;
         }
-        // Before it goes: the client may have had enough of it by the time that the system has taken it.
+        // Before it goes: the client may have had enough of it by the time that the system has
+        // taken it.
         if SENT.fetch_add(piece.len() as u64, Ordering::Relaxed) > ENDLESS {
             break;
         }

@@ -1,5 +1,5 @@
-//! A simulated TPM (`swtpm`) of the test's own, set up with `tpm2-tools`: a second implementation of what the product speaks.
-//! Shared by the tests of this crate and of the client.
+//! A simulated TPM (`swtpm`) of the test's own, set up with `tpm2-tools`: a second implementation
+//! of what the product speaks. Shared by the tests of this crate and of the client.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -71,7 +71,8 @@ impl Swtpm {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Makes an attestation key of the algorithm (`ecc` with `ecdsa`, `rsa` with `rsassa`) at a handle; its public area.
+    /// Makes an attestation key of the algorithm (`ecc` with `ecdsa`, `rsa` with `rsassa`) at a
+    /// handle; its public area.
     pub fn attestation_key(&self, algorithm: &str, scheme: &str, handle: u32) -> Vec<u8> {
         let (area, at) = (format!("{handle:x}.pub"), format!("{handle:#x}"));
         self.tool(

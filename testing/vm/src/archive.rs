@@ -1,4 +1,5 @@
-//! A `newc` archive (cpio, kernel documentation `driver-api/early-userspace/buffer-format`): what the kernel unpacks into its first file system.
+//! A `newc` archive (cpio, kernel documentation `driver-api/early-userspace/buffer-format`): what
+//! the kernel unpacks into its first file system.
 //!
 //! Must not: keep anything of the host's owners, times or permissions.
 
@@ -70,7 +71,8 @@ impl Archive {
         self.entries += 1;
         let size = u32::try_from(contents.len()).expect("files of less than 4 GiB");
         let name_size = u32::try_from(name.len() + 1).expect("short names");
-        // Inode, mode, owner, group, links, time, size, device (2), special device (2), length of the name, checksum.
+        // Inode, mode, owner, group, links, time, size, device (2), special device (2), length of
+        // the name, checksum.
         let fields = [
             self.entries,
             mode,

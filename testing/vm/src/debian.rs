@@ -1,5 +1,6 @@
-//! A whole Debian for a guest: systemd as its first process, udev, initramfs-tools and Debian's kernel, installed into a directory by mmdebstrap and
-//! packed into an image. For what the small guest of `guest.rs` cannot show: that units, hook and plugin work where they are installed.
+//! A whole Debian for a guest: systemd as its first process, udev, initramfs-tools and Debian's
+//! kernel, installed into a directory by mmdebstrap and packed into an image. For what the small
+//! guest of `guest.rs` cannot show: that units, hook and plugin work where they are installed.
 //!
 //! Must not: change the host's own installation; contain a key but what a test puts into it.
 
@@ -12,7 +13,8 @@ use crate::guest::HARNESS;
 use crate::kernel::Kernel;
 use crate::{place, programs};
 
-/// What a server has, and no more: emulated hardware boots it. (`dmsetup` brings the rules by which udev names mapped devices.)
+/// What a server has, and no more: emulated hardware boots it. (`dmsetup` brings the rules by which
+/// udev names mapped devices.)
 const PACKAGES: &str = "systemd-sysv,udev,kmod,iproute2,e2fsprogs,dmsetup,cryptsetup-bin,initramfs-tools,zstd,linux-image-cloud-amd64,ca-certificates";
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 const HARNESS_UNIT: &str = "[Unit]\nDescription=The tests' harness\nDefaultDependencies=no\nAfter=systemd-udevd.service remote-fs.target\n\
@@ -28,7 +30,8 @@ pub struct Debian {
 }
 
 impl Debian {
-    /// A copy of the installation in `room`, with the command, the plugin, units and hook of the product where packages would put them.
+    /// A copy of the installation in `room`, with the command, the plugin, units and hook of the
+    /// product where packages would put them.
     ///
     /// # Panics
     /// Without root's rights (files of other owners are made), or when it cannot be installed.
@@ -151,7 +154,8 @@ impl Debian {
             .args(["enable", "--quiet", unit]));
     }
 
-    /// Makes the initramfs as the installation's own tools make it, and packs the installation into an image of this size.
+    /// Makes the initramfs as the installation's own tools make it, and packs the installation into
+    /// an image of this size.
     ///
     /// # Panics
     /// When that fails.

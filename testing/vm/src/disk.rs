@@ -1,5 +1,6 @@
-//! A disk with a write cache that forgets. Writes stay in memory until the guest flushes; a power cut keeps each sector that was not flushed, or
-//! forgets it, as a seed decides. So nothing survives a cut but what the guest was promised, in any combination with what it was not.
+//! A disk with a write cache that forgets. Writes stay in memory until the guest flushes; a power
+//! cut keeps each sector that was not flushed, or forgets it, as a seed decides. So nothing
+//! survives a cut but what the guest was promised, in any combination with what it was not.
 //!
 //! Assumption, as for real disks: a sector of 512 bytes is written whole or not at all.
 //!
@@ -38,7 +39,8 @@ pub struct Account {
     pub writes: u64,
     /// Requests to flush.
     pub flushes: u64,
-    /// The sequence numbers of LUKS2 headers, in the order in which they were written, and how many writes came before each.
+    /// The sequence numbers of LUKS2 headers, in the order in which they were written, and how many
+    /// writes came before each.
     pub headers: Vec<(u64, u64)>,
 }
 
@@ -126,7 +128,8 @@ impl Disk {
         self.state().dead
     }
 
-    /// After a cut: each cached sector reaches the file or is forgotten. Returns how many were kept and how many were lost.
+    /// After a cut: each cached sector reaches the file or is forgotten. Returns how many were kept
+    /// and how many were lost.
     ///
     /// # Errors
     /// When the file cannot be written.

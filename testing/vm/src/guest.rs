@@ -1,5 +1,5 @@
-//! What a guest is made of: its first file system (an archive that the kernel unpacks), and a read-only disk of database engines and load
-//! generators, mounted as /usr.
+//! What a guest is made of: its first file system (an archive that the kernel unpacks), and a
+//! read-only disk of database engines and load generators, mounted as /usr.
 //!
 //! Must not: contain a key; keys come over the network, or are typed.
 
@@ -17,7 +17,8 @@ const INIT: &str = include_str!("../guest/init.sh");
 /// What obeys, in every guest.
 pub(crate) const HARNESS: &str = include_str!("../guest/harness.sh");
 
-/// Drivers of the emulated hardware, ext4, dm-crypt with its ciphers, and what `volume attach` needs.
+/// Drivers of the emulated hardware, ext4, dm-crypt with its ciphers, and what `volume attach`
+/// needs.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_blk",
@@ -178,7 +179,8 @@ impl Default for Guest {
     }
 }
 
-/// Where a library lies in the guest: never below /usr, over which a disk may be mounted. The linker looks into both.
+/// Where a library lies in the guest: never below /usr, over which a disk may be mounted. The
+/// linker looks into both.
 fn inside(library: &Path) -> String {
     let path = library.to_string_lossy();
     path.strip_prefix("/usr").unwrap_or(&path).to_owned()

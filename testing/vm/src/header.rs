@@ -1,4 +1,5 @@
-//! As much of a LUKS2 header as the disk needs to know when it is written: magic and sequence number of the binary header.
+//! As much of a LUKS2 header as the disk needs to know when it is written: magic and sequence
+//! number of the binary header.
 //!
 //! Must not: know anything else of the format; crates/volumes/luks2 does.
 

@@ -1,4 +1,5 @@
-//! Debian's kernel: its package is downloaded and unpacked, never installed. Modules are ordered by what they say that they depend on.
+//! Debian's kernel: its package is downloaded and unpacked, never installed. Modules are ordered by
+//! what they say that they depend on.
 //!
 //! Must not: touch /boot or /lib/modules of the host, or load a module there.
 
@@ -51,7 +52,8 @@ impl Kernel {
         &self.image
     }
 
-    /// The files of these modules and of all that they need, in the order in which they can be loaded.
+    /// The files of these modules and of all that they need, in the order in which they can be
+    /// loaded.
     ///
     /// # Panics
     /// When there is no such module.
@@ -73,7 +75,8 @@ impl Kernel {
         for needed in depends(&fs::read(&path).expect("a module")) {
             self.add(&needed, ordered);
         }
-        // What it needs has been added meanwhile; the module itself only if it does not need itself.
+        // What it needs has been added meanwhile; the module itself only if it does not need
+        // itself.
         ordered.push((name.to_owned(), path));
     }
 }

@@ -1,4 +1,5 @@
-//! A keyring on the host with a volume that one of its keys opens, and a guest that has both keyring and recovery key.
+//! A keyring on the host with a volume that one of its keys opens, and a guest that has both
+//! keyring and recovery key.
 //!
 //! Must not: be taken for how a platform does it; that is the key server's.
 
@@ -33,7 +34,8 @@ impl WithVolume {
         Self::made(room, size, &["--recovery-out", &recovery])
     }
 
-    /// The same without a recovery key, whose Argon2 takes emulated hardware half a minute each time.
+    /// The same without a recovery key, whose Argon2 takes emulated hardware half a minute each
+    /// time.
     ///
     /// # Panics
     /// When the command fails.
@@ -70,7 +72,8 @@ impl WithVolume {
     #[must_use]
     pub fn guest(&self) -> Guest {
         let mut guest = Guest::new().with_strongroom();
-        // The keyring names its root key by a path of this host; the guest has it at the same place.
+        // The keyring names its root key by a path of this host; the guest has it at the same
+        // place.
         guest.private(&self.at("root").display().to_string(), ROOT.as_bytes());
         guest.private(
             KEYRING_IN_GUEST,

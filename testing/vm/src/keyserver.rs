@@ -1,5 +1,6 @@
-//! The real key server on the host's loopback, and nodes of it: made by `strongroom keyserver`, asked by curl and openssl, so that nothing of the
-//! product's own client stands between the test and the server's answers.
+//! The real key server on the host's loopback, and nodes of it: made by `strongroom keyserver`,
+//! asked by curl and openssl, so that nothing of the product's own client stands between the test
+//! and the server's answers.
 //!
 //! Must not: listen anywhere but on loopback; outlive its value.
 
@@ -236,7 +237,8 @@ impl KeyServer {
 }
 
 impl Node {
-    /// What a guest of this node has in `/etc/strongroom`: files and their contents. It knows the server by its name.
+    /// What a guest of this node has in `/etc/strongroom`: files and their contents. It knows the
+    /// server by its name.
     ///
     /// # Panics
     /// When the node was not enrolled.
@@ -270,7 +272,8 @@ impl Node {
         assert!(output.status.success(), "{arguments:?}: {text}");
     }
 
-    /// A volume in a file, under the key `id` and with the label `id`; its recovery key goes into a file.
+    /// A volume in a file, under the key `id` and with the label `id`; its recovery key goes into a
+    /// file.
     ///
     /// # Panics
     /// When it cannot be made.

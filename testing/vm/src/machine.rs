@@ -1,4 +1,5 @@
-//! The machine: QEMU in pure emulation, its console, and the port through which scripts are run in the guest.
+//! The machine: QEMU in pure emulation, its console, and the port through which scripts are run in
+//! the guest.
 //!
 //! Must not: open a port of the host's; give the guest a way out but the forwarded ones.
 
@@ -202,7 +203,8 @@ impl Machine {
         output.text
     }
 
-    /// Starts a script and does not wait for it. One at a time: the guest takes the next one when it has ended.
+    /// Starts a script and does not wait for it. One at a time: the guest takes the next one when
+    /// it has ended.
     ///
     /// # Panics
     /// When the port is closed.
@@ -215,7 +217,8 @@ impl Machine {
         self.sent
     }
 
-    /// The answer to a script that was sent. `None` when there is none in time, or the machine is off.
+    /// The answer to a script that was sent. `None` when there is none in time, or the machine is
+    /// off.
     pub fn answer(&mut self, number: u64, at_most: Duration) -> Option<Output> {
         let until = Instant::now() + at_most;
         loop {
@@ -279,7 +282,8 @@ impl Machine {
         self.end();
     }
 
-    /// Switches off as an administrator does: file systems are unmounted or synced by the script, then the power goes.
+    /// Switches off as an administrator does: file systems are unmounted or synced by the script,
+    /// then the power goes.
     ///
     /// # Panics
     /// When the guest does not switch itself off.
@@ -335,7 +339,8 @@ fn append(file: &Path, text: &str) {
     drop(file.and_then(|mut file| file.write_all(text.as_bytes())));
 }
 
-/// With `STRONGROOM_VM_TRACE` set: what the machine is at, so that whoever waits sees where the time goes.
+/// With `STRONGROOM_VM_TRACE` set: what the machine is at, so that whoever waits sees where the
+/// time goes.
 fn trace(what: &str) {
     static WANTED: OnceLock<bool> = OnceLock::new();
     if *WANTED.get_or_init(|| std::env::var_os("STRONGROOM_VM_TRACE").is_some()) {

@@ -6,7 +6,8 @@ use crate::machine::Machine;
 
 const SOCKET: &str = "/tmp/mariadb.sock";
 
-/// The log is small, so that a disk of the tests has room; every commit is written through, which is the server's default.
+/// The log is small, so that a disk of the tests has room; every commit is written through, which
+/// is the server's default.
 const SETTINGS: &str = "--no-defaults --user=mysql --datadir=/mnt/mariadb --socket=/tmp/mariadb.sock --pid-file=/run/mariadb.pid \
     --skip-networking --innodb-buffer-pool-size=16M --innodb-log-file-size=8M --lc-messages-dir=/usr/share/mysql";
 

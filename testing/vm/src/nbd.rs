@@ -1,5 +1,5 @@
-//! Serves a disk to QEMU over a Unix socket: the part of the NBD protocol (NetworkBlockDevice/nbd `doc/proto.md`) that QEMU needs, one client
-//! after another.
+//! Serves a disk to QEMU over a Unix socket: the part of the NBD protocol (NetworkBlockDevice/nbd
+//! `doc/proto.md`) that QEMU needs, one client after another.
 //!
 //! Must not: answer a request after the power is gone.
 #![expect(clippy::big_endian_bytes, reason = "NBD is big-endian")]

@@ -1,4 +1,5 @@
-//! Where the virtual machine's parts are kept between runs: `<target>/vm`. And the product's programs, built and without debugging information.
+//! Where the virtual machine's parts are kept between runs: `<target>/vm`. And the product's
+//! programs, built and without debugging information.
 //!
 //! Must not: write outside the target directory.
 
@@ -33,7 +34,8 @@ pub fn once(file: &Path, make: impl FnOnce()) {
 
 static COMMAND: OnceLock<PathBuf> = OnceLock::new();
 
-/// The `strongroom` command for the guest: what [`use_command`] or `STRONGROOM_COMMAND` names, or one built now, without debugging information.
+/// The `strongroom` command for the guest: what [`use_command`] or `STRONGROOM_COMMAND` names, or
+/// one built now, without debugging information.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -50,7 +52,8 @@ pub fn use_command(program: &Path) {
     COMMAND.get_or_init(|| stripped(program));
 }
 
-/// cryptsetup's plugin for our tokens, linked as an installation links it: of the library that `STRONGROOM_VOLUME_TOKEN` names, or of one built now.
+/// cryptsetup's plugin for our tokens, linked as an installation links it: of the library that
+/// `STRONGROOM_VOLUME_TOKEN` names, or of one built now.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -71,8 +74,9 @@ pub fn plugin() -> PathBuf {
     stripped(&whole)
 }
 
-/// Builds what goes into a guest, as the running test was built, and names one of the files that come of it. All at once: cargo would build what they
-/// have in common anew for each, with other features.
+/// Builds what goes into a guest, as the running test was built, and names one of the files that
+/// come of it. All at once: cargo would build what they have in common anew for each, with other
+/// features.
 ///
 /// # Panics
 /// When it cannot be built.

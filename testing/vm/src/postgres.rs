@@ -1,7 +1,8 @@
-//! PostgreSQL in the guest: a cluster unpacked on /mnt, load by pgbench, and a ledger whose entries are called out on the console when, and only
-//! when, they are committed.
+//! PostgreSQL in the guest: a cluster unpacked on /mnt, load by pgbench, and a ledger whose entries
+//! are called out on the console when, and only when, they are committed.
 //!
-//! Must not: be asked for more than emulated hardware can do; loads are small, what is checked is that nothing is lost.
+//! Must not: be asked for more than emulated hardware can do; loads are small, what is checked is
+//! that nothing is lost.
 
 use crate::machine::Machine;
 
@@ -35,8 +36,9 @@ pub fn prepare(machine: &mut Machine) {
     query(machine, "create table ledger (entry bigint primary key)");
 }
 
-/// Starts pgbench and a writer to the ledger, from this entry on; both run until the server or the machine ends. They take breath: the machine has one
-/// processor, and what is tested beside them needs it too. Entries are made as they are written: a file of them all takes minutes.
+/// Starts pgbench and a writer to the ledger, from this entry on; both run until the server or the
+/// machine ends. They take breath: the machine has one processor, and what is tested beside them
+/// needs it too. Entries are made as they are written: a file of them all takes minutes.
 pub fn load(machine: &mut Machine, first: u64) {
     machine.must(&format!(
         "(/usr/lib/postgresql/bin/pgbench {SOCKET} -n -c 2 -R 15 -T 100000 postgres >/run/pgbench 2>&1 &)
@@ -70,7 +72,8 @@ pub fn called_out(machine: &Machine) -> Vec<u64> {
         .collect()
 }
 
-/// Checks that every entry that was called out is there, and that pgbench's sums agree. Returns the last entry.
+/// Checks that every entry that was called out is there, and that pgbench's sums agree. Returns the
+/// last entry.
 ///
 /// # Panics
 /// When something is lost.

@@ -25,7 +25,8 @@ fn missing(name: &str, package: &str) -> PathBuf {
     panic!("{name} is not installed: apt-get install {package}")
 }
 
-/// The libraries of these programs and modules, as the dynamic linker finds them, and the linker itself.
+/// The libraries of these programs and modules, as the dynamic linker finds them, and the linker
+/// itself.
 ///
 /// # Panics
 /// When `ldd` cannot be run.

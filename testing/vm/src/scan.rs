@@ -26,9 +26,10 @@ pub struct Findings {
 
 /// Looks at the image from `from` on.
 ///
-/// Noise: the sum of squares of the 256 byte counts of 4096 random bytes has the mean 69 616 (chi-square with 255 degrees of freedom, expected
-/// count 16); a piece, without its cipher blocks of zeros, counts as patterned from a chi-square value of 480 on, ten standard deviations off, which one in
-/// 10^17 pieces of noise has.
+/// Noise: the sum of squares of the 256 byte counts of 4096 random bytes has the mean 69 616
+/// (chi-square with 255 degrees of freedom, expected count 16); a piece, without its cipher blocks
+/// of zeros, counts as patterned from a chi-square value of 480 on, ten standard deviations off,
+/// which one in 10^17 pieces of noise has.
 ///
 /// # Errors
 /// When the image cannot be read.
@@ -58,8 +59,9 @@ pub fn look(image: &Path, from: u64, texts: &[&str]) -> io::Result<Findings> {
     Ok(findings)
 }
 
-/// A piece without its cipher blocks of zeros. Where a part of a page is written that never was (a swap area's header, for one), the rest is read,
-/// deciphered to whatever it may be, and written back: the zeros that lay there.
+/// A piece without its cipher blocks of zeros. Where a part of a page is written that never was (a
+/// swap area's header, for one), the rest is read, deciphered to whatever it may be, and written
+/// back: the zeros that lay there.
 fn written(piece: &[u8]) -> Vec<u8> {
     let blocks = piece.chunks_exact(BLOCK);
     let written = blocks.filter(|block| block.iter().any(|byte| *byte != 0));

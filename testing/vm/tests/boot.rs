@@ -1,6 +1,7 @@
-//! A machine's life with the real key server: its disk is opened as it boots, with a key that comes over mutual TLS; by a person while the server
-//! is down; and not at all, but by a person, when the node was revoked. Every wait ends. And a disk whose header was forged, so that the right key would
-//! open it in clear, is mapped by nobody.
+//! A machine's life with the real key server: its disk is opened as it boots, with a key that comes
+//! over mutual TLS; by a person while the server is down; and not at all, but by a person, when the
+//! node was revoked. Every wait ends. And a disk whose header was forged, so that the right key
+//! would open it in clear, is mapped by nobody.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::fs::{self, File, OpenOptions};
@@ -173,7 +174,8 @@ fn typed(setup: &Setup, key: &str) {
     machine.power_off();
 }
 
-/// The node is revoked: refused at once, and whoever types does not know: the boot goes on without the disk.
+/// The node is revoked: refused at once, and whoever types does not know: the boot goes on without
+/// the disk.
 fn revoked(setup: &Setup) {
     let mut machine = Machine::power_on(setup);
     machine.wait_console("of data");
@@ -203,7 +205,8 @@ fn revoked(setup: &Setup) {
     machine.power_off();
 }
 
-/// Writes another cipher into both copies of a LUKS2 header, as whoever can write to a disk does: nothing but a checksum guards it.
+/// Writes another cipher into both copies of a LUKS2 header, as whoever can write to a disk does:
+/// nothing but a checksum guards it.
 fn forge(image: &Path, cipher: &str) {
     use std::os::unix::fs::FileExt as _;
     let file = OpenOptions::new()
@@ -277,7 +280,8 @@ fn a_disk_whose_header_was_forged_is_mapped_by_nobody() {
             "{console}"
         );
     }
-    // That it is the header's cipher which is refused, and that nothing below us would: with the recovery key cryptsetup maps the disk in clear.
+    // That it is the header's cipher which is refused, and that nothing below us would: with the
+    // recovery key cryptsetup maps the disk in clear.
     let key = fs::read_to_string(at("recovery")).unwrap();
     machine.must(&format!(
         "printf %s '{}' | cryptsetup open --key-file - {DISK}-clear control",
@@ -290,7 +294,8 @@ fn a_disk_whose_header_was_forged_is_mapped_by_nobody() {
     machine.power_off();
 }
 
-/// Neither the command nor cryptsetup, which asks our plugin, maps what was forged; both map what was not.
+/// Neither the command nor cryptsetup, which asks our plugin, maps what was forged; both map what
+/// was not.
 fn refused(machine: &mut Machine) {
     for name in ["clear", "weak"] {
         let disk = format!("{DISK}-{name}");

@@ -1,5 +1,6 @@
-//! `strongroom volume` as an administrator types it, where it needs device-mapper: open, close, status, list, swap, rotate of an open volume; and
-//! volumes whose sectors are authenticated. What each refuses is tried too.
+//! `strongroom volume` as an administrator types it, where it needs device-mapper: open, close,
+//! status, list, swap, rotate of an open volume; and volumes whose sectors are authenticated. What
+//! each refuses is tried too.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::fs::File;

@@ -1,6 +1,8 @@
-//! Units, hook and plugin where they are installed: a whole Debian with systemd as its first process boots, and its disks open with keys from the real
-//! key server. Data disks by `strongroom-volumes.service`, by crypttab through cryptsetup's plugin, swap by its unit; the root disk by the hook of
-//! initramfs-tools. With the server down a person is asked, in bounded time, and the boot goes on.
+//! Units, hook and plugin where they are installed: a whole Debian with systemd as its first
+//! process boots, and its disks open with keys from the real key server. Data disks by
+//! `strongroom-volumes.service`, by crypttab through cryptsetup's plugin, swap by its unit; the
+//! root disk by the hook of initramfs-tools. With the server down a person is asked, in bounded
+//! time, and the boot goes on.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -48,7 +50,8 @@ fn is_active(machine: &mut Machine, unit: &str) {
     assert_eq!(state.text.trim(), "active", "{unit}: {}", about.text);
 }
 
-/// Opens a new volume in the small guest and fills it: the host need not have device-mapper. `$SEALED` is the opened one, `$PLAIN` the other disk.
+/// Opens a new volume in the small guest and fills it: the host need not have device-mapper.
+/// `$SEALED` is the opened one, `$PLAIN` the other disk.
 fn fill(node: &Node, room: &Path, server: &KeyServer, plain: &Path, sealed: &Path, script: &str) {
     let kernel = Kernel::fetch();
     let mut guest = Guest::new().with_strongroom();
@@ -80,7 +83,8 @@ fn systemd_opens_disks_of_data_and_swap() {
         .unwrap()
         .set_len(64 << 20)
         .unwrap();
-    // systemd takes an encrypted device without anything on it for one that somebody is still writing.
+    // systemd takes an encrypted device without anything on it for one that somebody is still
+    // writing.
     let (swap, data) = (at("swap.img"), at("data.img"));
     fill(
         &node,
@@ -138,7 +142,8 @@ fn delivered(setup: &Setup) {
     machine.power_off_by("systemctl poweroff");
 }
 
-/// The server is down: somebody is asked, mistypes, and the machine comes up with the disk that was typed for; the other's unit has failed.
+/// The server is down: somebody is asked, mistypes, and the machine comes up with the disk that was
+/// typed for; the other's unit has failed.
 fn typed(setup: &Setup, key: &str) {
     let mut machine = Machine::power_on(setup);
     machine.wait_console("of data");

@@ -1,4 +1,5 @@
-//! The machine itself: it boots, runs scripts, reaches nothing outside, forgets what was not flushed, and dm-crypt works in it.
+//! The machine itself: it boots, runs scripts, reaches nothing outside, forgets what was not
+//! flushed, and dm-crypt works in it.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::fs::File;

@@ -55,7 +55,8 @@ fn unit(name: &str, key: &str) -> String {
     value.to_owned()
 }
 
-/// With fifteen minutes, systemd killed the command before it had tried the third volume, whose passphrase somebody would have typed.
+/// With fifteen minutes, systemd killed the command before it had tried the third volume, whose
+/// passphrase somebody would have typed.
 #[test]
 fn systemd_does_not_end_the_unlocking_before_its_own_times_are_over() {
     let unit = |key| unit("strongroom-volumes.service", key);
@@ -63,7 +64,8 @@ fn systemd_does_not_end_the_unlocking_before_its_own_times_are_over() {
     assert!(unit("ExecStart").contains("volume unlock --at-boot"));
 }
 
-/// Two instances of the unit would want one mapping name otherwise, and the second area would stay without encryption.
+/// Two instances of the unit would want one mapping name otherwise, and the second area would stay
+/// without encryption.
 #[test]
 fn each_swap_area_has_a_mapping_of_its_own() {
     let started = unit("strongroom-swap@.service", "ExecStart");

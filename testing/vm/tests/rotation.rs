@@ -1,8 +1,10 @@
-//! The volume key is changed while PostgreSQL works on the volume, and the power goes in the middle: at each header that re-encryption writes, before
-//! and after the disk was told to keep it, and between them. Nothing that was committed is lost, and the work is finished.
+//! The volume key is changed while PostgreSQL works on the volume, and the power goes in the
+//! middle: at each header that re-encryption writes, before and after the disk was told to keep it,
+//! and between them. Nothing that was committed is lost, and the work is finished.
 //!
-//! Once by cryptsetup itself, which shows what the product rests on and what its repair is for; once by `strongroom volume rotate --online`. The volume
-//! has one opener; that a second one stays is shown by `commands.rs`.
+//! Once by cryptsetup itself, which shows what the product rests on and what its repair is for;
+//! once by `strongroom volume rotate --online`. The volume has one opener; that a second one stays
+//! is shown by `commands.rs`.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![expect(
     clippy::print_stderr,
@@ -131,7 +133,8 @@ impl Laboratory {
         copy
     }
 
-    /// Rotates under load until the cut, or to the end without one. What was called out, and the disk's account.
+    /// Rotates under load until the cut, or to the end without one. What was called out, and the
+    /// disk's account.
     fn rotate(&self, image: &Path, cut: Option<Cut>, random: &mut Random) -> (Vec<u64>, Account) {
         let disk = Arc::new(Disk::open(image).unwrap());
         let served = Served::start(Arc::clone(&disk), &self.room.path().join("data.sock")).unwrap();
@@ -176,14 +179,16 @@ impl Laboratory {
         (called, account)
     }
 
-    /// Boots again: opens, with what a repair needs where a repair is needed, finishes the rotation, and checks.
+    /// Boots again: opens, with what a repair needs where a repair is needed, finishes the
+    /// rotation, and checks.
     fn recover(&self, image: &Path, called: &[u64]) -> bool {
         let mut setup = self.setup();
         setup.file("data", image, false);
         let mut machine = Machine::boot(&setup);
         let opened = machine.run(&self.tool.open());
         if opened.code != 0 {
-            // docs/internals/testing-volumes.md, "The window": what `strongroom volume repair` is for.
+            // docs/internals/testing-volumes.md, "The window": what `strongroom volume repair` is
+            // for.
             let Some(repair) = self.tool.repair() else {
                 assert!(opened.text.contains("No usable keyslot"), "{}", opened.text);
                 machine.power_cut();
@@ -260,7 +265,8 @@ fn everywhere(tool: Tool) {
         assert!(closed.is_empty(), "{closed:?}");
         return;
     }
-    // Only where all data are done and the last headers are being written: the old slot is gone, the requirement is not.
+    // Only where all data are done and the last headers are being written: the old slot is gone,
+    // the requirement is not.
     let late = sequences[sequences.len().saturating_sub(4)];
     let is_late = |cut: &Cut| match cut {
         Cut::AtHeader(at) | Cut::AfterHeader(at) | Cut::WritesAfterHeader(at, _) => *at >= late,
@@ -268,7 +274,8 @@ fn everywhere(tool: Tool) {
     assert!(closed.iter().all(is_late), "{closed:?}");
 }
 
-/// Three cuts for each of the first and last headers, and for two between them; with a limit, so many of them, chosen by the seed.
+/// Three cuts for each of the first and last headers, and for two between them; with a limit, so
+/// many of them, chosen by the seed.
 fn plans(sequences: &[u64], random: &mut Random, limit: Option<usize>) -> Vec<Cut> {
     let (ends, middle): (Vec<_>, Vec<_>) =
         (0..sequences.len()).partition(|at| *at < 3 || *at + 4 >= sequences.len());

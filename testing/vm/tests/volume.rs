@@ -1,5 +1,6 @@
-//! `strongroom volume` where it needs a kernel: a volume made on this host is opened in the machine, holds PostgreSQL, survives a power cut; swap is
-//! encrypted; and whoever takes the disks finds noise.
+//! `strongroom volume` where it needs a kernel: a volume made on this host is opened in the
+//! machine, holds PostgreSQL, survives a power cut; swap is encrypted; and whoever takes the disks
+//! finds noise.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::fs::File;
@@ -72,7 +73,8 @@ fn a_volume_holds_a_database_through_a_power_cut_and_a_thief_finds_noise() {
     again(&setup, &called);
 }
 
-/// Puts what is looked for later on the volume and into swap; and on plain disks, where the search has to find it.
+/// Puts what is looked for later on the volume and into swap; and on plain disks, where the search
+/// has to find it.
 fn fill(machine: &mut Machine) {
     postgres::unpack(machine);
     postgres::start(machine);

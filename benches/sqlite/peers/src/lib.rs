@@ -1,1 +1,2 @@
-//! Nothing: the package names two others whose C sources the comparison compiles. Must not: be built into anything.
+//! Nothing: the package names two others whose C sources the comparison compiles. Must not: be
+//! built into anything.

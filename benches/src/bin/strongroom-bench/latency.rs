@@ -68,7 +68,8 @@ fn open(
     sealed(path, KeySource::File(place.key_file()), None, cipher)
 }
 
-/// A database with the schema of the large one and no rows, sealed for a key of the keyring; for stock, a plain one.
+/// A database with the schema of the large one and no rows, sealed for a key of the keyring; for
+/// stock, a plain one.
 fn keyring_database(place: &Place, variant: Variant) -> Result<PathBuf, Failure> {
     let path = place.path(&format!("empty-{}.db", variant.name()));
     if !path.exists() {

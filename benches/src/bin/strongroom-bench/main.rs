@@ -1,12 +1,14 @@
 //! `strongroom-bench`: the VFS beside stock SQLite, in one run.
 //!
 //! Invariants:
-//! 1. Rounds are interleaved: each workload runs on all three peers before its next round, and who begins rotates.
+//! 1. Rounds are interleaved: each workload runs on all three peers before its next round, and who
+//!    begins rotates.
 //! 2. A round counts only if all peers gave the same result (B2).
-//! 3. Every round of every peer is a process of its own; the stock peer's never registers the VFS (B1).
+//! 3. Every round of every peer is a process of its own; the stock peer's never registers the VFS
+//!    (B1).
 //!
-//! Must not: leave anything behind, or measure in memory-backed storage without saying so (the report names the file
-//! system).
+//! Must not: leave anything behind, or measure in memory-backed storage without saying so (the
+//! report names the file system).
 
 mod databases;
 mod latency;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// Sealed SQLite beside stock SQLite: scans, TPC-H queries, point reads, updates, bulk load, open latency.
+/// Sealed SQLite beside stock SQLite: scans, TPC-H queries, point reads, updates, bulk load, open
+/// latency.
 #[derive(Parser)]
 #[command(name = "strongroom-bench", version)]
 pub(crate) struct Options {

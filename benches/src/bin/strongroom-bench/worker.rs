@@ -1,8 +1,8 @@
 //! One round of one peer, in a process of its own.
 //!
-//! A process that has registered the VFS watches the statements of every connection, stock ones as well; timed there,
-//! stock SQLite would look slower than it is. So no process serves two peers, and the stock one proves, before and
-//! after the clock, that the VFS is not in it (B1).
+//! A process that has registered the VFS watches the statements of every connection, stock ones as
+//! well; timed there, stock SQLite would look slower than it is. So no process serves two peers,
+//! and the stock one proves, before and after the clock, that the VFS is not in it (B1).
 //! Must not: time its own start.
 
 use std::io::Write as _;

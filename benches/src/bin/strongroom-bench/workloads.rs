@@ -1,6 +1,8 @@
-//! The workloads: each makes ready outside the clock, works under it, and returns what its peers must return too.
+//! The workloads: each makes ready outside the clock, works under it, and returns what its peers
+//! must return too.
 //!
-//! Must not: let one round's work change another's: updates set a value of their own, loads go to new files.
+//! Must not: let one round's work change another's: updates set a value of their own, loads go to
+//! new files.
 
 use std::time::Duration;
 
@@ -20,8 +22,8 @@ const POINT_READS: u32 = 20_000;
 /// Rows updated in one round of a workload with one transaction.
 const UPDATES: u32 = 5_000;
 
-/// Statements whose temporary files hold tens of megabytes: sorted runs that are written and merged in order, and a
-/// transient index that is written and read at random.
+/// Statements whose temporary files hold tens of megabytes: sorted runs that are written and merged
+/// in order, and a transient index that is written and read at random.
 const SPILLS: [(&str, &str); 2] = [
     (
         "sort of lineitem",
@@ -253,8 +255,8 @@ fn point_reads(connection: &Connection, one: bool, rows: i64, round: u32) -> Res
     Ok(sum)
 }
 
-/// Sets a column of random rows to a value that no row has: SQLite does not write a page that an update leaves as it
-/// was. In WAL mode the log is checkpointed under the clock as well.
+/// Sets a column of random rows to a value that no row has: SQLite does not write a page that an
+/// update leaves as it was. In WAL mode the log is checkpointed under the clock as well.
 fn update(connection: &Connection, how: Updates, rows: i64, round: u32) -> Result<(), Failure> {
     let mut numbers = Numbers::new(u64::from(round));
     let mut statement = connection.prepare("UPDATE lineitem SET l_tax = ?2 WHERE rowid = ?1")?;

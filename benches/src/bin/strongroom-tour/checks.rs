@@ -1,6 +1,7 @@
 //! The tour's output: numbered lines, each of them a check that can fail.
 //!
-//! Invariant: a line ends in "ok" only when its check held; an error is a failure, not the end of the tour.
+//! Invariant: a line ends in "ok" only when its check held; an error is a failure, not the end of
+//! the tour.
 //! Must not: print a line that is not a check, apart from headings.
 
 use std::io::Write as _;

@@ -105,7 +105,8 @@ impl Ran {
         let code = self
             .code
             .map_or_else(|| "a signal".to_owned(), |code| code.to_string());
-        // "error[SR-2002]: what happened (detail)": the detail is a path, which the line has no room for.
+        // "error[SR-2002]: what happened (detail)": the detail is a path, which the line has no
+        // room for.
         let complaint = self.complaint();
         let short = complaint.split(" (").next().unwrap_or_default();
         let short = short.replace("error[", "").replace("]:", ":");

@@ -13,7 +13,8 @@ use crate::tour::{KEY, SCALE, Tour};
 
 /// Rounds of each query; the line shows medians.
 const ROUNDS: u32 = 3;
-/// The VFS may take this much longer for all queries together; more would be a defect, also on a busy machine.
+/// The VFS may take this much longer for all queries together; more would be a defect, also on a
+/// busy machine.
 const RATIO_MAX: f64 = 2.0;
 
 /// Loads a plain and a sealed database, batch by batch in turn.

@@ -1,12 +1,15 @@
-//! `strongroom-tour`: what the products do, shown with the real command: on the TPC-H tables in SQLite, on a PostgreSQL
-//! server, on confidential columns, on backups, and on the disk of a virtual machine.
+//! `strongroom-tour`: what the products do, shown with the real command: on the TPC-H tables in
+//! SQLite, on a PostgreSQL server, on confidential columns, on backups, and on the disk of a
+//! virtual machine.
 //!
 //! Invariants:
 //! 1. Every numbered line is a check that can fail; the exit code is 0 only if none did.
-//! 2. Wherever the command can do a thing, the command does it; the library serves for timing and for looking on.
-//! 3. Everything is made in ./demo-out, which is removed first. The keys in it are made for the tour. Two exceptions: the
-//!    sockets, whose paths must be short, and the data directories where PostgreSQL's user cannot enter
-//!    ./demo-out; both are in the directory for temporary files, and gone at the end.
+//! 2. Wherever the command can do a thing, the command does it; the library serves for timing and
+//!    for looking on.
+//! 3. Everything is made in ./demo-out, which is removed first. The keys in it are made for the
+//!    tour. Two exceptions: the sockets, whose paths must be short, and the data directories where
+//!    PostgreSQL's user cannot enter ./demo-out; both are in the directory for temporary files, and
+//!    gone at the end.
 //!
 //! Must not: touch anything else, or use a key or keyring of the user's.
 

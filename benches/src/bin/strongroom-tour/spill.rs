@@ -1,7 +1,8 @@
 //! What SQLite puts into temporary files, looked at from outside while the statement runs.
 //!
-//! A temporary file of SQLite's has no name: it is made without one (`O_TMPFILE`), or unlinked as soon as it is open. The
-//! process's /proc/self/fd still leads to it, and its blocks are on the disk.
+//! A temporary file of SQLite's has no name: it is made without one (`O_TMPFILE`), or unlinked as
+//! soon as it is open. The process's /proc/self/fd still leads to it, and its blocks are on the
+//! disk.
 //! Must not: read the files through SQLite.
 
 use std::collections::BTreeSet;
@@ -15,7 +16,8 @@ use strongroom_benches::report::mebibytes;
 use crate::checks::{Found, found};
 use crate::tour::{KEY, KNOWN, Tour};
 
-/// A sealed spill has at least this entropy, in bits per byte. (Nonces are counters: a few bytes per 4 KiB repeat.)
+/// A sealed spill has at least this entropy, in bits per byte. (Nonces are counters: a few bytes
+/// per 4 KiB repeat.)
 const ENTROPY_MIN: f64 = 7.9;
 /// Less than this was no spill.
 const SPILL_MIN: usize = 1 << 20;

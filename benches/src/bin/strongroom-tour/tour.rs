@@ -17,7 +17,8 @@ pub(crate) const OUT: &str = "demo-out";
 /// TPC-H scale factor.
 pub(crate) const SCALE: f64 = 0.1;
 
-/// The keys of the tour's keyring: the database's first key, the one it gets later, and one that never fits.
+/// The keys of the tour's keyring: the database's first key, the one it gets later, and one that
+/// never fits.
 pub(crate) const KEY: &str = "ledger";
 
 pub(crate) const NEXT_KEY: &str = "ledger-2027";
@@ -41,8 +42,8 @@ pub(crate) struct Tour {
     pub(crate) out: PathBuf,
     pub(crate) strongroom: Strongroom,
     pub(crate) checks: Checks,
-    /// The plain database for everything that is timed: opened before the VFS is registered in this process, which
-    /// watches the statements of connections that are opened afterwards (B1).
+    /// The plain database for everything that is timed: opened before the VFS is registered in this
+    /// process, which watches the statements of connections that are opened afterwards (B1).
     pub(crate) plain: Connection,
 }
 

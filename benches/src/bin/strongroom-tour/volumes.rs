@@ -1,5 +1,5 @@
-//! Volumes: a machine of emulated hardware whose disk opens as it boots, with a key from a key server of the tour's; a power cut; a thief; a
-//! revoked node.
+//! Volumes: a machine of emulated hardware whose disk opens as it boots, with a key from a key
+//! server of the tour's; a power cut; a thief; a revoked node.
 //!
 //! Where QEMU or the kernel's package cannot be had, this says so and checks nothing.
 //!

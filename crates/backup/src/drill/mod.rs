@@ -4,9 +4,9 @@
 //! Invariants:
 //! - The server listens on a socket in the private directory and nowhere else, archives nothing and
 //!   follows no publisher. It runs as the owner of its files, which is never root.
-//! - The private directory belongs to this process's user. Only the cluster, its tablespaces and the
-//!   directory of the socket belong to the server's user, and once that user can reach them, root
-//!   opens nothing in them but the server's report that it is ready.
+//! - The private directory belongs to this process's user. Only the cluster, its tablespaces and
+//!   the directory of the socket belong to the server's user, and once that user can reach them,
+//!   root opens nothing in them but the server's report that it is ready.
 //! - The server gets the archived log from this process, file by file, and no key (`requests.rs`).
 //! - The server and the directory are removed when the test ends, after a signal too, unless this
 //!   process is killed.

@@ -20,8 +20,8 @@ const WORDS_MAX: usize = 2000;
 /// How often a program that runs is looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs a program to its end, or until `stop` is set. Its output goes to memory, so that no reader is
-/// needed, and no name leads to it.
+/// Runs a program to its end, or until `stop` is set. Its output goes to memory, so that no reader
+/// is needed, and no name leads to it.
 pub(super) fn run(name: &str, mut command: Command, stop: &AtomicBool) -> Result<Output> {
     let (out, err) = (unnamed_file()?, unnamed_file()?);
     command.stdout(duplicate(&out)?).stderr(duplicate(&err)?);

@@ -1,5 +1,5 @@
-//! A source of whatever members are given, which says that it is one kind and describes another: for sets that this program
-//! would never make, and for sets of clusters without a server.
+//! A source of whatever members are given, which says that it is one kind and describes another:
+//! for sets that this program would never make, and for sets of clusters without a server.
 
 use std::path::Path;
 

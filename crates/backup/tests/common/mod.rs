@@ -1,9 +1,6 @@
-//! What the tests of media share: a place, a tree of files, keys, and the calls with their usual options.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
+//! What the tests of media share: a place, a tree of files, keys, and the calls with their usual
+//! options.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![allow(
     dead_code,
     clippy::allow_attributes,
@@ -87,7 +84,8 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     out
 }
 
-/// Everything below a directory: what it is, its content or target, mode, owner, and time of modification.
+/// Everything below a directory: what it is, its content or target, mode, owner, and time of
+/// modification.
 pub(crate) fn picture(root: &Path) -> BTreeMap<PathBuf, (String, Vec<u8>, u32, i64)> {
     let mut out = BTreeMap::new();
     let mut open = vec![root.to_path_buf()];

@@ -20,7 +20,8 @@ use strongroom_sqlite_program::{
 
 use crate::failure::Failure;
 
-/// The program's file, found as the shell finds it. SR-2285 when the SQLite extension cannot be loaded into it.
+/// The program's file, found as the shell finds it. SR-2285 when the SQLite extension cannot be
+/// loaded into it.
 pub(super) fn check(word: &OsStr) -> Result<PathBuf, Failure> {
     let program = find_in_path(word)?;
     check_file(&program, SCRIPTS)?;

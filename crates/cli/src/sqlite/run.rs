@@ -97,8 +97,8 @@ impl RunArgs {
         Err(Failure::open(&program, &error))
     }
 
-    /// What the SQLite extension reads in the program's environment, and the descriptor that must stay open
-    /// until the program has begun.
+    /// What the SQLite extension reads in the program's environment, and the descriptor that must
+    /// stay open until the program has begun.
     fn variable(
         &self,
         key: &KeySource,

@@ -86,8 +86,8 @@ pub(super) fn forget_volume(volume: &mut Volume) {
     }
 }
 
-/// As [`forget_volume`]. A failure to remove the entry is reported: it opens the volume for as long as its
-/// slot is there.
+/// As [`forget_volume`]. A failure to remove the entry is reported: it opens the volume for as long
+/// as its slot is there.
 pub(super) fn forget(token: &Token) {
     if let Err(error) = kept::forget(&token.object_id) {
         warn(error.code(), error.detail());

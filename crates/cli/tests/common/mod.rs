@@ -1,4 +1,5 @@
-//! What the tests of the command share: a directory of their own and a way to run the real binary in it.
+//! What the tests of the command share: a directory of their own and a way to run the real binary
+//! in it.
 //!
 //! Every run gets an environment without the caller's keyring, home and state directory.
 #![expect(
@@ -48,7 +49,8 @@ impl Place {
         }
     }
 
-    /// One with a keyring that has the key `app`, and `tree`: two files, 3 000 000 bytes and what the first one is to hold.
+    /// One with a keyring that has the key `app`, and `tree`: two files, 3 000 000 bytes and what
+    /// the first one is to hold.
     pub(crate) fn with_tree(first: &str) -> Self {
         let place = Self::new();
         place.with_key();
@@ -211,7 +213,8 @@ impl Run {
         self.out
     }
 
-    /// Asserts failure with this exit code and this error code on standard error; returns standard error.
+    /// Asserts failure with this exit code and this error code on standard error; returns standard
+    /// error.
     #[track_caller]
     pub(crate) fn failed(self, code: i32, sr: &str) -> String {
         assert_eq!(self.code, code, "out: {}\nerr: {}", self.out, self.err);
@@ -273,7 +276,8 @@ pub(crate) fn create<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&usual[..], more].concat()
 }
 
-/// Whether this host's kernel has device-mapper; libdevmapper makes its node where it has not, so the node says nothing.
+/// Whether this host's kernel has device-mapper; libdevmapper makes its node where it has not, so
+/// the node says nothing.
 pub(crate) fn has_device_mapper() -> bool {
     std::fs::read_to_string("/proc/misc").is_ok_and(|list| list.contains("device-mapper"))
 }

@@ -24,15 +24,16 @@ pub(crate) fn new() -> (File, File) {
     (File::from(near), far)
 }
 
-/// `setsid`, which runs the program and arguments that are added to it in a session whose terminal is its standard input.
+/// `setsid`, which runs the program and arguments that are added to it in a session whose terminal
+/// is its standard input.
 pub(crate) fn session() -> Command {
     let mut session = Command::new("setsid");
     session.args(["--ctty", "--wait"]);
     session
 }
 
-/// Runs a [`session`] on a new terminal. Whenever something new is shown, `answer` gets its last line, and says what is
-/// typed. Exit code, and everything that was shown.
+/// Runs a [`session`] on a new terminal. Whenever something new is shown, `answer` gets its last
+/// line, and says what is typed. Exit code, and everything that was shown.
 pub(crate) fn run(
     mut session: Command,
     patience: Duration,

@@ -1,4 +1,5 @@
-//! The real key server on a port of the kernel's choice, for tests of volumes; nodes join it with one-time tokens.
+//! The real key server on a port of the kernel's choice, for tests of volumes; nodes join it with
+//! one-time tokens.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::io::{BufRead as _, BufReader};

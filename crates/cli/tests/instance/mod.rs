@@ -1,8 +1,10 @@
-//! Real servers for the tests of `strongroom pg`: the command and the library where PostgreSQL's user can read them, a
-//! place for data directories, and a look at every byte of one before and after.
+//! Real servers for the tests of `strongroom pg`: the command and the library where PostgreSQL's
+//! user can read them, a place for data directories, and a look at every byte of one before and
+//! after.
 //!
-//! PostgreSQL refuses to run as root; under root, everything runs as the user `postgres`. Servers listen on a socket in
-//! the place only, and end by their own process number when the place is dropped.
+//! PostgreSQL refuses to run as root; under root, everything runs as the user `postgres`. Servers
+//! listen on a socket in the place only, and end by their own process number when the place is
+//! dropped.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -33,7 +35,8 @@ pub(crate) const OTHER: &str = "ff0102030405060708090a0b0c0d0e0f1011121314151617
 
 static NEXT_PORT: AtomicU16 = AtomicU16::new(5432);
 
-/// `strongroom` and `libstrongroom_shield.so`, side by side, readable by everybody; there as long as any place is.
+/// `strongroom` and `libstrongroom_shield.so`, side by side, readable by everybody; there as long
+/// as any place is.
 fn product() -> Arc<TempDir> {
     static MADE: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +54,8 @@ fn product() -> Arc<TempDir> {
     directory
 }
 
-/// The library that `STRONGROOM_SHIELD_LIB` names, or one that is built now, with the profile of the command.
+/// The library that `STRONGROOM_SHIELD_LIB` names, or one that is built now, with the profile of
+/// the command.
 fn library(command: &Path) -> PathBuf {
     if let Some(named) = std::env::var_os("STRONGROOM_SHIELD_LIB") {
         return named.into();
@@ -91,8 +95,8 @@ pub(crate) fn bindir() -> PathBuf {
     found.pop().expect("install postgresql-15")
 }
 
-/// A directory that PostgreSQL's user owns, with the key in the file `key`. It is removed when the test ends, after the
-/// servers in it have been ended.
+/// A directory that PostgreSQL's user owns, with the key in the file `key`. It is removed when the
+/// test ends, after the servers in it have been ended.
 pub(crate) struct Place {
     directory: TempDir,
     product: Arc<TempDir>,
@@ -289,7 +293,8 @@ impl Place {
         text.lines().next()?.trim().parse().ok()
     }
 
-    /// Every file below a directory with its owner, mode and contents: equal when nothing was changed.
+    /// Every file below a directory with its owner, mode and contents: equal when nothing was
+    /// changed.
     pub(crate) fn everything(&self, name: &str) -> BTreeMap<PathBuf, (u32, u32, Vec<u8>)> {
         let mut found = BTreeMap::new();
         let mut left = vec![self.path(name)];
@@ -376,7 +381,8 @@ pub(crate) fn give(path: &Path) {
     }
 }
 
-/// Runs a command to its end. Its output goes through files: a server that it starts keeps pipes open.
+/// Runs a command to its end. Its output goes through files: a server that it starts keeps pipes
+/// open.
 pub(crate) fn run(command: &mut Command) -> Run {
     let (mut out, mut err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     let status = command
@@ -406,7 +412,8 @@ impl Run {
         self.out
     }
 
-    /// Asserts failure of this command with an exit code and an error code; the error is its last two lines.
+    /// Asserts failure of this command with an exit code and an error code; the error is its last
+    /// two lines.
     #[track_caller]
     pub(crate) fn failed(self, code: i32, sr: &str) -> String {
         let shown = format!("out: {}\nerr: {}", self.out, self.err);

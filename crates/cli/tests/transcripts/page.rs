@@ -6,7 +6,7 @@
 //! above the block, which readers do not see, says what becomes of it:
 //!
 //!     <!-- commands: run -->                    it is run as it stands, by root
-//!     <!-- commands: run as USER -->            it is run by that user, in a directory of the user's own
+//!     <!-- commands: run as USER -->            that user runs it, in a directory of its own
 //!     <!-- commands: not run: REASON -->        it cannot be, and why
 //!
 //! and `<!-- before: SHELL -->` above that is what the page takes for granted: a database that

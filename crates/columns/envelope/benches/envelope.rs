@@ -1,4 +1,5 @@
-//! What one envelope costs: sealing, opening under a key that is remembered, opening under one that is not.
+//! What one envelope costs: sealing, opening under a key that is remembered, opening under one that
+//! is not.
 
 use std::hint::black_box;
 

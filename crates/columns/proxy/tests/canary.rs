@@ -1,8 +1,9 @@
-//! No plaintext of a confidential value leaves the proxy: every byte that it sends is recorded by a server of the test's own,
-//! which also lies about types.
+//! No plaintext of a confidential value leaves the proxy: every byte that it sends is recorded by a
+//! server of the test's own, which also lies about types.
 //!
-//! Method: the server knows the protocol and the catalog's answer, says of every parameter what the test wants it to say, and keeps
-//! what it gets. Values are then looked for in clear, and found sealed.
+//! Method: the server knows the protocol and the catalog's answer, says of every parameter what the
+//! test wants it to say, and keeps what it gets. Values are then looked for in clear, and found
+//! sealed.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -229,7 +230,8 @@ fn serve(mut stream: UnixStream, record: &Mutex<Vec<u8>>, types: Types) -> Optio
     }
 }
 
-/// What a server with the extension says: the type in the cast, or what the test's statements have in that place.
+/// What a server with the extension says: the type in the cast, or what the test's statements have
+/// in that place.
 fn honest(sql: &str, number: usize) -> u32 {
     for (name, oid) in [
         ("enc_text", ENC_TEXT),

@@ -1,5 +1,6 @@
-//! Goal: a session opens between this client and a real zone's end of the channel, and nothing that the server between them
-//! could do - change, replay, reorder, mix, forge a ticket - is taken by either.
+//! Goal: a session opens between this client and a real zone's end of the channel, and nothing that
+//! the server between them could do - change, replay, reorder, mix, forge a ticket - is taken by
+//! either.
 #![expect(
     clippy::unwrap_used,
     clippy::unwrap_in_result,
@@ -279,7 +280,8 @@ fn a_ticket_needs_the_keys_of_all_its_columns() {
     let mut zone = Zone::new();
     let (mine, victims, victim) = (key(1), key(2), VICTIM);
     let wrong = SecretKey::generate().unwrap();
-    // Before the owner was there at all: an id that was read in an envelope, with a key of one's own.
+    // Before the owner was there at all: an id that was read in an envelope, with a key of one's
+    // own.
     let squatting = open(&mut zone, &[(victim, &wrong)], &ticket(&[victim]));
     assert!(matches!(squatting, Err(Fault::NotAllowed)));
     assert!(!zone.keys.has(&victim));

@@ -1,7 +1,9 @@
-//! The proxy before a PostgreSQL that has the extension `strongroom_columns`, as `crates/columns/extension/install` puts it there: the server
-//! gives every constant of TPC-H a confidential type.
+//! The proxy before a PostgreSQL that has the extension `strongroom_columns`, as
+//! `crates/columns/extension/install` puts it there: the server gives every constant of TPC-H a
+//! confidential type.
 //!
-//! Without a zone a statement gets as far as its parameters: what the server's parser and the catalog say is real.
+//! Without a zone a statement gets as far as its parameters: what the server's parser and the
+//! catalog say is real.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -131,8 +133,8 @@ SELECT name FROM a WHERE name = 'nobody';
 UPDATE a SET n = 1 WHERE name = 'x';
 ";
 
-/// A plain table that has the name of a confidential one in another schema: its constants become parameters too, and with
-/// constants allowed in clear the statements run without a zone.
+/// A plain table that has the name of a confidential one in another schema: its constants become
+/// parameters too, and with constants allowed in clear the statements run without a zone.
 #[test]
 #[ignore = "needs the extension: crates/columns/extension/install"]
 fn statements_that_were_rewritten_behave_as_they_were_written() {
@@ -144,8 +146,8 @@ fn statements_that_were_rewritten_behave_as_they_were_written() {
     assert!(!psql(server.directory(), 5432, script).contains("ERROR"));
     let socket = Address::Unix(server.socket());
     let port = proxy_with(socket, server.directory(), PlaintextConstants::Allow);
-    // A position in the text that the server got means nothing to the client, and is left out; where in the server's source an
-    // error was raised differs between the two protocols.
+    // A position in the text that the server got means nothing to the client, and is left out;
+    // where in the server's source an error was raised differs between the two protocols.
     let seen = |port: u16| -> Vec<String> {
         let output = psql(server.directory(), port, REWRITTEN);
         let shown = output.lines().filter(|line| {

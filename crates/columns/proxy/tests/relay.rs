@@ -1,6 +1,8 @@
-//! The relay before a real PostgreSQL without the extension: whatever a client does, it sees through the proxy what it sees without.
+//! The relay before a real PostgreSQL without the extension: whatever a client does, it sees
+//! through the proxy what it sees without.
 //!
-//! Method: the same programs, drivers and scripts, once directly and once through the proxy, and equal output.
+//! Method: the same programs, drivers and scripts, once directly and once through the proxy, and
+//! equal output.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"

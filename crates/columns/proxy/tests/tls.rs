@@ -1,5 +1,6 @@
-//! Goal: applications reach the proxy through TLS, and the proxy the server, as PostgreSQL's own programs do it; what was not asked for in clear
-//! does not go in clear. Method: psql and a real server with certificates of the test's own authority.
+//! Goal: applications reach the proxy through TLS, and the proxy the server, as PostgreSQL's own
+//! programs do it; what was not asked for in clear does not go in clear. Method: psql and a real
+//! server with certificates of the test's own authority.
 #![expect(
     clippy::unwrap_used,
     clippy::unwrap_in_result,
@@ -218,7 +219,8 @@ fn the_proxy_reaches_the_server_through_tls() {
         let tls = Tls::default()
             .require(host, ca.map(PathBuf::as_path))
             .unwrap();
-        // The server offers SCRAM-SHA-256-PLUS; an application without TLS would not take it for what it is.
+        // The server offers SCRAM-SHA-256-PLUS; an application without TLS would not take it for
+        // what it is.
         assert_eq!(through(tls).as_deref(), Ok("t"), "{host}");
     }
     for (host, ca) in [("elsewhere", &ca), ("localhost", &other.path("ca.pem"))] {
@@ -267,7 +269,8 @@ fn a_server_without_tls_gets_nothing_in_clear() {
     assert_eq!(rest.len(), 0, "nothing more");
 }
 
-/// Whoever stands between could put a message of his own behind the request, and have it taken for what came through TLS (CVE-2021-23214).
+/// Whoever stands between could put a message of his own behind the request, and have it taken for
+/// what came through TLS (CVE-2021-23214).
 #[test]
 fn bytes_behind_the_request_for_tls_are_refused() {
     let authority = Authority::new();

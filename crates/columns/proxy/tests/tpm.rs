@@ -1,5 +1,6 @@
-//! Goal: a column key is released to a zone whose TPM quotes the right state for this very channel, and to no other. Method: a real
-//! (simulated) TPM, set up with `tpm2-tools`; the zone's own end of the channel; then everything that could be wrong, one thing at a time.
+//! Goal: a column key is released to a zone whose TPM quotes the right state for this very channel,
+//! and to no other. Method: a real (simulated) TPM, set up with `tpm2-tools`; the zone's own end of
+//! the channel; then everything that could be wrong, one thing at a time.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::time::Duration;
@@ -158,7 +159,8 @@ fn a_quote_is_of_one_question_and_one_channel() {
         ChannelError::Replayed
     );
 
-    // The old quote under the new nonce, another channel key, another store, another start of the zone.
+    // The old quote under the new nonce, another channel key, another store, another start of the
+    // zone.
     let request = AttestationRequest::new().unwrap();
     let parsed = Attestation::parse(&old).unwrap();
     let renewed = Attestation {
@@ -224,7 +226,8 @@ fn evidence_that_was_changed_or_cut_is_refused() {
     }
 }
 
-/// What else a TPM's keys can be is not taken: a key without `restricted` would sign what no TPM made.
+/// What else a TPM's keys can be is not taken: a key without `restricted` would sign what no TPM
+/// made.
 #[test]
 fn a_key_that_signs_anything_is_not_trusted() {
     let tpm = Swtpm::start();

@@ -1,7 +1,8 @@
-//! Messages in the orders that drivers avoid: the test is the client and the server of one proxy, and says each message itself.
+//! Messages in the orders that drivers avoid: the test is the client and the server of one proxy,
+//! and says each message itself.
 //!
-//! Method: bytes that come to the server are kept; values of confidential columns must not be among them, wherever an error, a refusal or
-//! the next statement falls.
+//! Method: bytes that come to the server are kept; values of confidential columns must not be among
+//! them, wherever an error, a refusal or the next statement falls.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -140,7 +141,8 @@ fn copy_in_the_extended_protocol_is_encrypted() {
     wire.server.never_saw(b"Alice");
 }
 
-/// A statement whose parameters the server gives these types, and values for them: the error that the client gets.
+/// A statement whose parameters the server gives these types, and values for them: the error that
+/// the client gets.
 fn bound(
     name: &str,
     sql: &str,

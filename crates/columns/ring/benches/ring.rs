@@ -1,4 +1,5 @@
-//! What the transport costs: a call, a posted operation, a batch of a thousand, between two processes.
+//! What the transport costs: a call, a posted operation, a batch of a thousand, between two
+//! processes.
 //!
 //! The zone is this program in another process; it does next to nothing per operation.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]

@@ -1,5 +1,7 @@
-//! Goal: the ring between processes keeps its promises (R1, R3 to R5) when either side waits, idles, is stopped or is killed.
-//! Method: this program starts itself as a zone or as a backend, and kills what it started with SIGKILL.
+//! Goal: the ring between processes keeps its promises (R1, R3 to R5) when either side waits,
+//! idles, is stopped or is killed.
+//! Method: this program starts itself as a zone or as a backend, and kills what it started with
+//! SIGKILL.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -408,7 +410,8 @@ fn stopped_zone() {
     assert_eq!(call(&mut host, Op::Sync, 0, 0), Ok(sum));
 }
 
-/// Processor time of a process in clock ticks (1/100 s), all threads: fields 14 and 15 of `proc_pid_stat(5)`.
+/// Processor time of a process in clock ticks (1/100 s), all threads: fields 14 and 15 of
+/// `proc_pid_stat(5)`.
 fn ticks(process: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(") ").unwrap();
@@ -465,7 +468,8 @@ fn wakes() {
         }
     }
     println!("     slowest of 6000: {} us", slowest.as_micros());
-    // A lost wake-up costs 100 ms. A scheduler under load may cost as much now and then, not dozens of times.
+    // A lost wake-up costs 100 ms. A scheduler under load may cost as much now and then, not dozens
+    // of times.
     assert!(slow <= 6, "{slow} wake-ups came late");
 }
 

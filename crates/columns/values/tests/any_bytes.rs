@@ -1,6 +1,7 @@
-//! Goal: no value, of whatever form, makes this crate panic or give what is no value. Method: every function, aggregate, comparison and
-//! form with random words, bytes, plain numbers and fields, as if the store had been damaged or a kind been confused; overflow is
-//! checked in test builds, so that it would be seen.
+//! Goal: no value, of whatever form, makes this crate panic or give what is no value. Method: every
+//! function, aggregate, comparison and form with random words, bytes, plain numbers and fields, as
+//! if the store had been damaged or a kind been confused; overflow is checked in test builds, so
+//! that it would be seen.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use strongroom_columns_ring::function::{Aggregate, Arg, FUNCTIONS, Field, Gives};
@@ -53,7 +54,8 @@ impl Random {
     }
 }
 
-/// Half of the values are of the right sort, word or bytes, so that more than the first check is reached.
+/// Half of the values are of the right sort, word or bytes, so that more than the first check is
+/// reached.
 fn operand<'a>(random: &mut Random, bytes: &'a [u8], arg: Arg) -> Operand<'a> {
     let of_bytes = Operand::Value(Value::Bytes(bytes));
     match arg {

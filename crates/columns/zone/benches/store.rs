@@ -1,6 +1,7 @@
 //! The mapping store alone: one operation, batches, in order and at random, in memory and paged.
 //!
-//! Run with `cargo bench -p strongroom-columns-zone`. The disk is a directory below the system's temporary one.
+//! Run with `cargo bench -p strongroom-columns-zone`. The disk is a directory below the system's
+//! temporary one.
 #![expect(
     clippy::unwrap_used,
     reason = "a benchmark that cannot set itself up has failed"

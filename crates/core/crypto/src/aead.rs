@@ -1,4 +1,5 @@
-//! AES-GCM with separate tags, in place: AES-256 everywhere, AES-192 and AES-128 where a format lets its user choose.
+//! AES-GCM with separate tags, in place: AES-256 everywhere, AES-192 and AES-128 where a format
+//! lets its user choose.
 //!
 //! Standard: NIST SP 800-38D with 96-bit nonces and 128-bit tags; no other size is offered.
 //!
@@ -45,7 +46,8 @@ impl GcmKey {
         expanded.map(Self)
     }
 
-    /// The key that [`crate::hkdf()`] makes of `ikm`, `salt` and `info`, expanded: for keys of which nothing else is needed.
+    /// The key that [`crate::hkdf()`] makes of `ikm`, `salt` and `info`, expanded: for keys of
+    /// which nothing else is needed.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
@@ -55,7 +57,8 @@ impl GcmKey {
         expanded.map(Self)
     }
 
-    /// As [`GcmKey::derive`], for messages of some hundred bytes: a library that is slow to begin is not worth its speed there.
+    /// As [`GcmKey::derive`], for messages of some hundred bytes: a library that is slow to begin
+    /// is not worth its speed there.
     ///
     /// # Errors
     /// As there.
@@ -113,7 +116,8 @@ impl GcmKey {
         }
     }
 
-    /// As [`GcmKey::open`], from `from` into `to`, which are of the same length. Spares a copy where the library can do it.
+    /// As [`GcmKey::open`], from `from` into `to`, which are of the same length. Spares a copy
+    /// where the library can do it.
     ///
     /// # Errors
     /// As there; `to` is then all zeros.
@@ -183,7 +187,8 @@ impl AnyGcmKey {
     /// As [`GcmKey::seal`], with the same duty of the caller.
     ///
     /// # Errors
-    /// [`CryptoError::TooLong`]; [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. `in_out` is then of no use.
+    /// [`CryptoError::TooLong`]; [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
+    /// `in_out` is then of no use.
     pub fn seal(
         &self,
         nonce: &[u8; 12],
@@ -267,7 +272,8 @@ fn fastest(key: &[u8]) -> Result<Expanded, CryptoError> {
     #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
     if WideGcm::is_for_this_processor() {
         let expanded = WideGcm::new(key);
-        // Its kernels leave a power of the hash's key in a register that the wipe of the stack does not reach.
+        // Its kernels leave a power of the hash's key in a register that the wipe of the stack does
+        // not reach.
         wipe_after_wide();
         return expanded.map(Expanded::Wide);
     }
@@ -480,7 +486,8 @@ mod tests {
         }
     }
 
-    /// One message under the three key lengths: test cases 4, 10 and 16 of the GCM specification, appendix B.
+    /// One message under the three key lengths: test cases 4, 10 and 16 of the GCM specification,
+    /// appendix B.
     #[test]
     fn the_specifications_messages() {
         let unhex = |text: &str| -> Vec<u8> {

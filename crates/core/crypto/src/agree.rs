@@ -1,7 +1,8 @@
-//! Key agreement: X25519 (RFC 7748) followed by HKDF-SHA-256 (RFC 5869), with a private key that is used once.
+//! Key agreement: X25519 (RFC 7748) followed by HKDF-SHA-256 (RFC 5869), with a private key that is
+//! used once.
 //!
-//! Invariants: the shared secret never leaves the call, only keys derived from it do, and they are in locked memory; a peer's key of
-//! small order is refused (RFC 7748, section 6.1).
+//! Invariants: the shared secret never leaves the call, only keys derived from it do, and they are
+//! in locked memory; a peer's key of small order is refused (RFC 7748, section 6.1).
 //!
 //! Must not: authenticate anybody. Whoever uses it has to know whose public key it is.
 
@@ -27,8 +28,8 @@ impl KeyAgreement {
         pair
     }
 
-    /// Two keys from the secret that is shared with `peer`: what `first` and `second` name, salted with `salt`. Both sides must
-    /// put everything that they said before into the salt.
+    /// Two keys from the secret that is shared with `peer`: what `first` and `second` name, salted
+    /// with `salt`. Both sides must put everything that they said before into the salt.
     ///
     /// # Errors
     /// [`CryptoError::Key`] for a public key of small order; [`CryptoError::OutOfLockedMemory`].

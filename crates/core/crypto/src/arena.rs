@@ -88,8 +88,9 @@ pub(crate) fn all_locked() -> bool {
 
 /// Locks every arena again if this process was forked since the last look. Maps nothing.
 pub(crate) fn relock() {
-    // A thread that does not exist in a forked child may have held the lock: then nobody will ever give it back, and the
-    // next allocation there could only wait too. Locking memory is not worth that.
+    // A thread that does not exist in a forked child may have held the lock: then nobody will ever
+    // give it back, and the next allocation there could only wait too. Locking memory is not worth
+    // that.
     match POOL.try_lock() {
         Ok(mut pool) => pool.relock_after_fork(),
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().relock_after_fork(),

@@ -1,10 +1,12 @@
-//! X.509 certificates (RFC 5280) as what keys are encrypted for: reading them, and making self-signed ones.
+//! X.509 certificates (RFC 5280) as what keys are encrypted for: reading them, and making
+//! self-signed ones.
 //!
-//! A certificate stands for its public key, which the owner has chosen. It is known by the hash of that key, so that one
-//! issued anew for the same key is the same recipient. Nobody's signature is checked, and dates only inform.
+//! A certificate stands for its public key, which the owner has chosen. It is known by the hash of
+//! that key, so that one issued anew for the same key is the same recipient. Nobody's signature is
+//! checked, and dates only inform.
 //!
-//! Invariant: every certificate here has an RSA key of 2048 to 4096 bits, may encipher keys, and is exactly its DER
-//! encoding.
+//! Invariant: every certificate here has an RSA key of 2048 to 4096 bits, may encipher keys, and is
+//! exactly its DER encoding.
 //!
 //! Must not: read a file.
 
@@ -55,8 +57,8 @@ impl Certificate {
         }
     }
 
-    /// Makes a certificate of `key`, signed by itself: for key encipherment, valid from now for `days` days, 1 to 36500.
-    /// `subject` is written as `CN=backup,O=Example`.
+    /// Makes a certificate of `key`, signed by itself: for key encipherment, valid from now for
+    /// `days` days, 1 to 36500. `subject` is written as `CN=backup,O=Example`.
     ///
     /// # Errors
     /// [`CertificateError::Subject`]; [`CertificateError::Crypto`].
@@ -97,7 +99,8 @@ impl Certificate {
         self.id
     }
 
-    /// SHA-1 of the whole certificate: what other tools call its thumbprint. Not used to tell certificates apart.
+    /// SHA-1 of the whole certificate: what other tools call its thumbprint. Not used to tell
+    /// certificates apart.
     ///
     /// # Errors
     /// [`CertificateError::Crypto`].
@@ -113,7 +116,8 @@ impl Certificate {
         self.public.bits()
     }
 
-    /// The subject, written as RFC 4514 does but in the certificate's order. From outside: escape it before showing it.
+    /// The subject, written as RFC 4514 does but in the certificate's order. From outside: escape
+    /// it before showing it.
     #[must_use]
     pub fn subject(&self) -> String {
         shown_name(self.x509.subject_name())
@@ -125,7 +129,8 @@ impl Certificate {
         shown_name(self.x509.issuer_name())
     }
 
-    /// From when to when it is valid, both included, in seconds since the Unix epoch; `None` for a date that is not one.
+    /// From when to when it is valid, both included, in seconds since the Unix epoch; `None` for a
+    /// date that is not one.
     #[must_use]
     pub fn validity_unix_s(&self) -> Option<(i64, i64)> {
         Some((
@@ -134,8 +139,8 @@ impl Certificate {
         ))
     }
 
-    /// Encrypts a key for the owner of the private key: RSAES-OAEP with SHA-256, MGF1 with SHA-256, and this label. As long
-    /// as the modulus.
+    /// Encrypts a key for the owner of the private key: RSAES-OAEP with SHA-256, MGF1 with SHA-256,
+    /// and this label. As long as the modulus.
     ///
     /// # Errors
     /// [`CryptoError::Library`], [`CryptoError::OutOfLockedMemory`].
@@ -155,7 +160,8 @@ impl Certificate {
         }
         let public = x509.public_key().map_err(malformed)?;
         let id = checked_id(&public)?;
-        // Without the extension every use is allowed (RFC 5280, section 4.2.1.3), which libcrypto tells as all ones.
+        // Without the extension every use is allowed (RFC 5280, section 4.2.1.3), which libcrypto
+        // tells as all ones.
         if pkcs12::key_usage(&x509) & KEY_ENCIPHERMENT == 0 {
             return Err(CertificateError::Weak);
         }

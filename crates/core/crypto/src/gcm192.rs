@@ -14,7 +14,8 @@ use crate::secret::SecretKey;
 /// Bytes of an AES-192 key.
 const KEY_LEN: usize = 24;
 
-/// Encrypts in place under the first 24 bytes of `key`; returns the tag. The caller's duty is that of `GcmKey::seal`.
+/// Encrypts in place under the first 24 bytes of `key`; returns the tag. The caller's duty is that
+/// of `GcmKey::seal`.
 pub(crate) fn seal(
     key: &SecretKey,
     nonce: &[u8; 12],

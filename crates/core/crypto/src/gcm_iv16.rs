@@ -1,6 +1,8 @@
-//! AES-256-GCM with nonces of 128 bits, through libcrypto: ring has 96 bits only. For a format of others that has such nonces.
+//! AES-256-GCM with nonces of 128 bits, through libcrypto: ring has 96 bits only. For a format of
+//! others that has such nonces.
 //!
-//! Standard: NIST SP 800-38D, section 7.1, step 2: the first counter block is the GHASH of such a nonce.
+//! Standard: NIST SP 800-38D, section 7.1, step 2: the first counter block is the GHASH of such a
+//! nonce.
 //!
 //! Invariants: as in `aead.rs`; key schedules and the hash key live in locked memory.
 //!
@@ -38,8 +40,8 @@ impl GcmIv16Key {
     /// **The caller's duty:** never use one nonce twice under one key; see `GcmKey::seal`.
     ///
     /// # Errors
-    /// [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. `in_out` is then of
-    /// no use.
+    /// [`CryptoError::TooLong`] above 2 GiB; [`CryptoError::OutOfLockedMemory`];
+    /// [`CryptoError::Library`]. `in_out` is then of no use.
     pub fn seal(&self, nonce: &[u8; 16], in_out: &mut [u8]) -> Result<[u8; 16], CryptoError> {
         let sealed = self.encrypt.try_clone().and_then(|mut context| {
             context.begin(nonce)?;

@@ -50,14 +50,15 @@ pub(crate) fn wipe_stack_short() {
 #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
 pub(crate) const WIPED_AFTER_WIDE: usize = 4 * 1024;
 
-/// [`wipe_stack_short`] after AWS-LC's kernels for AVX-512, which use all 32 registers. It runs once for each page, so it is done by hand: a
-/// call of `memset` takes three times as long.
+/// [`wipe_stack_short`] after AWS-LC's kernels for AVX-512, which use all 32 registers. It runs
+/// once for each page, so it is done by hand: a call of `memset` takes three times as long.
 #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
 #[inline(never)]
 pub(crate) fn wipe_after_wide() {
     let mut dead = std::mem::MaybeUninit::<[u8; WIPED_AFTER_WIDE]>::uninit();
     let end = dead.as_mut_ptr().wrapping_add(1);
-    // SAFETY: only reached where the processor has AVX-512; writes to `dead` alone, and what else it changes is declared.
+    // SAFETY: only reached where the processor has AVX-512; writes to `dead` alone, and what else
+    // it changes is declared.
     unsafe {
         asm!(
             "vzeroall",
@@ -93,8 +94,8 @@ pub(crate) fn wipe_after_wide() {
     }
 }
 
-/// Zeroes the registers in which AES instructions find their round keys, two of which give the key. What stays there is
-/// saved to the stack by the next signal.
+/// Zeroes the registers in which AES instructions find their round keys, two of which give the key.
+/// What stays there is saved to the stack by the next signal.
 #[cfg(target_arch = "x86_64")]
 fn wipe_vector_registers() {
     macro_rules! zeroed_by {

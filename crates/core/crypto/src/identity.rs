@@ -1,8 +1,10 @@
 //! The files that hold a certificate with or without its private key: PEM, DER, PKCS #12.
 //!
-//! Invariant: a certificate and a private key that come out of a file, or go into one, belong together; it is tried out.
+//! Invariant: a certificate and a private key that come out of a file, or go into one, belong
+//! together; it is tried out.
 //!
-//! Must not: read or write a file, or ask for a passphrase: libcrypto would, on the terminal, if it were let.
+//! Must not: read or write a file, or ask for a passphrase: libcrypto would, on the terminal, if it
+//! were let.
 
 use openssl::pkey::{PKey, Private};
 use openssl::x509::X509;
@@ -26,7 +28,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether these bytes need a passphrase to be read: PKCS #12, and PEM with an encrypted private key.
+    /// Whether these bytes need a passphrase to be read: PKCS #12, and PEM with an encrypted
+    /// private key.
     #[must_use]
     pub fn needs_passphrase(bytes: &[u8]) -> bool {
         match Form::of(bytes) {
@@ -36,8 +39,8 @@ impl Identity {
         }
     }
 
-    /// Reads a certificate in PEM, alone or with its private key, or in DER, or a PKCS #12 file. Of several certificates the
-    /// private key's is taken, or else the first.
+    /// Reads a certificate in PEM, alone or with its private key, or in DER, or a PKCS #12 file. Of
+    /// several certificates the private key's is taken, or else the first.
     ///
     /// # Errors
     /// [`CertificateError::Malformed`], [`CertificateError::Weak`], [`CertificateError::Mismatch`],
@@ -62,12 +65,13 @@ impl Identity {
         Ok(identity)
     }
 
-    /// The certificate and its private key as a PKCS #12 file, sealed with AES-256-CBC under a key that PBKDF2 with
-    /// HMAC-SHA-256 makes of the passphrase: UTF-8, without zero bytes, not empty. `name` is told in the file.
+    /// The certificate and its private key as a PKCS #12 file, sealed with AES-256-CBC under a key
+    /// that PBKDF2 with HMAC-SHA-256 makes of the passphrase: UTF-8, without zero bytes, not empty.
+    /// `name` is told in the file.
     ///
     /// # Errors
-    /// [`CertificateError::Passphrase`] for one that cannot be used; [`CertificateError::Mismatch`];
-    /// [`CertificateError::Crypto`].
+    /// [`CertificateError::Passphrase`] for one that cannot be used;
+    /// [`CertificateError::Mismatch`]; [`CertificateError::Crypto`].
     pub fn to_pkcs12(
         certificate: &Certificate,
         key: &PrivateKey,
@@ -122,7 +126,8 @@ impl Form {
         if contains(bytes, b"-----BEGIN ") {
             return Self::Pem;
         }
-        // PFX ::= SEQUENCE { version INTEGER {v3(3)}, ...} (RFC 7292, section 4); a certificate begins with two SEQUENCEs.
+        // PFX ::= SEQUENCE { version INTEGER {v3(3)}, ...} (RFC 7292, section 4); a certificate
+        // begins with two SEQUENCEs.
         let content = match bytes {
             [0x30, len, rest @ ..] if *len < 0x80 => rest,
             [0x30, len, rest @ ..] => rest.get(usize::from(len & 0x7f)..).unwrap_or_default(),

@@ -114,8 +114,8 @@ impl Argon2Params {
         u64::from(self.t) * u64::from(self.m_kib)
     }
 
-    /// As [`Argon2Params::check`], but with more passes over less memory: what is bounded is their product, at 64 passes
-    /// over 4 GiB. Others choose passes by the clock.
+    /// As [`Argon2Params::check`], but with more passes over less memory: what is bounded is their
+    /// product, at 64 passes over 4 GiB. Others choose passes by the clock.
     ///
     /// # Errors
     /// [`CryptoError::KdfParameters`].
@@ -155,7 +155,8 @@ pub(crate) fn argon2id_into(
     argon2_into(Algorithm::Argon2id, pass, salt, params, out)
 }
 
-/// Argon2 of either kind, for outputs of any length. The caller has checked what the parameters cost.
+/// Argon2 of either kind, for outputs of any length. The caller has checked what the parameters
+/// cost.
 pub(crate) fn argon2_into(
     algorithm: Algorithm,
     pass: &[u8],
@@ -178,7 +179,8 @@ pub(crate) fn argon2_into(
     done
 }
 
-/// Not inlined, so that [`wipe_stack`] reaches the copies of the key its frames leave behind: whoever calls this wipes.
+/// Not inlined, so that [`wipe_stack`] reaches the copies of the key its frames leave behind:
+/// whoever calls this wipes.
 #[inline(never)]
 pub(crate) fn extract_and_expand(
     ikm: &[u8],

@@ -1,12 +1,15 @@
-//! OpenSSL's libcrypto: its set-up, for all of this crate, and what XTS, AES-192-GCM, AES-256-GCM with long nonces and Triple DES need of it: contexts that hold key schedules,
-//! set up once and then used without allocating.
+//! OpenSSL's libcrypto: its set-up, for all of this crate, and what XTS, AES-192-GCM, AES-256-GCM
+//! with long nonces and Triple DES need of it: contexts that hold key schedules, set up once and
+//! then used without allocating.
 //!
 //! Invariants:
-//! - Whatever libcrypto allocates while a key is set up lies in the locked arena (C1 to C3); everything else it
-//!   allocates comes from the C library. A thread-local switch tells the two apart, the address does when it is freed.
-//! - Nothing of libcrypto is called before [`ciphers`] has set it up: it refuses other memory functions afterwards.
-//! - No configuration file is read, no module is loaded, no handler is left for the end of the process: this runs
-//!   inside programs that know nothing of it.
+//! - Whatever libcrypto allocates while a key is set up lies in the locked arena (C1 to C3);
+//!   everything else it allocates comes from the C library. A thread-local switch tells the two
+//!   apart, the address does when it is freed.
+//! - Nothing of libcrypto is called before [`ciphers`] has set it up: it refuses other memory
+//!   functions afterwards.
+//! - No configuration file is read, no module is loaded, no handler is left for the end of the
+//!   process: this runs inside programs that know nothing of it.
 //!
 //! Must not: be used for anything that has a safer supplier here.
 #![expect(unsafe_code, reason = "libcrypto is a C library")]
@@ -62,7 +65,8 @@ pub(crate) struct Context(NonNull<ffi::EVP_CIPHER_CTX>);
 
 // SAFETY: a context belongs to no thread; one at a time may use it, which `&mut self` ensures.
 unsafe impl Send for Context {}
-// SAFETY: a shared context can only be copied, which reads it and counts a reference to its cipher atomically.
+// SAFETY: a shared context can only be copied, which reads it and counts a reference to its cipher
+// atomically.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -122,7 +126,8 @@ impl Context {
         Ok(copy)
     }
 
-    /// One data unit. `from` and `to` are of equal length, a multiple of 16 that is not zero. Allocates nothing.
+    /// One data unit. `from` and `to` are of equal length, a multiple of 16 that is not zero.
+    /// Allocates nothing.
     pub(crate) fn apply(
         &mut self,
         tweak: &[u8; 16],
@@ -145,7 +150,8 @@ impl Context {
             )
         };
         let mut written = 0;
-        // SAFETY: `from` is readable and `to` writable for `len` bytes; XTS writes as much as it reads.
+        // SAFETY: `from` is readable and `to` writable for `len` bytes; XTS writes as much as it
+        // reads.
         let done = begun == 1
             && unsafe {
                 ffi::EVP_CipherUpdate(
@@ -177,7 +183,8 @@ impl Context {
         unsafe { Self::keyed(cipher, key, Some(nonce), direction) }
     }
 
-    /// Expands an AES-256 key for messages of GCM with nonces of 128 bits; each begins with [`Context::begin`].
+    /// Expands an AES-256 key for messages of GCM with nonces of 128 bits; each begins with
+    /// [`Context::begin`].
     pub(crate) fn gcm_256_iv16(key: &[u8; 32], direction: Direction) -> Result<Self, CryptoError> {
         let cipher = ciphers()?.aes_256_gcm;
         let _locked = InArena::enter();
@@ -195,7 +202,8 @@ impl Context {
         succeeded(done).map(|()| context)
     }
 
-    /// Begins a message under this nonce; only for a context whose nonces are 128 bits long. -1 keeps the direction.
+    /// Begins a message under this nonce; only for a context whose nonces are 128 bits long. -1
+    /// keeps the direction.
     pub(crate) fn begin(&mut self, nonce: &[u8; 16]) -> Result<(), CryptoError> {
         // SAFETY: the context has cipher and key; the nonce is as long as `gcm_256_iv16` said.
         let begun = unsafe {
@@ -240,7 +248,8 @@ impl Context {
     pub(crate) fn associated(&mut self, aad: &[u8]) -> Result<(), CryptoError> {
         let len = c_int::try_from(aad.len()).map_err(|_| CryptoError::TooLong)?;
         let mut taken = 0;
-        // SAFETY: `aad` is readable for `len` bytes; no output means associated data (EVP_EncryptInit(3)).
+        // SAFETY: `aad` is readable for `len` bytes; no output means associated data
+        // (EVP_EncryptInit(3)).
         let done = unsafe {
             ffi::EVP_CipherUpdate(
                 self.0.as_ptr(),
@@ -253,7 +262,8 @@ impl Context {
         succeeded(done)
     }
 
-    /// The whole message of GCM, or whole blocks of one in CBC, in place. An empty one is left out: no output would mean associated data.
+    /// The whole message of GCM, or whole blocks of one in CBC, in place. An empty one is left out:
+    /// no output would mean associated data.
     pub(crate) fn apply_in_place(&mut self, in_out: &mut [u8]) -> Result<(), CryptoError> {
         if in_out.is_empty() {
             return Ok(());
@@ -261,8 +271,8 @@ impl Context {
         let len = c_int::try_from(in_out.len()).map_err(|_| CryptoError::TooLong)?;
         let bytes = in_out.as_mut_ptr();
         let mut written = 0;
-        // SAFETY: `bytes` is readable and writable for `len` bytes; GCM, and CBC of whole blocks without padding, write as
-        // much as they read, and may do so in place (EVP_EncryptInit(3)).
+        // SAFETY: `bytes` is readable and writable for `len` bytes; GCM, and CBC of whole blocks
+        // without padding, write as much as they read, and may do so in place (EVP_EncryptInit(3)).
         let done =
             unsafe { ffi::EVP_CipherUpdate(self.0.as_ptr(), bytes, &raw mut written, bytes, len) };
         succeeded(c_int::from(done == 1 && written == len))
@@ -339,8 +349,8 @@ pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
     static CIPHERS: OnceLock<Option<Ciphers>> = OnceLock::new();
     CIPHERS
         .get_or_init(|| {
-            // SAFETY: the three functions keep the contract of malloc, realloc and free. It is refused, with 0, once
-            // libcrypto has allocated anything.
+            // SAFETY: the three functions keep the contract of malloc, realloc and free. It is
+            // refused, with 0, once libcrypto has allocated anything.
             let hooked = unsafe { CRYPTO_set_mem_functions(allocate, reallocate, release) };
             if hooked != 1 {
                 return None;
@@ -400,7 +410,8 @@ thread_local! {
     static SETTING_UP_A_KEY: Flag<bool> = const { Flag::new(false) };
 }
 
-/// While it lives, this thread's allocations in libcrypto go to the arena. Holds what was before: it can be nested.
+/// While it lives, this thread's allocations in libcrypto go to the arena. Holds what was before:
+/// it can be nested.
 pub(crate) struct InArena(bool);
 
 impl InArena {
@@ -417,8 +428,8 @@ impl Drop for InArena {
 
 /// Cells that libcrypto owns. A cell's address is what libcrypto holds.
 static OWNED: Mutex<Vec<Owned>> = Mutex::new(Vec::new());
-/// Lowest and highest address ever handed out from the arena: `release` is called for every allocation of libcrypto,
-/// and almost none of them is one of ours.
+/// Lowest and highest address ever handed out from the arena: `release` is called for every
+/// allocation of libcrypto, and almost none of them is one of ours.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 

@@ -1,13 +1,14 @@
-//! What LUKS2 derives keys with: PBKDF2-HMAC over SHA-256 and SHA-512, Argon2i and Argon2id with outputs of any length,
-//! and the diffusion of its anti-forensic stripes.
+//! What LUKS2 derives keys with: PBKDF2-HMAC over SHA-256 and SHA-512, Argon2i and Argon2id with
+//! outputs of any length, and the diffusion of its anti-forensic stripes.
 //!
-//! Standards: RFC 8018 section 5.2; RFC 9106; "LUKS1 On-Disk Format Specification" section 2.4 for the diffusion, which
-//! LUKS2 kept.
+//! Standards: RFC 8018 section 5.2; RFC 9106; "LUKS1 On-Disk Format Specification" section 2.4 for
+//! the diffusion, which LUKS2 kept.
 //!
-//! Invariants: derived keys are written straight into locked memory; costs that come from a header are checked before they
-//! cost anything (C10).
+//! Invariants: derived keys are written straight into locked memory; costs that come from a header
+//! are checked before they cost anything (C10).
 //!
-//! Must not: be used for anything of Strongroom's own, whose passphrases go through [`crate::argon2id`]; offer SHA-1.
+//! Must not: be used for anything of Strongroom's own, whose passphrases go through
+//! [`crate::argon2id`]; offer SHA-1.
 
 use std::num::NonZeroU32;
 
@@ -98,7 +99,8 @@ pub fn pbkdf2(
     Ok(out)
 }
 
-/// Whether PBKDF2-HMAC of `secret` is `expected`, in constant time. An empty `expected` is nobody's.
+/// Whether PBKDF2-HMAC of `secret` is `expected`, in constant time. An empty `expected` is
+/// nobody's.
 #[must_use]
 pub fn pbkdf2_matches(
     hash: LuksHash,
@@ -142,7 +144,8 @@ pub fn argon2(
     Ok(out)
 }
 
-/// Merges anti-forensic stripes as they come: what [`AfMerge::add`] is given, in order, becomes the key.
+/// Merges anti-forensic stripes as they come: what [`AfMerge::add`] is given, in order, becomes the
+/// key.
 ///
 /// All but the last stripe are diffused.
 pub struct AfMerge {
@@ -206,8 +209,8 @@ impl AfMerge {
     }
 }
 
-/// Each piece of a digest's length becomes the digest of its number and itself, cut to its length. The number is
-/// big-endian.
+/// Each piece of a digest's length becomes the digest of its number and itself, cut to its length.
+/// The number is big-endian.
 #[inline(never)]
 #[expect(clippy::big_endian_bytes, reason = "LUKS is big-endian")]
 fn diffuse(hash_name: LuksHash, block: &mut [u8]) {

@@ -68,8 +68,9 @@ pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     array_of(context.finish().as_ref())
 }
 
-/// SHA-256 of `salt` and `secret`, one after the other, as a key: what a format of others takes for a key derivation. Nothing
-/// slows down guessing; use [`crate::hkdf`] or [`crate::argon2id`] for anything of our own.
+/// SHA-256 of `salt` and `secret`, one after the other, as a key: what a format of others takes for
+/// a key derivation. Nothing slows down guessing; use [`crate::hkdf`] or [`crate::argon2id`] for
+/// anything of our own.
 ///
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].

@@ -82,8 +82,8 @@ impl Mapping {
         unsafe { libc::mlock(self.base.as_ptr().cast::<c_void>(), self.len) == 0 }
     }
 
-    /// As [`Mapping::lock`], in a forked child: what is there is locked as it is. An ordinary lock would first make the
-    /// child a copy of each page, which costs more than the fork itself.
+    /// As [`Mapping::lock`], in a forked child: what is there is locked as it is. An ordinary lock
+    /// would first make the child a copy of each page, which costs more than the fork itself.
     pub(crate) fn lock_again(&self) -> bool {
         let base = self.base.as_ptr().cast::<c_void>();
         // SAFETY: as in `lock`.

@@ -1,11 +1,12 @@
-//! NIST P-521 for Tang: the McCallum-Relyea exchange ("ECMR"), and verification of ECDSA with SHA-512 ("ES512", RFC 7518,
-//! section 3.4), by libcrypto.
+//! NIST P-521 for Tang: the McCallum-Relyea exchange ("ECMR"), and verification of ECDSA with
+//! SHA-512 ("ES512", RFC 7518, section 3.4), by libcrypto.
 //!
-//! With a server's point S = s G: a client draws c, keeps C = c G, and derives a key from K = c S. Later it draws e, asks the server
-//! for Y = s (C + e G), and finds K = Y - e S. The server learns nothing of C or K; who listens neither.
+//! With a server's point S = s G: a client draws c, keeps C = c G, and derives a key from K = c S.
+//! Later it draws e, asks the server for Y = s (C + e G), and finds K = Y - e S. The server learns
+//! nothing of C or K; who listens neither.
 //!
-//! Invariants: scalars and K are in locked memory; a point is on the curve before anything is done with it; the point at infinity
-//! is refused.
+//! Invariants: scalars and K are in locked memory; a point is on the curve before anything is done
+//! with it; the point at infinity is refused.
 //!
 //! Must not: know JSON, or say whose key it is.
 
@@ -27,10 +28,12 @@ const FIELD: usize = 66;
 /// A point: x, then y.
 pub type P521Point = [u8; 2 * FIELD];
 
-/// A key from the server's point, by `info`; and the client's point, which finds the same key with the server's help.
+/// A key from the server's point, by `info`; and the client's point, which finds the same key with
+/// the server's help.
 ///
 /// # Errors
-/// [`CryptoError::Key`] when `server` is no point of the curve; [`CryptoError::Library`], [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::Key`] when `server` is no point of the curve; [`CryptoError::Library`],
+/// [`CryptoError::OutOfLockedMemory`].
 pub fn ecmr_provision(
     server: &P521Point,
     info: &[u8],

@@ -1,8 +1,9 @@
-//! PKCS #12 (RFC 7292) through libcrypto's own functions: the `openssl` crate copies passphrases to the heap.
+//! PKCS #12 (RFC 7292) through libcrypto's own functions: the `openssl` crate copies passphrases to
+//! the heap.
 //!
-//! Invariants: a passphrase stays in locked memory; what is written is sealed with AES-256-CBC under PBKDF2 with
-//! HMAC-SHA-256 and authenticated with HMAC-SHA-256, both with [`ITERATIONS`] rounds; every pointer that libcrypto hands
-//! out has an owner before anything else happens.
+//! Invariants: a passphrase stays in locked memory; what is written is sealed with AES-256-CBC
+//! under PBKDF2 with HMAC-SHA-256 and authenticated with HMAC-SHA-256, both with [`ITERATIONS`]
+//! rounds; every pointer that libcrypto hands out has an owner before anything else happens.
 //!
 //! Must not: judge a certificate, or a pair (see `identity.rs`).
 #![expect(unsafe_code, reason = "libcrypto is a C library")]
@@ -25,14 +26,17 @@ use crate::identity::Identity;
 use crate::rsa::{PrivateKey, with_private};
 use crate::secret::SecretBytes;
 
-/// Rounds of the key derivations. Readers have limits of their own: below 300,000 in the ones that are known to have one.
+/// Rounds of the key derivations. Readers have limits of their own: below 300,000 in the ones that
+/// are known to have one.
 const ITERATIONS: c_int = 250_000;
 /// "mac verify failure" (openssl/pkcs12err.h, `PKCS12_R_MAC_VERIFY_FAILURE`).
 const MAC_VERIFY_FAILURE: c_int = 113;
 
-/// The uses that the certificate's key usage allows, all of them when it has none; none when it cannot be read.
+/// The uses that the certificate's key usage allows, all of them when it has none; none when it
+/// cannot be read.
 pub(crate) fn key_usage(x509: &X509Ref) -> u32 {
-    // SAFETY: a valid certificate. It is not changed but for what libcrypto remembers of it under its own lock.
+    // SAFETY: a valid certificate. It is not changed but for what libcrypto remembers of it under
+    // its own lock.
     unsafe { ffi::X509_get_key_usage(x509.as_ptr()) }
 }
 
@@ -46,8 +50,9 @@ pub(crate) fn write(
     let passphrase = terminated(passphrase)?;
     let name = CString::new(name).map_err(|_| CertificateError::Subject)?;
     let bytes = with_private(|| {
-        // SAFETY: two valid C strings, a valid key and certificate; no further certificates, no key type. libcrypto does
-        // not write to what it is given, and takes a count of its own on what it keeps.
+        // SAFETY: two valid C strings, a valid key and certificate; no further certificates, no key
+        // type. libcrypto does not write to what it is given, and takes a count of its own on what
+        // it keeps.
         let made = unsafe {
             ffi::PKCS12_create(
                 passphrase.as_slice().as_ptr().cast(),
@@ -72,7 +77,8 @@ pub(crate) fn write(
     Ok(bytes?)
 }
 
-/// The certificate, its private key, and what the file calls them. Certificates beside these are passed over.
+/// The certificate, its private key, and what the file calls them. Certificates beside these are
+/// passed over.
 pub(crate) fn read(bytes: &[u8], passphrase: &SecretBytes) -> Result<Identity, CertificateError> {
     let passphrase = terminated(passphrase)?;
     let parts = with_private(|| parts(bytes, &passphrase))??;

@@ -1,10 +1,13 @@
-//! RSA private keys, and RSAES-OAEP (RFC 8017, section 7.1) with SHA-256 and MGF1 with SHA-256, by libcrypto.
+//! RSA private keys, and RSAES-OAEP (RFC 8017, section 7.1) with SHA-256 and MGF1 with SHA-256, by
+//! libcrypto.
 //!
 //! Invariants:
-//! - Whatever libcrypto allocates while it works with a private key lies in the locked arena, and the key stays there
-//!   (C1 to C3, C11).
-//! - libcrypto's randomness is the kernel's (C6): key generation and padding ask `getrandom`, its own generator is not used.
-//! - A key that is not RSA of 2048 to 4096 bits with an odd exponent from 65537 to 2^256 is refused wherever one is read.
+//! - Whatever libcrypto allocates while it works with a private key lies in the locked arena, and
+//!   the key stays there (C1 to C3, C11).
+//! - libcrypto's randomness is the kernel's (C6): key generation and padding ask `getrandom`, its
+//!   own generator is not used.
+//! - A key that is not RSA of 2048 to 4096 bits with an odd exponent from 65537 to 2^256 is refused
+//!   wherever one is read.
 //! - Every ciphertext that does not open looks the same ([`OpenError`]).
 //!
 //! Must not: read a file, or know what a certificate is.
@@ -30,7 +33,8 @@ use crate::secret::{SecretBytes, SecretKey};
 
 /// Smallest and largest modulus that may be used, in bits.
 const BITS: std::ops::RangeInclusive<u32> = 2048..=4096;
-/// Smallest and longest exponent: 2^16 + 1, and what fits into 256 bits (FIPS 186-5, section 5.1 (a)).
+/// Smallest and longest exponent: 2^16 + 1, and what fits into 256 bits (FIPS 186-5, section 5.1
+/// (a)).
 const EXPONENT_MIN: u32 = 65_537;
 const EXPONENT_BITS_MAX: i32 = 256;
 
@@ -41,7 +45,8 @@ pub struct PrivateKey {
 }
 
 impl PrivateKey {
-    /// A new key pair of `bits` bits, 3072 or 4096, with the exponent 65537. Takes a second or some.
+    /// A new key pair of `bits` bits, 3072 or 4096, with the exponent 65537. Takes a second or
+    /// some.
     ///
     /// # Errors
     /// [`CertificateError::Weak`] for another size; [`CertificateError::Crypto`].
@@ -152,7 +157,8 @@ pub(crate) fn wrapped_for<T: HasPublic>(
     }
 }
 
-/// SHA-256 of the `SubjectPublicKeyInfo` of a key that may be used: RSA, long enough, with a sound exponent.
+/// SHA-256 of the `SubjectPublicKeyInfo` of a key that may be used: RSA, long enough, with a sound
+/// exponent.
 pub(crate) fn checked_id<T: HasPublic>(key: &PKeyRef<T>) -> Result<[u8; 32], CertificateError> {
     if key.id() != Id::RSA || !BITS.contains(&key.bits()) || !key.bits().is_multiple_of(64) {
         return Err(CertificateError::Weak);
@@ -170,8 +176,8 @@ pub(crate) fn checked_id<T: HasPublic>(key: &PKeyRef<T>) -> Result<[u8; 32], Cer
     Ok(sha256(&[&key.public_key_to_der().map_err(library)?]))
 }
 
-/// Lets libcrypto work with secrets: what it allocates meanwhile is locked, what it leaves on the stack is wiped.
-/// The outer error is that it could not be set up.
+/// Lets libcrypto work with secrets: what it allocates meanwhile is locked, what it leaves on the
+/// stack is wiped. The outer error is that it could not be set up.
 #[inline(never)]
 pub(crate) fn with_private<T>(work: impl FnOnce() -> T) -> Result<T, CryptoError> {
     set_up()?;
@@ -244,7 +250,8 @@ pub(crate) fn set_up() -> Result<(), CryptoError> {
     static DONE: OnceLock<bool> = OnceLock::new();
     ciphers()?;
     let done = DONE.get_or_init(|| {
-        // SAFETY: libcrypto has been initialised, without configuration file and exit handler; `init` would do it again.
+        // SAFETY: libcrypto has been initialised, without configuration file and exit handler;
+        // `init` would do it again.
         unsafe { openssl_sys::assume_init() };
         // SAFETY: the method is a constant; its functions keep the contract of RAND_bytes(3).
         unsafe { RAND_set_rand_method(&raw const KERNEL) == 1 }

@@ -215,10 +215,12 @@ pub fn memory_is_locked() -> bool {
     all_locked()
 }
 
-/// Locks the memory of all keys again, in a forked child, which inherits the keys but not the locks.
+/// Locks the memory of all keys again, in a forked child, which inherits the keys but not the
+/// locks.
 ///
-/// Call it first thing in the child of a single-threaded parent. Allocates nothing; in a process that was not forked
-/// since the last call it only looks. Where the kernel refuses (`RLIMIT_MEMLOCK`), [`memory_is_locked`] says so.
+/// Call it first thing in the child of a single-threaded parent. Allocates nothing; in a process
+/// that was not forked since the last call it only looks. Where the kernel refuses
+/// (`RLIMIT_MEMLOCK`), [`memory_is_locked`] says so.
 pub fn relock_after_fork() {
     relock();
 }

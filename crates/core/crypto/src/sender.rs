@@ -1,7 +1,9 @@
-//! One-pass key agreement with the static P-256 key of somebody else: NIST SP 800-56A, section 6.2.2, with the key derivation
-//! `KDFe` that TPMs use (TCG, "Trusted Platform Module Library", part 1, section 11.4.10.3, with SHA-256).
+//! One-pass key agreement with the static P-256 key of somebody else: NIST SP 800-56A, section
+//! 6.2.2, with the key derivation `KDFe` that TPMs use (TCG, "Trusted Platform Module Library",
+//! part 1, section 11.4.10.3, with SHA-256).
 //!
-//! Invariant: the shared point never leaves the call, only the key derived from it does, and it is in locked memory.
+//! Invariant: the shared point never leaves the call, only the key derived from it does, and it is
+//! in locked memory.
 //!
 //! Must not: say whose key it is. Whoever uses it has to know.
 #![expect(clippy::big_endian_bytes, reason = "KDFe counts in big-endian")]
@@ -17,10 +19,12 @@ use crate::secret::SecretKey;
 /// A point as it is written uncompressed: 4, x, y.
 const POINT: usize = 65;
 
-/// A fresh key for the owner of the P-256 key `peer` (uncompressed, 65 bytes), and the point by which he finds the same key.
+/// A fresh key for the owner of the P-256 key `peer` (uncompressed, 65 bytes), and the point by
+/// which he finds the same key.
 ///
 /// # Errors
-/// [`CryptoError::Key`] when `peer` is no point of the curve; [`CryptoError::Random`], [`CryptoError::OutOfLockedMemory`].
+/// [`CryptoError::Key`] when `peer` is no point of the curve; [`CryptoError::Random`],
+/// [`CryptoError::OutOfLockedMemory`].
 pub fn kdfe_p256(
     peer: &[u8; POINT],
     label: &[u8],

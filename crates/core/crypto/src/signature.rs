@@ -1,5 +1,5 @@
-//! Verification of signatures over SHA-256: ECDSA on NIST P-256 (FIPS 186-4, fixed-length form), RSASSA-PKCS1-v1_5 (RFC 8017) with a
-//! modulus of 2048 to 8192 bits.
+//! Verification of signatures over SHA-256: ECDSA on NIST P-256 (FIPS 186-4, fixed-length form),
+//! RSASSA-PKCS1-v1_5 (RFC 8017) with a modulus of 2048 to 8192 bits.
 //!
 //! Invariant: every refusal looks the same. Must not: sign, or decide whose key is trusted.
 
@@ -23,7 +23,8 @@ pub fn verify_p256(
         .map_err(|_| OpenError)
 }
 
-/// Verifies a signature by the key of `modulus` and `exponent`, big-endian; zeros before the exponent are passed over.
+/// Verifies a signature by the key of `modulus` and `exponent`, big-endian; zeros before the
+/// exponent are passed over.
 ///
 /// # Errors
 /// [`OpenError`] if it is not one of that message by that key, or the key is too short.

@@ -1,11 +1,14 @@
-//! Three-key Triple DES in CBC mode with HMAC-SHA256 over the ciphertext: for those whom a rule of the past holds to it.
+//! Three-key Triple DES in CBC mode with HMAC-SHA256 over the ciphertext: for those whom a rule of
+//! the past holds to it.
 //!
-//! Standards: NIST SP 800-67 Rev. 2 (the cipher, and its limit of 2^20 blocks under one key), SP 800-38A (CBC), RFC 5652, section
-//! 6.3 (padding), FIPS 198-1 (HMAC). NIST allows it for decryption only since the end of 2023 (SP 800-131A Rev. 2, table 1).
+//! Standards: NIST SP 800-67 Rev. 2 (the cipher, and its limit of 2^20 blocks under one key), SP
+//! 800-38A (CBC), RFC 5652, section 6.3 (padding), FIPS 198-1 (HMAC). NIST allows it for decryption
+//! only since the end of 2023 (SP 800-131A Rev. 2, table 1).
 //!
 //! Invariants:
 //! - One key seals one message of at most 2^20 - 1 whole blocks: sealing and opening consume it.
-//! - The tag is verified before anything is decrypted, so no padding is looked at that nobody vouches for.
+//! - The tag is verified before anything is decrypted, so no padding is looked at that nobody
+//!   vouches for.
 //! - C8: after a failed opening the buffer holds zeros.
 //!
 //! Must not: be used where the caller was not told what this is.
@@ -35,12 +38,14 @@ pub struct TripleDes {
 }
 
 impl TripleDes {
-    /// Bytes that a sealed message has more than its plaintext: what of the ciphertext does not fit into its place, and the tag.
+    /// Bytes that a sealed message has more than its plaintext: what of the ciphertext does not fit
+    /// into its place, and the tag.
     pub const TRAILER_LEN: usize = BLOCK + MAC;
 
     /// HKDF-SHA256 of `key`: three keys, initialisation vector, key of the tag.
     ///
-    /// **The caller's duty:** `info` names one message. Another one under the same keys would have the same initialisation vector.
+    /// **The caller's duty:** `info` names one message. Another one under the same keys would have
+    /// the same initialisation vector.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
@@ -53,12 +58,12 @@ impl TripleDes {
         Ok(Self { cipher: kept, mac })
     }
 
-    /// Encrypts `in_out` in place; the trailer holds the rest of the ciphertext and the tag over `aad`, `in_out` and the rest.
-    /// `aad` must tell its own length, or `in_out`'s.
+    /// Encrypts `in_out` in place; the trailer holds the rest of the ciphertext and the tag over
+    /// `aad`, `in_out` and the rest. `aad` must tell its own length, or `in_out`'s.
     ///
     /// # Errors
-    /// [`CryptoError::TooLong`] for a message of 8 MiB - 7 bytes or more; [`CryptoError::OutOfLockedMemory`];
-    /// [`CryptoError::Library`]. `in_out` is then of no use.
+    /// [`CryptoError::TooLong`] for a message of 8 MiB - 7 bytes or more;
+    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. `in_out` is then of no use.
     pub fn seal(
         self,
         aad: &[u8],
@@ -84,12 +89,13 @@ impl TripleDes {
         Ok(trailer)
     }
 
-    /// Verifies the tag, then decrypts `in_out` in place. False when anything differs from what was sealed; `in_out` is then all
-    /// zeros.
+    /// Verifies the tag, then decrypts `in_out` in place. False when anything differs from what was
+    /// sealed; `in_out` is then all zeros.
     ///
     /// # Errors
-    /// [`CryptoError::Library`] in a libcrypto that has the cipher no more, [`CryptoError::OutOfLockedMemory`]: nothing is known of
-    /// the message, and `in_out` is all zeros.
+    /// [`CryptoError::Library`] in a libcrypto that has the cipher no more,
+    /// [`CryptoError::OutOfLockedMemory`]: nothing is known of the message, and `in_out` is all
+    /// zeros.
     pub fn open(
         self,
         aad: &[u8],
@@ -116,7 +122,8 @@ impl TripleDes {
     }
 }
 
-/// `None` when it is not what [`TripleDes::seal`] makes, which only someone with the key can bring about.
+/// `None` when it is not what [`TripleDes::seal`] makes, which only someone with the key can bring
+/// about.
 fn decrypted(mut context: Context, in_out: &mut [u8], rest: &[u8]) -> Option<()> {
     let (whole, tail) = in_out.split_at_mut(in_out.len() / BLOCK * BLOCK);
     context.apply_in_place(whole).ok()?;
@@ -212,8 +219,8 @@ mod tests {
         }
     }
 
-    /// The cipher itself: NIST SP 800-67 Rev. 2, appendix B.1: three keys, four blocks in ECB, which CBC is with a zero vector for
-    /// the first of them.
+    /// The cipher itself: NIST SP 800-67 Rev. 2, appendix B.1: three keys, four blocks in ECB,
+    /// which CBC is with a zero vector for the first of them.
     #[test]
     fn the_standards_example() {
         let keys: Vec<u8> = [

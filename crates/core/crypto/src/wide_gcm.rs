@@ -1,11 +1,11 @@
-//! AES-256-GCM by AWS-LC, for processors with vector AES of 512 bits: there it opens a page in two thirds of the time that ring takes.
-//! Elsewhere ring is faster, and is used (docs/decisions/0032).
+//! AES-256-GCM by AWS-LC, for processors with vector AES of 512 bits: there it opens a page in two
+//! thirds of the time that ring takes. Elsewhere ring is faster, and is used (docs/decisions/0032).
 //!
 //! Invariants:
-//! - C11: AWS-LC copies the GHASH table to its stack in every call and leaves round keys in registers: each call is followed by a wipe
-//!   of both.
-//! - C14: a context is written when it is made and never afterwards, so threads share one; it is a plain value in locked memory, and
-//!   owns nothing elsewhere.
+//! - C11: AWS-LC copies the GHASH table to its stack in every call and leaves round keys in
+//!   registers: each call is followed by a wipe of both.
+//! - C14: a context is written when it is made and never afterwards, so threads share one; it is a
+//!   plain value in locked memory, and owns nothing elsewhere.
 //!
 //! Must not: be used on a processor that [`WideGcm::is_for_this_processor`] does not name.
 #![expect(unsafe_code, reason = "calls a C library")]
@@ -26,23 +26,27 @@ const TAG_LEN: usize = 16;
 /// An expanded key.
 pub(crate) struct WideGcm(Locked<Context>);
 
-/// AWS-LC's structure, which holds key schedule and GHASH table themselves. All zeros: not initialised.
+/// AWS-LC's structure, which holds key schedule and GHASH table themselves. All zeros: not
+/// initialised.
 struct Context(EVP_AEAD_CTX);
 
-// SAFETY: C14; AWS-LC says of EVP_AEAD_CTX_seal and _open that they may be called from several threads (openssl/aead.h).
+// SAFETY: C14; AWS-LC says of EVP_AEAD_CTX_seal and _open that they may be called from several
+// threads (openssl/aead.h).
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: initialised, or zeros, which is what this function takes for a context that never was.
+        // SAFETY: initialised, or zeros, which is what this function takes for a context that never
+        // was.
         unsafe { EVP_AEAD_CTX_cleanup(&raw mut self.0) };
     }
 }
 
 impl WideGcm {
-    /// Whether this processor has what makes AWS-LC the faster one (its `crypto_gcm_avx512_enabled`).
+    /// Whether this processor has what makes AWS-LC the faster one (its
+    /// `crypto_gcm_avx512_enabled`).
     pub(crate) fn is_for_this_processor() -> bool {
         std::arch::is_x86_feature_detected!("vaes")
             && std::arch::is_x86_feature_detected!("vpclmulqdq")
@@ -99,7 +103,8 @@ impl WideGcm {
     ) -> Result<[u8; 16], CryptoError> {
         let (mut tag, mut tag_len) = ([0; TAG_LEN], 0);
         let (buffer, len) = (in_out.as_mut_ptr(), in_out.len());
-        // SAFETY: all lengths are those of the slices; input and output are the same buffer, which openssl/aead.h permits.
+        // SAFETY: all lengths are those of the slices; input and output are the same buffer, which
+        // openssl/aead.h permits.
         let done = unsafe {
             EVP_AEAD_CTX_seal_scatter(
                 &raw const self.0.0,
@@ -123,7 +128,8 @@ impl WideGcm {
         }
     }
 
-    /// Verifies and decrypts in place. After a failure the buffer holds anything; the caller wipes it (C8).
+    /// Verifies and decrypts in place. After a failure the buffer holds anything; the caller wipes
+    /// it (C8).
     pub(crate) fn open(
         &self,
         nonce: &[u8; 12],
@@ -224,7 +230,8 @@ mod tests {
         found
     }
 
-    /// The GHASH table as the context holds it, in pieces of 16 bytes with every byte inverted, without those that are not its own.
+    /// The GHASH table as the context holds it, in pieces of 16 bytes with every byte inverted,
+    /// without those that are not its own.
     fn table(key: &WideGcm) -> Vec<Vec<u8>> {
         let context: *const Context = &raw const *key.0;
         let bytes =
@@ -276,7 +283,8 @@ mod tests {
         out
     }
 
-    /// C11: making a key leaves a power of the hash's key in a register; the wipe that follows takes all of them.
+    /// C11: making a key leaves a power of the hash's key in a register; the wipe that follows
+    /// takes all of them.
     #[test]
     fn no_part_of_a_new_key_stays_in_registers() {
         if !WideGcm::is_for_this_processor() {
@@ -299,7 +307,8 @@ mod tests {
         drop(made);
     }
 
-    /// C11: AWS-LC leaves its table on the stack, no deeper than what is wiped, and after the wipe it is gone.
+    /// C11: AWS-LC leaves its table on the stack, no deeper than what is wiped, and after the wipe
+    /// it is gone.
     #[test]
     fn no_part_of_the_key_stays_on_the_stack() {
         if !WideGcm::is_for_this_processor() {

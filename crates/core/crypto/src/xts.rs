@@ -1,12 +1,16 @@
-//! AES in XTS mode, 128 and 256 bits: confidentiality of storage blocks without authentication or growth.
+//! AES in XTS mode, 128 and 256 bits: confidentiality of storage blocks without authentication or
+//! growth.
 //!
-//! Standard: IEEE 1619-2018 and NIST SP 800-38E, without ciphertext stealing: lengths are multiples of 16.
+//! Standard: IEEE 1619-2018 and NIST SP 800-38E, without ciphertext stealing: lengths are multiples
+//! of 16.
 //!
-//! Invariants: key schedules live in locked memory only (C11); encrypting and decrypting neither allocate nor wait
-//! while one thread uses the key (C13); a context is used by one thread at a time, and a forked child has its own copy.
+//! Invariants: key schedules live in locked memory only (C11); encrypting and decrypting neither
+//! allocate nor wait while one thread uses the key (C13); a context is used by one thread at a
+//! time, and a forked child has its own copy.
 //!
-//! Must not: be offered without a warning. A changed 16-byte unit of ciphertext becomes 16 bytes of noise, and nobody
-//! notices; two equal units at the same place under the same key are seen to be equal.
+//! Must not: be offered without a warning. A changed 16-byte unit of ciphertext becomes 16 bytes of
+//! noise, and nobody notices; two equal units at the same place under the same key are seen to be
+//! equal.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
@@ -15,7 +19,8 @@ use crate::harden::wipe_stack;
 use crate::libcrypto::{Context, Direction};
 use crate::secret::SecretBytes;
 
-/// Bytes per unit: a unit's ciphertext depends on key, tweak, its index in the data unit and its 16 bytes alone.
+/// Bytes per unit: a unit's ciphertext depends on key, tweak, its index in the data unit and its 16
+/// bytes alone.
 const UNIT: usize = 16;
 /// Threads that can use one key at the same time without a context being made for the call.
 const LANES: usize = 16;
@@ -34,12 +39,12 @@ struct Pair {
 }
 
 impl XtsKey {
-    /// Expands `key`: 32 bytes for AES-128-XTS, 64 for AES-256-XTS. The first half encrypts the data, the second the
-    /// tweak.
+    /// Expands `key`: 32 bytes for AES-128-XTS, 64 for AES-256-XTS. The first half encrypts the
+    /// data, the second the tweak.
     ///
     /// # Errors
-    /// [`CryptoError::Key`] for another length, or when both halves are equal (SP 800-38E requires that they differ);
-    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
+    /// [`CryptoError::Key`] for another length, or when both halves are equal (SP 800-38E requires
+    /// that they differ); [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
     pub fn new(key: &SecretBytes) -> Result<Self, CryptoError> {
         let expanded = Self::expanded(key);
         wipe_stack();
@@ -48,14 +53,16 @@ impl XtsKey {
 
     /// Encrypts the data unit `from`, or its first units, into `to`.
     ///
-    /// `from` and `to` have the same length, a multiple of 16 from 16 up. On failure `to` is of no use.
+    /// `from` and `to` have the same length, a multiple of 16 from 16 up. On failure `to` is of no
+    /// use.
     ///
-    /// **The caller's duty:** a tweak names one place. What is written twice to a place under one key shows which of
-    /// its 16-byte units have changed, and no more. The caller also answers for authenticity, which this mode does
-    /// not give.
+    /// **The caller's duty:** a tweak names one place. What is written twice to a place under one
+    /// key shows which of its 16-byte units have changed, and no more. The caller also answers for
+    /// authenticity, which this mode does not give.
     ///
     /// # Errors
-    /// [`CryptoError::Length`]; [`CryptoError::TooLong`] above 16 MiB (SP 800-38E); [`CryptoError::Library`].
+    /// [`CryptoError::Length`]; [`CryptoError::TooLong`] above 16 MiB (SP 800-38E);
+    /// [`CryptoError::Library`].
     pub fn encrypt(&self, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), CryptoError> {
         check(from, to)?;
         self.with_lane(|pair| pair.encrypt.apply(tweak, from, to))
@@ -89,8 +96,8 @@ impl XtsKey {
         Ok(Self { template, lanes })
     }
 
-    /// Runs `work` with contexts that no other thread is using. Waits for nobody: in a forked child a lane may be
-    /// held by a thread that is not there.
+    /// Runs `work` with contexts that no other thread is using. Waits for nobody: in a forked child
+    /// a lane may be held by a thread that is not there.
     fn with_lane(
         &self,
         work: impl FnOnce(&mut Pair) -> Result<(), CryptoError>,
@@ -173,8 +180,8 @@ mod tests {
         }
     }
 
-    /// What the shield's partial writes rest on: a unit depends on its index and its own bytes, not on its
-    /// neighbours, so the units of a prefix are those of the whole.
+    /// What the shield's partial writes rest on: a unit depends on its index and its own bytes, not
+    /// on its neighbours, so the units of a prefix are those of the whole.
     #[test]
     fn the_units_of_a_prefix_are_those_of_the_whole() {
         let key = key(64);

@@ -57,8 +57,8 @@ struct Hit {
     place: String,
 }
 
-/// Searches every mapping that can be read and written, except the buffer it reads into. What cannot be written is the
-/// program and its libraries, as they are in their files.
+/// Searches every mapping that can be read and written, except the buffer it reads into. What
+/// cannot be written is the program and its libraries, as they are in their files.
 fn scan(needles: &[Needle]) -> Vec<Hit> {
     let memory = File::open("/proc/self/mem").unwrap();
     let mut buffer = vec![0_u8; 1 << 20];
@@ -320,9 +320,11 @@ fn letters(len: usize) -> SecretBytes {
     text
 }
 
-/// The secret numbers of an RSA key in PKCS #8, in the order of their bytes in a file and in that in libcrypto's memory.
+/// The secret numbers of an RSA key in PKCS #8, in the order of their bytes in a file and in that
+/// in libcrypto's memory.
 fn numbers(pkcs8: &[u8]) -> Vec<Needle> {
-    // PrivateKeyInfo { version, algorithm, OCTET STRING { RSAPrivateKey { version, n, e, d, p, q, dp, dq, qinv } } }.
+    // PrivateKeyInfo { version, algorithm, OCTET STRING { RSAPrivateKey { version, n, e, d, p, q,
+    // dp, dq, qinv } } }.
     let mut info = contents(pkcs8).0;
     for _ in 0..2 {
         info = contents(info).1;
@@ -334,7 +336,8 @@ fn numbers(pkcs8: &[u8]) -> Vec<Needle> {
     let mut found = Vec::new();
     for _ in ["d", "p", "q", "dp", "dq", "qinv"] {
         let (number, tail) = contents(rest);
-        // From the end: the first byte may be a zero for the sign. A third of them finds every whole copy.
+        // From the end: the first byte may be a zero for the sign. A third of them finds every
+        // whole copy.
         for part in number.rchunks_exact(16).step_by(3) {
             let forms: [Vec<u8>; 2] = [
                 part.iter().map(|byte| !byte).collect(),

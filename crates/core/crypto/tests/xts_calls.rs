@@ -1,8 +1,9 @@
-//! Goal: encrypting and decrypting with an XTS key allocate nothing (C13), neither here nor in libcrypto, from the first
-//! call on.
+//! Goal: encrypting and decrypting with an XTS key allocate nothing (C13), neither here nor in
+//! libcrypto, from the first call on.
 //!
-//! Method: libcrypto allocates with `malloc` outside a key's set-up, and so does Rust's default allocator; both are
-//! counted by standing before the C library's functions. One test, so that no other thread counts.
+//! Method: libcrypto allocates with `malloc` outside a key's set-up, and so does Rust's default
+//! allocator; both are counted by standing before the C library's functions. One test, so that no
+//! other thread counts.
 #![expect(unsafe_code, reason = "stands before malloc")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

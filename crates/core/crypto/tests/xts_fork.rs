@@ -1,9 +1,10 @@
-//! Goal: a forked child goes on with the parent's XTS keys as its own, and its memory is locked after
-//! `relock_after_fork` (C1, C13), as a PostgreSQL backend needs it.
+//! Goal: a forked child goes on with the parent's XTS keys as its own, and its memory is locked
+//! after `relock_after_fork` (C1, C13), as a PostgreSQL backend needs it.
 //!
-//! Method: fork, and let the child say over a pipe what the kernel's `/proc/self/smaps` tells of the mapping that holds
-//! a key, before and after. The child seals while the parent does, and both must come to what was sealed before the
-//! fork. A file of its own, so that no other thread holds a lock at the fork.
+//! Method: fork, and let the child say over a pipe what the kernel's `/proc/self/smaps` tells of
+//! the mapping that holds a key, before and after. The child seals while the parent does, and both
+//! must come to what was sealed before the fork. A file of its own, so that no other thread holds a
+//! lock at the fork.
 #![expect(unsafe_code, reason = "fork, pipe and _exit")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -17,7 +18,8 @@ use support::region_of;
 
 const ROUNDS: usize = 2000;
 
-/// Bytes of the mapping at `address` that are locked; whether it is flagged as locked, and as not dumped.
+/// Bytes of the mapping at `address` that are locked; whether it is flagged as locked, and as not
+/// dumped.
 fn state_of(address: usize) -> (usize, bool, bool) {
     let region = region_of(address);
     (region.locked, region.has("lo"), region.has("dd"))

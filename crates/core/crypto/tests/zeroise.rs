@@ -40,7 +40,8 @@ fn a_dropped_secret_leaves_zeros() {
     drop(value);
     assert!(all_zero(&peek(at, 777)), "a locked value survived its drop");
 
-    // libcrypto's own structures, which hold the schedules: three pairs of contexts fill several pages of the arena.
+    // libcrypto's own structures, which hold the schedules: three pairs of contexts fill several
+    // pages of the arena.
     let mut xts_bytes: Vec<u8> = (0..64).collect();
     let xts_bytes = SecretBytes::take(&mut xts_bytes).unwrap();
     drop(XtsKey::new(&xts_bytes).unwrap());

@@ -1,7 +1,7 @@
 //! Associated data: the 48 bytes that bind every sealed unit to the place it belongs to.
 //!
-//! Two units with equal associated data are the same place in the same object under the same key epoch.
-//! Specified in docs/spec/header.md, "Associated data". Must not: be stored on disk.
+//! Two units with equal associated data are the same place in the same object under the same key
+//! epoch. Specified in docs/spec/header.md, "Associated data". Must not: be stored on disk.
 
 use crate::FORMAT_VERSION;
 use crate::layout::{layout, put};
@@ -136,7 +136,8 @@ impl Place {
             put(&mut out, aad_layout::POSITION, &position.to_le_bytes()),
             put(&mut out, aad_layout::EXTRA, &extra.to_le_bytes()),
         ];
-        // Lengths are constants of the table above; a mismatch is a programming error found by any test.
+        // Lengths are constants of the table above; a mismatch is a programming error found by any
+        // test.
         assert!(fields.iter().all(Option::is_some), "associated data layout");
         out
     }

@@ -1,4 +1,5 @@
-//! The anchors of a database: state that changes while it is in use, in sectors of their own. docs/spec/header.md, "Anchors".
+//! The anchors of a database: state that changes while it is in use, in sectors of their own.
+//! docs/spec/header.md, "Anchors".
 //!
 //! Must not: compute a MAC.
 

@@ -1,6 +1,8 @@
-//! Backup sets: heads, families, segments, and the items of the stream inside. Specified in docs/spec/backup.md.
+//! Backup sets: heads, families, segments, and the items of the stream inside. Specified in
+//! docs/spec/backup.md.
 //!
-//! Everything parsed here is canonical, or refused. Must not: know what a segment is sealed with, or what is restored.
+//! Everything parsed here is canonical, or refused. Must not: know what a segment is sealed with,
+//! or what is restored.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -409,7 +411,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// Parses a member from exactly its bytes. `None` when it is not canonical or its path is not one.
+    /// Parses a member from exactly its bytes. `None` when it is not canonical or its path is not
+    /// one.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use member_layout as at;
@@ -487,7 +490,8 @@ impl Member {
     }
 }
 
-/// Whether `path` stays below where it is put: names, none of them empty, `.` or `..`; or `.` alone.
+/// Whether `path` stays below where it is put: names, none of them empty, `.` or `..`; or `.`
+/// alone.
 #[must_use]
 pub fn is_path(path: &[u8]) -> bool {
     let is_name = |name: &[u8]| !name.is_empty() && name != b"." && name != b"..";

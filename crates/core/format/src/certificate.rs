@@ -1,5 +1,5 @@
-//! A certificate's record in a keyring: name, certificate in clear, private key sealed or absent. Specified in
-//! docs/spec/keyring.md, "Certificates".
+//! A certificate's record in a keyring: name, certificate in clear, private key sealed or absent.
+//! Specified in docs/spec/keyring.md, "Certificates".
 //!
 //! Records vary in length, are padded to 8 bytes and follow one another.
 //! Must not: look into a certificate, or seal or open a private key.
@@ -57,7 +57,8 @@ pub struct CertificateRecord {
     pub state: KeyState,
     /// When it came into the keyring, in seconds since the Unix epoch.
     pub created_unix_s: u64,
-    /// When a copy of the private key was last proved to open, in seconds since the Unix epoch; 0: never.
+    /// When a copy of the private key was last proved to open, in seconds since the Unix epoch; 0:
+    /// never.
     pub exported_unix_s: u64,
     /// SHA-256 of the `SubjectPublicKeyInfo`.
     pub id: [u8; CERTIFICATE_ID_LEN],
@@ -68,7 +69,8 @@ pub struct CertificateRecord {
 }
 
 impl CertificateRecord {
-    /// Parses the record at the start of `area`; returns it and what follows. `None` when it is not canonical.
+    /// Parses the record at the start of `area`; returns it and what follows. `None` when it is not
+    /// canonical.
     #[must_use]
     pub fn parse(area: &[u8]) -> Option<(Self, &[u8])> {
         use certificate_layout as at;
@@ -142,7 +144,8 @@ impl CertificateRecord {
     }
 }
 
-/// `Some(None)`: no private key, and nothing where its nonce, tag and mark would be. `None`: not canonical.
+/// `Some(None)`: no private key, and nothing where its nonce, tag and mark would be. `None`: not
+/// canonical.
 fn parse_key(record: &[u8], sealed: &[u8], exported: u64) -> Option<Option<SealedPrivateKey>> {
     use certificate_layout as at;
     if sealed.is_empty() {

@@ -1,7 +1,8 @@
 //! The stable error codes: number, what happened, what to do, and the exit code of the class.
 //!
-//! This table is the one source of docs/reference/errors.md (checked by `tests/spec.rs`) and of `strongroom explain`.
-//! A number is never reused. Must not: carry anything that varies, so nothing secret can be in it.
+//! This table is the one source of docs/reference/errors.md (checked by `tests/spec.rs`) and of
+//! `strongroom explain`. A number is never reused. Must not: carry anything that varies, so nothing
+//! secret can be in it.
 
 /// Who has to act, which is also the exit code of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

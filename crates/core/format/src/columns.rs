@@ -1,6 +1,7 @@
 //! Bytes of confidential columns: identifiers, kinds of values, envelopes, the channel.
 //!
-//! Specified in docs/spec/columns.md. Must not: seal anything, hold a value in clear longer than a caller's buffer.
+//! Specified in docs/spec/columns.md. Must not: seal anything, hold a value in clear longer than a
+//! caller's buffer.
 
 pub mod block;
 pub mod channel;

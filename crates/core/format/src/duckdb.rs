@@ -1,5 +1,5 @@
-//! DuckDB's encrypted database files, and the file that Strongroom keeps beside one while it changes its key. Specified in
-//! docs/spec/duckdb.md.
+//! DuckDB's encrypted database files, and the file that Strongroom keeps beside one while it
+//! changes its key. Specified in docs/spec/duckdb.md.
 //!
 //! The format is DuckDB's own; only [`RekeyPlan`] and [`UndoHead`] are Strongroom's.
 //!
@@ -39,7 +39,8 @@ layout! {
 }
 
 layout! {
-    /// Layout of the beginning of a database header, decrypted; the first field is the inner checksum.
+    /// Layout of the beginning of a database header, decrypted; the first field is the inner
+    /// checksum.
     duckdb_database_layout, 64, {
         INNER_CHECKSUM @ 0, 8;
         ITERATION @ 8, 8;
@@ -75,8 +76,9 @@ pub const DUCKDB_UNDO_AT: u64 = 12_288;
 /// Where the first old unit is in the rekey's file.
 pub const DUCKDB_UNDO_SLOTS_AT: u64 = 49_152;
 
-/// DuckDB's unkeyed checksum over whole 64-bit words: main header, database headers, blocks. What does not fill a word is not
-/// looked at (`src/common/checksum.cpp` has a rule for it that none of these needs).
+/// DuckDB's unkeyed checksum over whole 64-bit words: main header, database headers, blocks. What
+/// does not fill a word is not looked at (`src/common/checksum.cpp` has a rule for it that none of
+/// these needs).
 #[must_use]
 pub fn duckdb_checksum(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0xbf58_476d_1ce4_e5b9;
@@ -112,7 +114,8 @@ pub struct DatabaseHeader {
 }
 
 impl DatabaseHeader {
-    /// From a decrypted header, inner checksum included; `None` when that checksum is wrong, or bytes are missing.
+    /// From a decrypted header, inner checksum included; `None` when that checksum is wrong, or
+    /// bytes are missing.
     #[must_use]
     pub fn parse(decrypted: &[u8]) -> Option<Self> {
         use duckdb_database_layout as at;

@@ -1,4 +1,5 @@
-//! Freshness of a database: what its anchors keep of all its pages. Specified in docs/spec/sqlite.md, "Freshness".
+//! Freshness of a database: what its anchors keep of all its pages. Specified in
+//! docs/spec/sqlite.md, "Freshness".
 //!
 //! Must not: compute a digest, or seal one.
 
@@ -35,7 +36,8 @@ pub const FLAG_LOOSE: u32 = 2;
 /// The digest over the pages of a database, and how many they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Covered {
-    /// The digest. Secret: whoever sees digests and single changes can look for pages with the same sum.
+    /// The digest. Secret: whoever sees digests and single changes can look for pages with the same
+    /// sum.
     pub digest: [u8; 32],
     /// Pages 1 to this one are in it, but for the page of SQLite's lock bytes.
     pub pages: u64,
@@ -46,20 +48,24 @@ pub struct Covered {
 pub struct FreshState {
     /// In force, unless one of the others is.
     pub now: Covered,
-    /// In force while the log that the anchor names has frames: what the file was before any of them was copied into it.
+    /// In force while the log that the anchor names has frames: what the file was before any of
+    /// them was copied into it.
     pub base: Covered,
     /// In force when `journal` is played back.
     pub before: Covered,
-    /// Beginning of the salt of the rollback journal of the transaction before which `before` was; zero: none.
+    /// Beginning of the salt of the rollback journal of the transaction before which `before` was;
+    /// zero: none.
     pub journal: [u8; 16],
-    /// A transaction that did not end itself may have left free pages that the digest does not know ([`FLAG_DOUBT`]).
+    /// A transaction that did not end itself may have left free pages that the digest does not know
+    /// ([`FLAG_DOUBT`]).
     pub doubt: bool,
     /// It will be so when `journal` is played back ([`FLAG_LOOSE`]).
     pub loose: bool,
 }
 
 impl FreshState {
-    /// The state in an opened field. `None` when it has another length, or a flag that no version sets.
+    /// The state in an opened field. `None` when it has another length, or a flag that no version
+    /// sets.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         use freshness_state_layout as at;
@@ -96,8 +102,8 @@ impl FreshState {
         out
     }
 
-    /// The same pages when another log begins, or none is to be valid any more. The journal may be found all the same: its
-    /// removal need not be durable.
+    /// The same pages when another log begins, or none is to be valid any more. The journal may be
+    /// found all the same: its removal need not be durable.
     #[must_use]
     pub fn without_log(&self) -> Self {
         Self {

@@ -1,8 +1,9 @@
 //! The 4 KiB object header: what every sealed object begins with. Specified in docs/spec/header.md.
 //!
-//! [`Header::parse`] checks structure only; nothing in a parsed header is to be believed until the MAC has been
-//! verified under the data key (strongroom-keyring does that). The anchors live in sectors of their own in the
-//! same 4 KiB and are not covered by the header's MAC: they change while the database is in use, the header does not.
+//! [`Header::parse`] checks structure only; nothing in a parsed header is to be believed until the
+//! MAC has been verified under the data key (strongroom-keyring does that). The anchors live in
+//! sectors of their own in the same 4 KiB and are not covered by the header's MAC: they change
+//! while the database is in use, the header does not.
 //!
 //! Must not: compute a checksum or a MAC, or know how a slot is opened.
 
@@ -16,7 +17,8 @@ use crate::slot::Slot;
 
 /// Length of the object header, in bytes. The object's data begins at this offset.
 pub const HEADER_LEN: usize = 4096;
-/// First bytes of every sealed object. The high first byte and the line ends show up a transfer in text mode.
+/// First bytes of every sealed object. The high first byte and the line ends show up a transfer in
+/// text mode.
 pub const MAGIC: [u8; 16] = *b"\x89STRONGROOM\r\n\x1a\n\0";
 /// The greatest number of key slots.
 pub const SLOTS_MAX: usize = 8;
@@ -173,8 +175,8 @@ pub enum Cipher {
     Aes192Gcm,
     /// AES-128-GCM. Families of backup sets only.
     Aes128Gcm,
-    /// Three-key Triple DES in CBC mode with HMAC-SHA256 (NIST SP 800-67 Rev. 2). Families of backup sets only, and only for
-    /// those who ask for it in so many words.
+    /// Three-key Triple DES in CBC mode with HMAC-SHA256 (NIST SP 800-67 Rev. 2). Families of
+    /// backup sets only, and only for those who ask for it in so many words.
     TripleDesCbc,
 }
 
@@ -209,7 +211,8 @@ impl Cipher {
         .find(|cipher| cipher.number() == number)
     }
 
-    /// Whether objects of `kind` use this cipher: XTS seals the blocks of an instance and nothing else.
+    /// Whether objects of `kind` use this cipher: XTS seals the blocks of an instance and nothing
+    /// else.
     #[must_use]
     pub const fn serves(self, kind: ObjectKind) -> bool {
         match self {
@@ -496,7 +499,8 @@ impl Header {
         }
     }
 
-    /// The fixed part of the header, `FIXED_LEN` bytes, with `mac` and `checksum` as they stand in `self`.
+    /// The fixed part of the header, `FIXED_LEN` bytes, with `mac` and `checksum` as they stand in
+    /// `self`.
     ///
     /// # Errors
     /// [`HeaderError::Malformed`] when the slots do not fit or there are more than [`SLOTS_MAX`].

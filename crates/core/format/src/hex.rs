@@ -12,7 +12,8 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of hexadecimal digits in lower case. `None` for anything else: each byte has one spelling.
+/// The bytes of hexadecimal digits in lower case. `None` for anything else: each byte has one
+/// spelling.
 #[must_use]
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();

@@ -8,11 +8,14 @@ use crate::layout::{layout, put, u16_at, u32_at, u64_at, zero_at};
 pub const JOURNAL_CHUNK: usize = 512;
 /// Unit in which the medium writes; each copy of a prologue or mark has one of its own.
 pub const SECTOR: usize = 512;
-/// Length of what stands before slot 0: two copies of the prologue and two pairs of marks, a sector each.
+/// Length of what stands before slot 0: two copies of the prologue and two pairs of marks, a sector
+/// each.
 pub const JOURNAL_HEAD: usize = 3072;
-/// Physical offset of a pair of marks: two copies, one sector each. Marks of odd sequence are in pair 0.
+/// Physical offset of a pair of marks: two copies, one sector each. Marks of odd sequence are in
+/// pair 0.
 pub const JOURNAL_MARKS: [usize; 2] = [1024, 2048];
-/// Where a segment's header (a logical chunk) holds the link to the segment before, in bytes that SQLite does not read.
+/// Where a segment's header (a logical chunk) holds the link to the segment before, in bytes that
+/// SQLite does not read.
 pub const JOURNAL_LINK: usize = 28;
 
 layout! {
@@ -56,7 +59,8 @@ layout! {
 }
 
 layout! {
-    /// Layout of a shadow: the former version of a slot that is written again, in the pair of marks that is free.
+    /// Layout of a shadow: the former version of a slot that is written again, in the pair of marks
+    /// that is free.
     journal_shadow_layout, 552, {
         INDEX @ 0, 8;
         SLOT @ 8, 544;
@@ -65,7 +69,8 @@ layout! {
 
 /// Where the shadow stands: in the pair that an uncounted journal's only mark leaves free.
 pub const JOURNAL_SHADOW: usize = JOURNAL_MARKS[1];
-/// What a write that a signal ends may be cut at: multiples of it in the file (the page cache's smallest page).
+/// What a write that a signal ends may be cut at: multiples of it in the file (the page cache's
+/// smallest page).
 pub const CACHE_PAGE: usize = 4096;
 
 /// Physical length of a journal slot.
@@ -140,8 +145,8 @@ pub struct JournalMark {
     pub state: JournalState,
     /// The newest segment that counts; zero unless the state is `Counted`.
     pub newest: Segment,
-    /// Logical length of the journal that counts, in bytes: behind the newest segment's records a super-journal's
-    /// name may stand. Zero unless the state is `Counted`.
+    /// Logical length of the journal that counts, in bytes: behind the newest segment's records a
+    /// super-journal's name may stand. Zero unless the state is `Counted`.
     pub length: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The keyring file: an object header of kind `keyring`, then one authenticated body. Specified in docs/spec/keyring.md.
+//! The keyring file: an object header of kind `keyring`, then one authenticated body. Specified in
+//! docs/spec/keyring.md.
 //!
 //! The body is readable without the root key except for the keys themselves.
 //! Must not: wrap, unwrap or authenticate anything.
@@ -12,7 +13,8 @@ use crate::header::{WrappedKey, wrapped_layout};
 use crate::layout::{bytes, is_zero, layout, put, u16_at, u32_at, u64_at, zero_at};
 
 layout! {
-    /// Layout of the body's fixed part; the provider's argument, the entries, the certificates and the MAC follow.
+    /// Layout of the body's fixed part; the provider's argument, the entries, the certificates and
+    /// the MAC follow.
     body_layout, 40, {
         LENGTH @ 0, 4;
         ENTRY_COUNT @ 4, 4;

@@ -1,4 +1,5 @@
-//! How a byte layout is stated: a table of named spans, checked at compile time to leave no gap and no overlap.
+//! How a byte layout is stated: a table of named spans, checked at compile time to leave no gap and
+//! no overlap.
 //!
 //! Must not: know any particular layout.
 
@@ -13,7 +14,8 @@ pub struct Field {
     pub len: usize,
 }
 
-/// Checks that `fields` cover `0..size` in order, without gap or overlap. Called in constant context.
+/// Checks that `fields` cover `0..size` in order, without gap or overlap. Called in constant
+/// context.
 #[must_use]
 pub const fn covers(fields: &[Field], size: usize) -> bool {
     let mut at = 0;
@@ -81,7 +83,8 @@ pub fn u64_at(record: &[u8], field: Field) -> Option<u64> {
     array(record, field).map(u64::from_le_bytes)
 }
 
-/// Writes `value` into `field` of `record`. Returns `None`, and writes nothing, when lengths do not agree.
+/// Writes `value` into `field` of `record`. Returns `None`, and writes nothing, when lengths do not
+/// agree.
 #[must_use]
 pub fn put(record: &mut [u8], field: Field, value: &[u8]) -> Option<()> {
     let span = record.get_mut(field.offset..field.offset.checked_add(field.len)?)?;

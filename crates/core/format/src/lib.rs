@@ -1,7 +1,8 @@
 //! Every byte that Strongroom puts on disk: layouts, parsing and serialising.
 //!
 //! Invariants:
-//! 1. A layout is stated once, as a [`layout::Field`] table; `docs/spec` is checked against it by `tests/spec.rs`.
+//! 1. A layout is stated once, as a [`layout::Field`] table; `docs/spec` is checked against it by
+//!    `tests/spec.rs`.
 //! 2. All integers are little-endian and of fixed width, except where SQLite's own format rules.
 //! 3. Reserved bytes are written as zero and refused when they are not.
 //! 4. Parsing never panics, whatever the bytes.

@@ -1,10 +1,12 @@
 //! Layouts of sealed PostgreSQL: the tweaks of blocks, and the headers of streams and containers.
 //!
-//! Specified in docs/spec/postgres.md. All arithmetic between PostgreSQL's offsets ("logical") and the file's
-//! ("physical") lives here, so that it is stated and tested once. A tweak says where in the instance a block
-//! belongs, never where its file lies: tablespace, version directory and inode are not in it.
+//! Specified in docs/spec/postgres.md. All arithmetic between PostgreSQL's offsets ("logical") and
+//! the file's ("physical") lives here, so that it is stated and tested once. A tweak says where in
+//! the instance a block belongs, never where its file lies: tablespace, version directory and inode
+//! are not in it.
 //!
-//! Must not: seal or open anything, look at a path, allocate. All of it runs inside PostgreSQL's critical sections.
+//! Must not: seal or open anything, look at a path, allocate. All of it runs inside PostgreSQL's
+//! critical sections.
 
 use crate::layout::{layout, put};
 
@@ -154,10 +156,11 @@ impl SlruDirectory {
     }
 }
 
-/// The tweak of block `block` of a relation, counted from the relation's start over all its segments.
+/// The tweak of block `block` of a relation, counted from the relation's start over all its
+/// segments.
 ///
-/// `database` is 0 in `global/`. `backend` is `None` unless the relation is temporary. `None` when the backend's
-/// number has more than 24 bits, which none has.
+/// `database` is 0 in `global/`. `backend` is `None` unless the relation is temporary. `None` when
+/// the backend's number has more than 24 bits, which none has.
 #[must_use]
 pub fn tweak_relation(
     database: u32,
@@ -183,7 +186,8 @@ pub fn tweak_relation(
     Some(out)
 }
 
-/// The block, counted over all segments, of block `within` of segment `segment`; `None` when there is no such block.
+/// The block, counted over all segments, of block `within` of segment `segment`; `None` when there
+/// is no such block.
 #[must_use]
 pub const fn relation_block(segment: u32, within: u32) -> Option<u32> {
     if within >= SEGMENT_BLOCKS {
@@ -195,15 +199,16 @@ pub const fn relation_block(segment: u32, within: u32) -> Option<u32> {
     }
 }
 
-/// The tweak of block `block` of a segment of the write-ahead log. `log` and `segment` are the second and third
-/// eight digits of the segment's name, as they stand there.
+/// The tweak of block `block` of a segment of the write-ahead log. `log` and `segment` are the
+/// second and third eight digits of the segment's name, as they stand there.
 #[must_use]
 pub fn tweak_wal(timeline: u32, log: u32, segment: u32, block: u32) -> [u8; 16] {
     let number = u64::from(log) << 32 | u64::from(segment);
     wal(timeline, number, block)
 }
 
-/// The tweak of block `block` of `xlogtemp.PROCESS`, which is no segment yet: timeline 0, which no segment has.
+/// The tweak of block `block` of `xlogtemp.PROCESS`, which is no segment yet: timeline 0, which no
+/// segment has.
 #[must_use]
 pub fn tweak_wal_unnamed(process: u32, block: u32) -> [u8; 16] {
     wal(0, u64::from(process), block)
@@ -249,7 +254,8 @@ pub fn tweak_map(database: u32, block: u32) -> [u8; 16] {
     })
 }
 
-/// The tweak of block `block` of a temporary file. `file` stands for its path: the first 11 bytes of a digest.
+/// The tweak of block `block` of a temporary file. `file` stands for its path: the first 11 bytes
+/// of a digest.
 #[must_use]
 pub fn tweak_temp(file: [u8; 11], block: u32) -> [u8; 16] {
     use tweak_temp_layout as at;
@@ -259,12 +265,13 @@ pub fn tweak_temp(file: [u8; 11], block: u32) -> [u8; 16] {
     })
 }
 
-/// The tweak and the block from which the keystream of a short tail is made: `len` (1 to 15) bytes that follow the
-/// last whole 16-byte unit, the `unit`-th (from 0) of a block whose tweak is `tweak`.
+/// The tweak and the block from which the keystream of a short tail is made: `len` (1 to 15) bytes
+/// that follow the last whole 16-byte unit, the `unit`-th (from 0) of a block whose tweak is
+/// `tweak`.
 ///
-/// Only blocks of relation maps and of temporary files have tails; only their tweaks have a byte for the mark. The
-/// keystream is the first `len` bytes of the XTS encryption of the block under the tweak. `None` when `len` or `unit`
-/// is out of range.
+/// Only blocks of relation maps and of temporary files have tails; only their tweaks have a byte
+/// for the mark. The keystream is the first `len` bytes of the XTS encryption of the block under
+/// the tweak. `None` when `len` or `unit` is out of range.
 #[must_use]
 pub fn tail(tweak: [u8; 16], unit: u32, len: usize) -> Option<([u8; 16], [u8; 16])> {
     use tail_block_layout as at;
@@ -295,7 +302,8 @@ layout! {
 fn written(fill: impl FnOnce(&mut [u8]) -> Option<()>) -> [u8; 16] {
     let mut out = [0; 16];
     let done = fill(&mut out);
-    // Lengths are constants of the tables above; a mismatch is a programming error found by any test.
+    // Lengths are constants of the tables above; a mismatch is a programming error found by any
+    // test.
     assert!(done.is_some(), "tweak layout");
     out
 }

@@ -1,6 +1,8 @@
-//! Key slots: one wrapped copy of an object's data key for one opener. Specified in docs/spec/header.md, "Key slots".
+//! Key slots: one wrapped copy of an object's data key for one opener. Specified in
+//! docs/spec/header.md, "Key slots".
 //!
-//! Slots are packed records of varying length, in order, padded to 8 bytes; bytes after the last are zero.
+//! Slots are packed records of varying length, in order, padded to 8 bytes; bytes after the last
+//! are zero.
 //! Must not: derive or unwrap anything.
 
 use alloc::string::String;
@@ -10,7 +12,8 @@ use alloc::vec::Vec;
 use crate::layout::{Field, array, bytes, is_zero, layout, put, u16_at, u32_at};
 
 layout! {
-    /// Layout of a slot's fixed part; the wrapped key, then the id, then the encrypted secret, follow it.
+    /// Layout of a slot's fixed part; the wrapped key, then the id, then the encrypted secret,
+    /// follow it.
     slot_layout, 72, {
         KIND @ 0, 2;
         LENGTH @ 2, 2;
@@ -116,7 +119,8 @@ const KDF_HKDF_SHA256: u16 = 2;
 const KDF_OAEP_HKDF_SHA256: u16 = 3;
 
 impl Slot {
-    /// Parses the slot at the start of `area`; returns it and what follows. `None` when it is not canonical.
+    /// Parses the slot at the start of `area`; returns it and what follows. `None` when it is not
+    /// canonical.
     #[must_use]
     pub fn parse(area: &[u8]) -> Option<(Self, &[u8])> {
         use slot_layout as at;
@@ -147,8 +151,8 @@ impl Slot {
         Some((slot, tail))
     }
 
-    /// The slot's record. `None` when the id is longer than [`ID_MAX`], or the secret is not as long as an RSA modulus
-    /// that may be used.
+    /// The slot's record. `None` when the id is longer than [`ID_MAX`], or the secret is not as
+    /// long as an RSA modulus that may be used.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         use slot_layout as at;
@@ -270,7 +274,8 @@ fn secret_field(id_length: usize, len: usize) -> Option<Field> {
     })
 }
 
-/// Whether it can be as long as the modulus of an RSA key that may be used: 2048 to 4096 bits, a multiple of 64.
+/// Whether it can be as long as the modulus of an RSA key that may be used: 2048 to 4096 bits, a
+/// multiple of 64.
 fn secret_is_valid(secret: &[u8]) -> bool {
     (SECRET_LEN_MIN..=SECRET_LEN_MAX).contains(&secret.len()) && secret.len().is_multiple_of(8)
 }

@@ -1,8 +1,9 @@
-//! Layouts of sealed SQLite: the page tail, the prologue of logs and journals, and the units of write-ahead logs. What is a
-//! rollback journal's alone is in `journal.rs`.
+//! Layouts of sealed SQLite: the page tail, the prologue of logs and journals, and the units of
+//! write-ahead logs. What is a rollback journal's alone is in `journal.rs`.
 //!
-//! Specified in docs/spec/sqlite.md. All arithmetic between SQLite's offsets ("logical") and the file's
-//! ("physical") lives here, so that it is stated and tested once. Must not: seal or open anything.
+//! Specified in docs/spec/sqlite.md. All arithmetic between SQLite's offsets ("logical") and the
+//! file's ("physical") lives here, so that it is stated and tested once. Must not: seal or open
+//! anything.
 
 use crate::FORMAT_VERSION;
 use crate::header::HEADER_LEN;
@@ -16,16 +17,16 @@ pub const SEAL_OVERHEAD: usize = 28;
 pub const WAL_HEADER: usize = 32;
 /// Length of SQLite's WAL frame header.
 pub const WAL_FRAME_HEADER: usize = 24;
-/// First bytes of a sealed log. To SQLite they are the header of a log of a later version, with a valid checksum: an
-/// SQLite without the guard says "unable to open" and leaves the log alone (wal.c, `walIndexRecover`), where it would
-/// delete one in which it finds no frame.
+/// First bytes of a sealed log. To SQLite they are the header of a log of a later version, with a
+/// valid checksum: an SQLite without the guard says "unable to open" and leaves the log alone
+/// (wal.c, `walIndexRecover`), where it would delete one in which it finds no frame.
 pub const WAL_MAGIC: [u8; 32] = [
     0x37, 0x7f, 0x06, 0x82, 0x53, 0x52, 0x00, 0x01, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x00,
     0x00, //
     0x53, 0x54, 0x52, 0x4f, 0x4e, 0x47, 0x52, 0x4d, 0xdc, 0x93, 0xc7, 0x5f, 0xb2, 0x0a, 0x30, 0xf8,
 ];
-/// First bytes of a sealed journal. The first is zero, so that an SQLite without the guard takes the journal for one
-/// that is not hot (pager.c, `hasHotJournal`) and leaves it alone.
+/// First bytes of a sealed journal. The first is zero, so that an SQLite without the guard takes
+/// the journal for one that is not hot (pager.c, `hasHotJournal`) and leaves it alone.
 pub const JOURNAL_MAGIC: [u8; 32] = *b"\0STRONGROOM JOURNAL\r\n\x1a\n\0\0\0\0\0\0\0\0\0";
 /// First bytes of a sealed super-journal.
 pub const SUPER_MAGIC: [u8; 32] = *b"\x89STRONGROOM SUPER\r\n\x1a\n\0\0\0\0\0\0\0\0\0\0\0";
@@ -114,7 +115,8 @@ impl AuxKind {
     }
 }
 
-/// The prologue of a log or journal. Bound to every unit after it through the file's key derivation.
+/// The prologue of a log or journal. Bound to every unit after it through the file's key
+/// derivation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prologue {
     /// What follows.
@@ -222,7 +224,8 @@ impl WalGeometry {
         WAL_FRAMES.saturating_add(index.saturating_mul(self.frame_physical()))
     }
 
-    /// The frame that holds logical offset `at` (32 or more) and the offset within the frame's plaintext.
+    /// The frame that holds logical offset `at` (32 or more) and the offset within the frame's
+    /// plaintext.
     #[must_use]
     pub const fn frame_at(self, at: u64) -> Option<(u64, u64)> {
         let Some(from_frames) = at.checked_sub(32) else {
@@ -256,7 +259,8 @@ impl WalGeometry {
             .saturating_add(partial)
     }
 
-    /// Physical size for the logical size that SQLite truncates to. 0 stays 0: the prologue goes too.
+    /// Physical size for the logical size that SQLite truncates to. 0 stays 0: the prologue goes
+    /// too.
     #[must_use]
     pub const fn physical_size(self, logical: u64) -> u64 {
         match self.frame_at(logical) {
@@ -276,7 +280,8 @@ pub const fn page_offset(number: u64, page_size: u32) -> u64 {
     (HEADER_LEN as u64).saturating_add(number.saturating_sub(1).saturating_mul(page_size as u64))
 }
 
-/// The page that SQLite never writes because it holds the lock bytes (SQLite's `PENDING_BYTE_PAGE`).
+/// The page that SQLite never writes because it holds the lock bytes (SQLite's
+/// `PENDING_BYTE_PAGE`).
 #[must_use]
 pub const fn lock_byte_page(page_size: u32) -> u64 {
     match 0x4000_0000_u64.checked_div(page_size as u64) {

@@ -1,5 +1,6 @@
-//! Goal: what DuckDB wrote is understood, and no change of it makes a parser panic. Method: the fuzz target's own corpus, which
-//! three versions of DuckDB wrote; every truncation, and every change of a byte that is looked at.
+//! Goal: what DuckDB wrote is understood, and no change of it makes a parser panic. Method: the
+//! fuzz target's own corpus, which three versions of DuckDB wrote; every truncation, and every
+//! change of a byte that is looked at.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::fs;

@@ -1,5 +1,6 @@
-//! Goal: no bytes from outside make a parser panic or accept what it would not write. Method: the fuzz targets' own
-//! functions over every truncation and single-byte change of valid records, and over seeded noise.
+//! Goal: no bytes from outside make a parser panic or accept what it would not write. Method: the
+//! fuzz targets' own functions over every truncation and single-byte change of valid records, and
+//! over seeded noise.
 #![expect(clippy::indexing_slicing, reason = "a test that panics has failed")]
 
 use strongroom_format::backup::{

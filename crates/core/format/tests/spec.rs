@@ -1,8 +1,9 @@
-//! The documents and the code say the same: layouts, constants, roles and labels in `docs/spec`, and the error codes
-//! in `docs/reference/errors.md`, are compared with the code, in both directions.
+//! The documents and the code say the same: layouts, constants, roles and labels in `docs/spec`,
+//! and the error codes in `docs/reference/errors.md`, are compared with the code, in both
+//! directions.
 //!
-//! Pages and layouts are discovered, not listed: a new layout without a table fails, and so does a table without a
-//! layout. Must not: change a document.
+//! Pages and layouts are discovered, not listed: a new layout without a table fails, and so does a
+//! table without a layout. Must not: change a document.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,9 +1,9 @@
 //! The keyring's certificates: key pairs that objects are sealed for by their public half.
 //!
-//! Invariants: K17, a certificate is believed only from a keyring that was opened, and used only after it has been read and
-//! has the id that the keyring knows it by; K18, a private key is written nowhere but sealed, and is never replaced by
-//! another; K19, a certificate counts as exported only after what was written was read back and has opened what was
-//! encrypted for it.
+//! Invariants: K17, a certificate is believed only from a keyring that was opened, and used only
+//! after it has been read and has the id that the keyring knows it by; K18, a private key is
+//! written nowhere but sealed, and is never replaced by another; K19, a certificate counts as
+//! exported only after what was written was read back and has opened what was encrypted for it.
 //!
 //! Must not: print a warning (see [`CertificateInfo::needs_export`]).
 
@@ -85,15 +85,16 @@ impl CertificateInfo {
         }
     }
 
-    /// Whether the private key is in this keyring and, as far as is known, nowhere else: whoever loses the keyring can
-    /// never open again what is sealed for it. Worth a warning, SR-2033, each time something is.
+    /// Whether the private key is in this keyring and, as far as is known, nowhere else: whoever
+    /// loses the keyring can never open again what is sealed for it. Worth a warning, SR-2033, each
+    /// time something is.
     #[must_use]
     pub fn needs_export(&self) -> bool {
         self.has_private_key && self.exported_unix_s.is_none()
     }
 
-    /// The warning of [`CertificateInfo::needs_export`]: its code, and what it is about. `None` when there is nothing to
-    /// warn of.
+    /// The warning of [`CertificateInfo::needs_export`]: its code, and what it is about. `None`
+    /// when there is nothing to warn of.
     #[must_use]
     pub fn export_warning(&self) -> Option<(&'static Code, String)> {
         let detail = format!(
@@ -134,8 +135,8 @@ impl Keyring {
     /// Makes a key pair and a certificate of it, signed by itself. Takes some seconds.
     ///
     /// # Errors
-    /// SR-2013 the name; SR-2025 it is taken; SR-2027 a size that is not offered; SR-2037 subject or days; SR-2024; as
-    /// for every change SR-2016, SR-2017, SR-5001.
+    /// SR-2013 the name; SR-2025 it is taken; SR-2027 a size that is not offered; SR-2037 subject
+    /// or days; SR-2024; as for every change SR-2016, SR-2017, SR-5001.
     pub fn create_certificate(
         &mut self,
         name: &str,
@@ -153,13 +154,14 @@ impl Keyring {
         })
     }
 
-    /// Takes in a certificate, with or without its private key. One that is issued anew for a public key that the keyring
-    /// has, and is given the same name or none, takes the place of the older one. A private key from a
-    /// file under a passphrase counts as exported: the file is a copy that was just proved to open.
+    /// Takes in a certificate, with or without its private key. One that is issued anew for a
+    /// public key that the keyring has, and is given the same name or none, takes the place of the
+    /// older one. A private key from a file under a passphrase counts as exported: the file is a
+    /// copy that was just proved to open.
     ///
     /// # Errors
-    /// SR-2013; SR-2025 the name, or the public key under another name, is there already, and nothing is new; as
-    /// [`Keyring::create_certificate`].
+    /// SR-2013; SR-2025 the name, or the public key under another name, is there already, and
+    /// nothing is new; as [`Keyring::create_certificate`].
     pub fn import_certificate(
         &mut self,
         name: Option<&str>,
@@ -168,11 +170,12 @@ impl Keyring {
         self.take_in(name, identity, false)
     }
 
-    /// Brings a private key back from the file that it was exported to, with its certificate if the keyring does not know
-    /// it. What comes from a file is in one: it counts as exported.
+    /// Brings a private key back from the file that it was exported to, with its certificate if the
+    /// keyring does not know it. What comes from a file is in one: it counts as exported.
     ///
     /// # Errors
-    /// SR-2029 when there is no private key; as [`Keyring::import_certificate`], but what is there already is no error.
+    /// SR-2029 when there is no private key; as [`Keyring::import_certificate`], but what is there
+    /// already is no error.
     pub fn restore_certificate(
         &mut self,
         name: Option<&str>,
@@ -198,12 +201,14 @@ impl Keyring {
         })
     }
 
-    /// Writes certificate and private key to a new PKCS #12 file, mode 0600, reads it back, opens with what was read what
-    /// was encrypted for the certificate, and only then gives the file its name and notes that it was done.
+    /// Writes certificate and private key to a new PKCS #12 file, mode 0600, reads it back, opens
+    /// with what was read what was encrypted for the certificate, and only then gives the file its
+    /// name and notes that it was done.
     ///
     /// # Errors
-    /// SR-2026; SR-2031 when the private key is not here; SR-2030 when the passphrase is not one; SR-1002 when there is
-    /// something at `path`; SR-2034 when it does not prove to open; as for every change SR-2016, SR-2017, SR-5001.
+    /// SR-2026; SR-2031 when the private key is not here; SR-2030 when the passphrase is not one;
+    /// SR-1002 when there is something at `path`; SR-2034 when it does not prove to open; as for
+    /// every change SR-2016, SR-2017, SR-5001.
     pub fn export_certificate(
         &mut self,
         name: &str,
@@ -249,10 +254,12 @@ impl Keyring {
         Ok(CertificateInfo::of(record))
     }
 
-    /// An opener that makes slots for the certificate of this name. Its private key need not be here.
+    /// An opener that makes slots for the certificate of this name. Its private key need not be
+    /// here.
     ///
     /// # Errors
-    /// SR-2026; SR-2036 when it is retired; SR-2039 when this is an older copy of the keyring; SR-2005.
+    /// SR-2026; SR-2036 when it is retired; SR-2039 when this is an older copy of the keyring;
+    /// SR-2005.
     pub fn recipient(&self, name: &str) -> Result<Opener, Error> {
         self.refuse_older()?;
         let info = self.certificate(name)?;
@@ -262,8 +269,8 @@ impl Keyring {
         Ok(Opener::recipient(Arc::new(Public(info.certificate()?))))
     }
 
-    /// An opener that holds every private key of the keyring, retired ones too. Without any it opens nothing, and its error
-    /// says which certificates would have (SR-2032).
+    /// An opener that holds every private key of the keyring, retired ones too. Without any it
+    /// opens nothing, and its error says which certificates would have (SR-2032).
     ///
     /// # Errors
     /// SR-2005; SR-5001.
@@ -274,12 +281,12 @@ impl Keyring {
         Ok(Opener::recipient(Arc::new(Private(keys))))
     }
 
-    /// Opens an object's header with whatever this keyring has: the private keys of its certificates, and the keys that
-    /// the slots name.
+    /// Opens an object's header with whatever this keyring has: the private keys of its
+    /// certificates, and the keys that the slots name.
     ///
     /// # Errors
-    /// As [`Object::open`]. When nothing opens it: SR-2032 with the ids of the certificates that would have; without such,
-    /// SR-2003 or SR-2002.
+    /// As [`Object::open`]. When nothing opens it: SR-2032 with the ids of the certificates that
+    /// would have; without such, SR-2003 or SR-2002.
     pub fn open_object(&self, header: &[u8], kind: ObjectKind) -> Result<Object, Error> {
         let slots = parse(header)?.slots;
         let mut refused = None;
@@ -356,12 +363,12 @@ impl Keyring {
     }
 }
 
-/// Reads a certificate from a file, with or without its private key: PEM, DER, PKCS #12, at most 64 KiB. `source` is asked
-/// for the passphrase only when the file needs one.
+/// Reads a certificate from a file, with or without its private key: PEM, DER, PKCS #12, at most 64
+/// KiB. `source` is asked for the passphrase only when the file needs one.
 ///
 /// # Errors
-/// SR-1006 there is no such file; SR-2029 it holds no certificate; SR-2027, SR-2028; SR-2030 the passphrase does not open
-/// it; what `source` reports; SR-5001.
+/// SR-1006 there is no such file; SR-2029 it holds no certificate; SR-2027, SR-2028; SR-2030 the
+/// passphrase does not open it; what `source` reports; SR-5001.
 pub fn read_identity(
     path: &Path,
     source: &KeySource,
@@ -447,8 +454,8 @@ fn push(
     Ok(info)
 }
 
-/// A certificate of a public key that the keyring has: what is new is taken over. Nothing new is an error unless it was
-/// brought back from an export.
+/// A certificate of a public key that the keyring has: what is new is taken over. Nothing new is an
+/// error unless it was brought back from an export.
 fn update(
     object: &Object,
     record: &mut CertificateRecord,
@@ -497,7 +504,8 @@ fn taken(held: &CertificateRecord, why: &str) -> Error {
     Error::new(&code::CERT_EXISTS, detail)
 }
 
-/// Reads an exported file back and opens with it what is encrypted for the certificate (K19). Errors: SR-2034.
+/// Reads an exported file back and opens with it what is encrypted for the certificate (K19).
+/// Errors: SR-2034.
 fn prove(path: &Path, certificate: &Certificate, passphrase: &SecretBytes) -> Result<(), Error> {
     const LABEL: &[u8] = b"proof of an export";
     let failed = |why: &str| Error::new(&code::EXPORT_UNPROVED, why);

@@ -1,8 +1,8 @@
 //! Key material from a command: `/bin/sh -c COMMAND`, bounded in time and output.
 //!
-//! Standard input is `/dev/null`, standard error is the user's, standard output is read into locked memory. The
-//! command runs in a process group of its own, which is killed whole when the time is up; it must therefore not
-//! read from the terminal.
+//! Standard input is `/dev/null`, standard error is the user's, standard output is read into locked
+//! memory. The command runs in a process group of its own, which is killed whole when the time is
+//! up; it must therefore not read from the terminal.
 //!
 //! Must not: show what the command printed, or the command line, in an error.
 
@@ -153,10 +153,12 @@ fn wait_readable(stdout: &ChildStdout, left: Duration) -> std::io::Result<bool> 
     }
 }
 
-/// Kills the command and everything it started, and takes its exit status so that no zombie remains.
+/// Kills the command and everything it started, and takes its exit status so that no zombie
+/// remains.
 fn end(child: &mut Child) {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    // The group is gone already if the command ended by itself; there is nothing else to do about a failure.
+    // The group is gone already if the command ended by itself; there is nothing else to do about a
+    // failure.
     let _ = group.map(|group| kill_process_group(group, Signal::KILL));
     drop(child.wait());
 }

@@ -1,12 +1,14 @@
-//! Durable files: the only place that renames or replaces a file. How it reaches the disk: [`crate::storage`].
+//! Durable files: the only place that renames or replaces a file. How it reaches the disk:
+//! [`crate::storage`].
 //!
-//! Invariant K9: under `path` there is, at any time and after any crash, the whole old file or the whole new one.
-//! Order: write to a temporary file in the same directory, set its mode, fsync it, rename, fsync the directory.
-//! When the last step fails the new file is in place but may not survive a power cut; the error says so to
-//! callers by being one: they must not go on as if it were durable.
+//! Invariant K9: under `path` there is, at any time and after any crash, the whole old file or the
+//! whole new one.
+//! Order: write to a temporary file in the same directory, set its mode, fsync it, rename, fsync
+//! the directory. When the last step fails the new file is in place but may not survive a power
+//! cut; the error says so to callers by being one: they must not go on as if it were durable.
 //!
-//! Must not: know what is in the files. A temporary file is private (0600) until it is complete, and is removed
-//! on every failure.
+//! Must not: know what is in the files. A temporary file is private (0600) until it is complete,
+//! and is removed on every failure.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,10 +63,12 @@ pub fn create_new_owned(
     Pending { temp, target }.publish()
 }
 
-/// Moves the finished file `temp` to `target`, durably and without overwriting. Both on one file system.
+/// Moves the finished file `temp` to `target`, durably and without overwriting. Both on one file
+/// system.
 ///
 /// # Errors
-/// `AlreadyExists` when there is something at `target`. `temp` then remains, for the caller to remove.
+/// `AlreadyExists` when there is something at `target`. `temp` then remains, for the caller to
+/// remove.
 pub fn publish(temp: &Path, target: &Path) -> io::Result<()> {
     storage::of(temp).sync(temp)?;
     storage::of(target).rename_new(temp, target)?;
@@ -86,7 +90,8 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// A new file that does not have its name yet: it can be looked at before it is given one, and is removed if it is not.
+/// A new file that does not have its name yet: it can be looked at before it is given one, and is
+/// removed if it is not.
 pub struct Pending {
     temp: Temp,
     target: PathBuf,

@@ -1,4 +1,5 @@
-//! The error of this crate and of the guards: a stable code, what it was about, and the system's error.
+//! The error of this crate and of the guards: a stable code, what it was about, and the system's
+//! error.
 //!
 //! Invariant K2: `detail` names files, variables, key ids and exit codes, never key material.
 
@@ -27,7 +28,8 @@ impl Error {
         }
     }
 
-    /// SR-5001 with the system's error, or the code that a [`Fault`] has; `context` says what was being done to what.
+    /// SR-5001 with the system's error, or the code that a [`Fault`] has; `context` says what was
+    /// being done to what.
     #[must_use]
     pub fn io(context: impl Into<String>, error: io::Error) -> Self {
         let fault = error.get_ref().and_then(|inner| inner.downcast_ref());
@@ -81,7 +83,8 @@ impl Error {
     }
 }
 
-/// A failure with a code of its own, where the system's are expected: of what stands in for files and is none.
+/// A failure with a code of its own, where the system's are expected: of what stands in for files
+/// and is none.
 #[derive(Debug)]
 pub struct Fault {
     code: &'static Code,
@@ -125,7 +128,8 @@ impl std::error::Error for Error {
 }
 
 impl From<CryptoError> for Error {
-    /// What the host refused is SR-5001; what callers of this crate must have checked before is SR-9001.
+    /// What the host refused is SR-5001; what callers of this crate must have checked before is
+    /// SR-9001.
     fn from(error: CryptoError) -> Self {
         let code = match error {
             CryptoError::Random | CryptoError::OutOfLockedMemory | CryptoError::OutOfMemory => {

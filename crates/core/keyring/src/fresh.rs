@@ -1,5 +1,5 @@
-//! Where ids, salts, keys, nonces and the time come from when a header is made: the system, or fixed inputs in
-//! the test of the known-answer vectors.
+//! Where ids, salts, keys, nonces and the time come from when a header is made: the system, or
+//! fixed inputs in the test of the known-answer vectors.
 //!
 //! Must not: be reachable from outside this crate, or a header could be made from chosen nonces.
 

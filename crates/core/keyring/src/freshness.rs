@@ -1,5 +1,5 @@
-//! The part of freshness that has to do with keys: what an anchor keeps is sealed, and a root is made of it.
-//! docs/spec/sqlite.md, "Freshness".
+//! The part of freshness that has to do with keys: what an anchor keeps is sealed, and a root is
+//! made of it. docs/spec/sqlite.md, "Freshness".
 //!
 //! Must not: let a digest out in clear but to the guard.
 

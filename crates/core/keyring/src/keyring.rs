@@ -1,8 +1,9 @@
-//! The keyring: named, versioned keys, each wrapped under the keyring's data key, which a root key opens.
+//! The keyring: named, versioned keys, wrapped under its data key, which a root key opens.
 //!
-//! Invariants: K11, a change takes the lock, reads the file again, and writes it whole; K13, of the versions of a
-//! key at most the newest is active, older ones open but do not seal; K14, a command, module or server that a
-//! keyring names is asked only when nobody else may write to the file; K15, a key once in the keyring is never removed.
+//! Invariants: K11, a change takes the lock, reads the file again, and writes it whole; K13, of the
+//! versions of a key at most the newest is active, older ones open but do not seal; K14, a command,
+//! module or server that a keyring names is asked only when nobody else may write to the file; K15,
+//! a key once in the keyring is never removed.
 //!
 //! Must not: hand out a key but to an opener or to the caller of [`Keyring::key`]; print a warning
 //! (see [`Keyring::unexported`]).
@@ -50,10 +51,10 @@ pub struct Status {
     pub object_id: [u8; 16],
     /// When the keyring was made, in seconds since the Unix epoch.
     pub created_unix_s: u64,
-    /// The provider's word: `passphrase`, `env`, `file`, `command` and others; `export`, or `unknown`.
+    /// The provider's word: `passphrase`, `env`, `file` and others; `export`, or `unknown`.
     pub provider: &'static str,
-    /// Whether that provider, in this program, runs or loads what its argument names, or sends credentials to where it
-    /// points.
+    /// Whether that provider, in this program, runs or loads what its argument names, or sends
+    /// credentials to where it points.
     pub provider_acts: bool,
     /// The provider's argument. From the file, unauthenticated: escape it before showing it.
     pub provider_argument: String,
@@ -89,13 +90,13 @@ pub(crate) enum Effect {
 
 impl Keyring {
     /// Where the keyring is unless the user says otherwise: `$XDG_DATA_HOME/strongroom/keyring`,
-    /// `~/.local/share/strongroom/keyring`, or, for a service without a home, `/var/lib/strongroom/keyring`.
+    /// `~/.local/share/strongroom/keyring`; without a home `/var/lib/strongroom/keyring`.
     #[must_use]
     pub fn default_path() -> PathBuf {
         default_path_from(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))
     }
 
-    /// Makes an empty keyring, in a directory of mode 0700 if that has to be made, as a file of mode 0600.
+    /// Makes an empty keyring, of mode 0600; a directory that is missing gets mode 0700.
     ///
     /// # Errors
     /// SR-2015 when there is something at `path`; what the provider reports; SR-5001.
@@ -133,8 +134,9 @@ impl Keyring {
     /// Opens the keyring with the root key that its provider delivers.
     ///
     /// # Errors
-    /// SR-2004 there is none; SR-3001, SR-3002, SR-3007 it is something else; SR-2005 damaged; SR-2020 a provider
-    /// that is not known, or a command in a file that others may write to; what the provider reports; SR-2006.
+    /// SR-2004 there is none; SR-3001, SR-3002, SR-3007 it is something else; SR-2005 damaged;
+    /// SR-2020 a provider that is not known, or a command in a file that others may write to; what
+    /// the provider reports; SR-2006.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let path = resolved(path)?;
         let known = newest::known(&store::lock_path(&path));
@@ -195,7 +197,7 @@ impl Keyring {
     /// Makes version 1 of a new key.
     ///
     /// # Errors
-    /// SR-2013, SR-2014; as for every change SR-2016, SR-2017 (the root was rotated meanwhile), SR-5001.
+    /// SR-2013, SR-2014; as for every change SR-2016, SR-2017 (another root key), SR-5001.
     pub fn create_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
         check_name(name)?;
         self.change(Effect::NewKeys, |object, body| {
@@ -206,7 +208,7 @@ impl Keyring {
         })
     }
 
-    /// Makes the next version of a key; older versions then only open. A retired key becomes usable again by this.
+    /// Makes the next version of a key; older ones then only open. Revives a retired key.
     ///
     /// # Errors
     /// SR-2003, and as [`Keyring::create_key`].
@@ -224,7 +226,7 @@ impl Keyring {
         })
     }
 
-    /// Retires every version of a key: it opens, but seals nothing new. No change if it is retired already.
+    /// Retires every version of a key, which then opens and seals nothing new. May be repeated.
     ///
     /// # Errors
     /// As [`Keyring::rotate_key`].
@@ -268,8 +270,8 @@ impl Keyring {
     /// An opener that holds every version of a key. `creating`: it must be able to seal.
     ///
     /// # Errors
-    /// SR-2003; when `creating`, SR-2012 if every version is retired and SR-2039 if this is an older
-    /// copy of the keyring, in which a version may be active that was retired since.
+    /// SR-2003; when `creating`, SR-2012 if every version is retired and SR-2039 if this is an
+    /// older copy of the keyring, in which a version may be active that was retired since.
     pub fn opener(&self, name: &str, creating: bool) -> Result<Opener, Error> {
         newest_version(&self.body, name)?;
         if creating {
@@ -294,8 +296,9 @@ impl Keyring {
         Ok(Opener::keyring(name.to_owned(), versions))
     }
 
-    /// Rewraps the keyring: a new data key, every key wrapped under it, sealed for the root key that `new_provider`,
-    /// or else the present one, delivers now. Whether that root key is another one than before is the result.
+    /// Rewraps the keyring: a new data key, every key wrapped under it, sealed for the root key
+    /// that `new_provider`, or else the present one, delivers now. Whether that root key is another
+    /// one than before is the result.
     ///
     /// # Errors
     /// What the provider reports; as for every change SR-2016, SR-2017, SR-5001.
@@ -343,8 +346,8 @@ impl Keyring {
         &self.path
     }
 
-    /// Runs one change under the lock, on what the file holds by then, and writes it. Nothing is written when `edit`
-    /// changes nothing or fails.
+    /// Runs one change under the lock, on what the file holds by then, and writes it. Nothing is
+    /// written when `edit` changes nothing or fails.
     pub(crate) fn change<T>(
         &mut self,
         effect: Effect,
@@ -425,8 +428,8 @@ impl Keyring {
         lock.remember(generation(object, body)).map_err(failed)
     }
 
-    /// Raises the generation of `body`, the successor of ours. What was exported, or had nothing to export, stays
-    /// exported unless there are new keys.
+    /// Raises the generation of `body`, the successor of ours. What was exported, or had nothing to
+    /// export, stays exported unless there are new keys.
     fn count_change(&self, body: &mut Body, effect: Effect) -> Result<(), Error> {
         let next = body.generation.checked_add(1);
         body.generation = next.ok_or_else(|| full("generations are used up"))?;
@@ -569,7 +572,7 @@ fn full(detail: &str) -> Error {
     Error::new(&code::USAGE, detail)
 }
 
-/// Symbolic links are followed once, so that replacing the keyring replaces the file and not the link to it.
+/// Follows symbolic links once, so that a replacement replaces the file and not the link.
 fn resolved(path: &Path) -> Result<PathBuf, Error> {
     std::fs::canonicalize(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::new(&code::KEYRING_MISSING, path.display().to_string()),

@@ -1,14 +1,18 @@
-//! Strongroom's keys: where they come from, which objects they open, and the keyring that keeps them.
+//! Strongroom's keys: where they come from, which objects they open, and the keyring that keeps
+//! them.
 //!
-//! The way of a key: a [`KeySource`] (variable, file, command, terminal, keyring) yields an [`Opener`];
-//! an opener opens a key slot of an [`Object`] header; the object hands out sub-keys by [`Purpose`].
-//! A [`Keyring`] is itself such an object, opened by a root key that a [`Provider`] delivers.
+//! The way of a key: a [`KeySource`] (variable, file, command, terminal, keyring) yields an
+//! [`Opener`]; an opener opens a key slot of an [`Object`] header; the object hands out sub-keys by
+//! [`Purpose`]. A [`Keyring`] is itself such an object, opened by a root key that a [`Provider`]
+//! delivers.
 //!
-//! Invariants K1 to K16 are listed in `docs/internals/keyring.md`; the comments cite them by number.
-//! In short: secrets live in locked memory only (K1); a header is believed only after its MAC (K3);
-//! files are replaced whole or not at all (K9); a keyring changes only under its lock (K11).
+//! Invariants K1 to K16 are listed in `docs/internals/keyring.md`; the comments cite them by
+//! number. In short: secrets live in locked memory only (K1); a header is believed only after its
+//! MAC (K3); files are replaced whole or not at all (K9); a keyring changes only under its lock
+//! (K11).
 //!
-//! This crate must not name a cryptographic primitive, seal user data, print, or keep a secret in an error.
+//! This crate must not name a cryptographic primitive, seal user data, print, or keep a secret in
+//! an error.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::indexing_slicing,

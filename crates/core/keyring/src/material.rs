@@ -1,11 +1,12 @@
-//! The one rule that turns the bytes a user gave into a raw key or a passphrase, whatever they came from.
+//! The one rule that turns the bytes a user gave into a raw key or a passphrase, whatever they came
+//! from.
 //!
-//! 1. Exactly 32 bytes that end in a newline and are not UTF-8 are a raw key. (Without this step one random
-//!    key in 256 would lose its last byte to step 2.)
+//! 1. Exactly 32 bytes that end in a newline and are not UTF-8 are a raw key. (Without this step
+//!    one random key in 256 would lose its last byte to step 2.)
 //! 2. One trailing newline, `\n` or `\r\n`, is dropped. Nothing, or more than 64 KiB, is SR-2011.
-//! 3. 64 hexadecimal digits, alone, after `encryptionkey=`, or as `x'...'`, are a raw key. Anything else that
-//!    begins with `encryptionkey=`, or is `x'...'` around hexadecimal digits only, is SR-2011: a key cut short
-//!    must not become a passphrase.
+//! 3. 64 hexadecimal digits, alone, after `encryptionkey=`, or as `x'...'`, are a raw key. Anything
+//!    else that begins with `encryptionkey=`, or is `x'...'` around hexadecimal digits only, is
+//!    SR-2011: a key cut short must not become a passphrase.
 //! 4. Exactly 32 bytes that are not UTF-8 are a raw key.
 //! 5. Everything else is a passphrase.
 //!

@@ -1,8 +1,9 @@
 //! An object header, opened and authenticated: what hands out the keys of one sealed object.
 //!
-//! Invariants: K3, nothing in a header is acted upon before its MAC has been verified, except what is needed to
-//! get there (slots, object id, epoch), and the MAC covers those too; K4, the order of checks is fixed, so that each
-//! kind of damage has one code; K7, a data key is only ever input to HKDF, with the object id and a label.
+//! Invariants: K3, nothing in a header is acted upon before its MAC has been verified, except what
+//! is needed to get there (slots, object id, epoch), and the MAC covers those too; K4, the order of
+//! checks is fixed, so that each kind of damage has one code; K7, a data key is only ever input to
+//! HKDF, with the object id and a label.
 //!
 //! Must not: do I/O (see [`crate::redo`]); expose a data key.
 
@@ -99,9 +100,9 @@ impl Object {
     /// Opens a header: at least its fixed part, as read from the start of the object.
     ///
     /// # Errors
-    /// In this order: SR-3001 not sealed, SR-3006 truncated, SR-3002 newer version, SR-3003 checksum or
-    /// structure, SR-3007 another kind, SR-2002 or SR-2003 no slot opens, SR-3004 MAC, SR-3005 canary or previous
-    /// key.
+    /// In this order: SR-3001 not sealed, SR-3006 truncated, SR-3002 newer version, SR-3003
+    /// checksum or structure, SR-3007 another kind, SR-2002 or SR-2003 no slot opens, SR-3004 MAC,
+    /// SR-3005 canary or previous key.
     pub fn open(header: &[u8], kind: ObjectKind, opener: &Opener) -> Result<Self, Error> {
         let parsed = parse(header)?;
         if parsed.kind != kind {
@@ -124,8 +125,9 @@ impl Object {
         self.fixed.clone()
     }
 
-    /// The whole header, `HEADER_LEN` (4096) bytes, for a file that does not exist yet. It holds the first anchor
-    /// (sequence 1, no log); a keyring and an instance have no anchors. Never to be written over an existing header.
+    /// The whole header, `HEADER_LEN` (4096) bytes, for a file that does not exist yet. It holds
+    /// the first anchor (sequence 1, no log); a keyring and an instance have no anchors. Never to
+    /// be written over an existing header.
     #[must_use]
     pub fn initial_bytes(&self) -> Vec<u8> {
         let mut out = self.fixed.clone();
@@ -166,8 +168,8 @@ impl Object {
         self.labelled(epoch, Label::For(purpose))
     }
 
-    /// The sub-key for `purpose` as an XTS key, both halves, of the length that the header's cipher takes:
-    /// HKDF-SHA256, salt = object id, info = the purpose's label.
+    /// The sub-key for `purpose` as an XTS key, both halves, of the length that the header's cipher
+    /// takes: HKDF-SHA256, salt = object id, info = the purpose's label.
     ///
     /// # Errors
     /// As [`Object::subkey`]; SR-9001 when the object's cipher is not XTS.
@@ -180,7 +182,8 @@ impl Object {
         Ok(hkdf_bytes(data_key, &self.header.object_id, label, len)?)
     }
 
-    /// A key below a sub-key, for one file or one name: HKDF-SHA256 of the sub-key with `salt` and `info`.
+    /// A key below a sub-key, for one file or one name: HKDF-SHA256 of the sub-key with `salt` and
+    /// `info`.
     ///
     /// # Errors
     /// As [`Object::subkey`].
@@ -194,7 +197,8 @@ impl Object {
         Ok(hkdf(&self.subkey(epoch, purpose)?, salt, info)?)
     }
 
-    /// The anchor in force: of the two in `header` (4096 bytes), the one with the higher sequence whose MAC holds.
+    /// The anchor in force: of the two in `header` (4096 bytes), the one with the higher sequence
+    /// whose MAC holds.
     ///
     /// # Errors
     /// SR-3006 when the header is cut short; SR-3010 when neither anchor is valid.
@@ -214,7 +218,8 @@ impl Object {
                 continue;
             }
             let newer = newest.is_none_or(|best| anchor.sequence > best.sequence);
-            // An anchor belongs into the sector of its sequence: a copy in the other one is no anchor.
+            // An anchor belongs into the sector of its sequence: a copy in the other one is no
+            // anchor.
             let at_home = Anchor::offset(anchor.sequence) == field.offset;
             if newer && at_home && self.anchor_is_authentic(&anchor, sector)? {
                 newest = Some(anchor);
@@ -312,7 +317,8 @@ impl Object {
         Self::assembled(header, fixed, data_key, previous, held)
     }
 
-    /// Believes a parsed header after its MAC, canary and previous key have been verified, in that order.
+    /// Believes a parsed header after its MAC, canary and previous key have been verified, in that
+    /// order.
     pub(crate) fn authenticated(
         header: Header,
         bytes: &[u8],
@@ -382,8 +388,8 @@ impl Object {
     }
 }
 
-/// Whether the header's checksum holds. Needs no key, and proves nothing against someone who changes bytes on
-/// purpose: it tells damage from a wrong key.
+/// Whether the header's checksum holds. Needs no key, and proves nothing against someone who
+/// changes bytes on purpose: it tells damage from a wrong key.
 #[must_use]
 pub fn inspect_checksum(header: &[u8]) -> bool {
     match (

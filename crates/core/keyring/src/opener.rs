@@ -1,7 +1,7 @@
 //! An opener: key material that opens key slots and makes new ones.
 //!
-//! Invariants: K1, secrets stay in locked memory; K5, Argon2 runs at most once per opener, salt and cost,
-//! because the derived KEK is remembered, and only under costs within bounds (K6).
+//! Invariants: K1, secrets stay in locked memory; K5, Argon2 runs at most once per opener, salt and
+//! cost, because the derived KEK is remembered, and only under costs within bounds (K6).
 //!
 //! Must not: read a file or know where the material came from.
 
@@ -118,7 +118,8 @@ impl Opener {
         Self::new(Material::Raw(key))
     }
 
-    /// A certificate. Makes slots, for which the public key is enough; opens none: see [`crate::Keyring::private_keys`].
+    /// A certificate. Makes slots, for which the public key is enough; opens none: see
+    /// [`crate::Keyring::private_keys`].
     #[must_use]
     pub fn certificate(certificate: Certificate) -> Self {
         Self::recipient(Arc::new(Public(certificate)))
@@ -162,7 +163,8 @@ impl Opener {
         }
     }
 
-    /// The bytes that the rule of `material.rs` reads as this key or passphrase. Errors: SR-2019 for another kind.
+    /// The bytes that the rule of `material.rs` reads as this key or passphrase. Errors: SR-2019
+    /// for another kind.
     pub(crate) fn as_material(&self) -> Result<SecretBytes, Error> {
         let (parts, digits);
         let parts: &[&[u8]] = match &self.material {
@@ -171,7 +173,8 @@ impl Opener {
                 parts = [digits.as_slice(), b""];
                 &parts
             }
-            // One end of line would be dropped. With it the whole must not have the 32 bytes of a raw key.
+            // One end of line would be dropped. With it the whole must not have the 32 bytes of a
+            // raw key.
             Material::Passphrase { secret, .. } => {
                 let end: &[u8] = match secret.as_slice() {
                     bytes if !bytes.ends_with(b"\n") => b"",
@@ -235,8 +238,9 @@ impl Opener {
         Ok(copy)
     }
 
-    /// Opens the first slot that this material fits. Errors: SR-2002; SR-2003 when a slot names a version of our
-    /// key that the keyring does not hold; SR-2032 when it takes the private key of a certificate that is not here.
+    /// Opens the first slot that this material fits. Errors: SR-2002; SR-2003 when a slot names a
+    /// version of our key that the keyring does not hold; SR-2032 when it takes the private key of
+    /// a certificate that is not here.
     pub(crate) fn open(
         &self,
         slots: &[Slot],
@@ -376,7 +380,8 @@ impl Opener {
         if let Some(found) = self.remembered().iter().find(known) {
             return Ok(found.kek.try_clone()?);
         }
-        // Not under the lock: another thread with another object need not wait for this one's Argon2.
+        // Not under the lock: another thread with another object need not wait for this one's
+        // Argon2.
         let kek = argon2id(secret, salt, params(cost))?;
         self.remember(*salt, cost, &kek)?;
         Ok(kek)

@@ -1,7 +1,8 @@
-//! The private keys of a keyring's certificates: sealed, opened, and moved from one keyring to another.
+//! The private keys of a keyring's certificates: sealed, opened, and moved from one keyring to
+//! another.
 //!
-//! Invariant K18: a private key is in clear in locked memory only, is bound to its certificate and its keyring, and is never
-//! replaced by another.
+//! Invariant K18: a private key is in clear in locked memory only, is bound to its certificate and
+//! its keyring, and is never replaced by another.
 //!
 //! Must not: know what a certificate is used for.
 
@@ -38,7 +39,8 @@ pub(crate) fn read_key(object: &Object, record: &CertificateRecord) -> Result<Pr
     }
 }
 
-/// What a private key is wrapped under, and where it belongs (docs/spec/keyring.md, "Certificates").
+/// What a private key is wrapped under, and where it belongs (docs/spec/keyring.md,
+/// "Certificates").
 fn wrapping(
     object: &Object,
     id: &[u8; CERTIFICATE_ID_LEN],
@@ -69,7 +71,8 @@ pub(crate) fn seal_key(
     })
 }
 
-/// The private key of a record, as PKCS #8. `None` when it holds none. Errors: SR-2005 when it does not authenticate.
+/// The private key of a record, as PKCS #8. `None` when it holds none. Errors: SR-2005 when it does
+/// not authenticate.
 pub(crate) fn unsealed_key(
     object: &Object,
     record: &CertificateRecord,

@@ -1,6 +1,8 @@
-//! What a sub-key is for: each purpose has an HKDF label of its own, so no key is ever used for two things.
+//! What a sub-key is for: each purpose has an HKDF label of its own, so no key is ever used for two
+//! things.
 //!
-//! Labels are part of the format (docs/spec/header.md, "Sub-keys"): a label is never changed or reused.
+//! Labels are part of the format (docs/spec/header.md, "Sub-keys"): a label is never changed or
+//! reused.
 
 /// What a sub-key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,8 @@ pub enum Purpose {
     KeyringEntries,
     /// The MAC of a keyring's body.
     KeyringBody,
-    /// Deriving the keys that wrap the private keys of a keyring's certificates, one per certificate.
+    /// Deriving the keys that wrap the private keys of a keyring's certificates, one per
+    /// certificate.
     KeyringCertificates,
     /// XTS key of an instance's relations.
     PgRelation,
@@ -52,7 +55,8 @@ pub enum Purpose {
     Freshness,
 }
 
-/// Every label there is. The purposes that only this crate may ask for stand here and not in [`Purpose`].
+/// Every label there is. The purposes that only this crate may ask for stand here and not in
+/// [`Purpose`].
 #[derive(Clone, Copy)]
 pub(crate) enum Label {
     For(Purpose),

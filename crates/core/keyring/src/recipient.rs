@@ -1,7 +1,7 @@
 //! Who slots of kind 4 are for: a certificate, which seals, and private keys, which open.
 //!
-//! Both stand behind [`Recipient`], so that an opener does not name them: what never makes one of them (an extension inside
-//! somebody's program) links to no libcrypto.
+//! Both stand behind [`Recipient`], so that an opener does not name them: what never makes one of
+//! them (an extension inside somebody's program) links to no libcrypto.
 //!
 //! Must not: read a keyring, or know a header.
 
@@ -17,7 +17,8 @@ pub(crate) trait Recipient: Send + Sync {
     /// Whether the private key of this certificate is here.
     fn holds(&self, id: &[u8; CERTIFICATE_ID_LEN]) -> bool;
 
-    /// Encrypts `secret` for the certificate: its id, and the encrypted secret. Errors: SR-2019 for what only opens.
+    /// Encrypts `secret` for the certificate: its id, and the encrypted secret. Errors: SR-2019 for
+    /// what only opens.
     fn encrypted(
         &self,
         secret: &SecretKey,

@@ -1,15 +1,18 @@
 //! Rewriting a header in place, safely: the redo copy `<file>-strongroom`.
 //!
-//! Invariant K10. Order: (1) the new header's fixed part is made durable in the redo copy, by atomic replacement;
-//! (2) it is written over the old one in the file; (3) the file is fsynced; (4) the redo copy is removed. A crash
+//! Invariant K10. Order: (1) the new header's fixed part is made durable in the redo copy, by
+//! atomic replacement; (2) it is written over the old one in the file; (3) the file is fsynced; (4)
+//! the redo copy is removed. A crash
 //!
-//! - before (1) completes leaves the old header and no redo copy, or an older one that its sequence rules out;
-//! - between (1) and (3) leaves a file header that is old, new or torn: the redo copy replaces it on reading;
+//! - before (1) completes leaves the old header and no redo copy, or an older one that its sequence
+//!   rules out;
+//! - between (1) and (3) leaves a file header that is old, new or torn: the redo copy replaces it
+//!   on reading;
 //! - after (3) leaves the new header; a redo copy of the same sequence is ignored.
 //!
-//! The anchors are not part of this: they are written in place, alternately, by the guard.
-//! Whoever reads a header goes through [`newest_header`]. The redo copy is believed no more than the file: its MAC
-//! is verified by [`Object::open`].
+//! The anchors are not part of this: they are written in place, alternately, by the guard. Whoever
+//! reads a header goes through [`newest_header`]. The redo copy is believed no more than the file:
+//! its MAC is verified by [`Object::open`].
 //!
 //! Must not: hold a key; decide anything about an object of a newer format version.
 
@@ -36,8 +39,8 @@ pub fn redo_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Writes `object`'s header over the one in `file`, which is open for writing and lies at `path`. The caller holds
-/// whatever lock keeps other writers of the header away.
+/// Writes `object`'s header over the one in `file`, which is open for writing and lies at `path`.
+/// The caller holds whatever lock keeps other writers of the header away.
 ///
 /// # Errors
 /// SR-5001. The object can then still be opened, with its old or its new header.
@@ -51,8 +54,9 @@ pub fn rewrite_header(path: &Path, file: &File, object: &Object) -> Result<(), E
     })
 }
 
-/// As [`rewrite_header`], for a caller that must not open the file by path, because closing it again would drop its
-/// process's POSIX locks on it (SQLite). `write_and_sync` writes the bytes at offset 0 and makes them durable.
+/// As [`rewrite_header`], for a caller that must not open the file by path, because closing it
+/// again would drop its process's POSIX locks on it (SQLite). `write_and_sync` writes the bytes at
+/// offset 0 and makes them durable.
 ///
 /// # Errors
 /// As [`rewrite_header`], and those of `write_and_sync`.
@@ -69,12 +73,14 @@ pub fn rewrite_header_through(
         .map_err(failed)?;
     write_and_sync(&object.fixed)?;
     storage::of(&redo).remove(&redo).map_err(failed)?;
-    // Not needed for safety (a redo copy of this sequence is ignored), but it must not come back as litter.
+    // Not needed for safety (a redo copy of this sequence is ignored), but it must not come back as
+    // litter.
     durable::sync_dir_of(path).map_err(failed)
 }
 
-/// The header to believe: the redo copy's fixed part with the anchors in place, when there is a redo copy that is
-/// whole, belongs to this object (or the header in place is torn) and is newer; otherwise `in_place`.
+/// The header to believe: the redo copy's fixed part with the anchors in place, when there is a
+/// redo copy that is whole, belongs to this object (or the header in place is torn) and is newer;
+/// otherwise `in_place`.
 #[must_use]
 pub fn newest_header(path: &Path, in_place: &[u8]) -> Vec<u8> {
     match read_redo(&redo_path(path)) {
@@ -90,7 +96,8 @@ fn supersedes(redo: &[u8], in_place: &[u8]) -> bool {
     let Some(redo) = whole_header(redo) else {
         return false;
     };
-    // The magic is the same before and after any rewrite: a file without it is not this object, torn or not.
+    // The magic is the same before and after any rewrite: a file without it is not this object,
+    // torn or not.
     if !is_sealed(in_place) || in_place.len() < FIXED_LEN {
         return false;
     }
@@ -118,12 +125,14 @@ fn read_redo(redo: &Path) -> Option<Vec<u8>> {
 
 fn write_redo(redo: &Path, about: &About, fixed: &[u8]) -> io::Result<()> {
     durable::replace(redo, fixed, about.mode)?;
-    // Whoever may open the file must be able to read the redo copy, also when root did the rewriting.
+    // Whoever may open the file must be able to read the redo copy, also when root did the
+    // rewriting.
     let made = storage::of(redo).about(redo)?;
     if (made.uid, made.gid) != (about.uid, about.gid) {
         let given = storage::of(redo).set_owner(redo, about.uid, about.gid);
         given.or_else(|error| match error.kind() {
-            // Same owner but a group that is not ours: the permission bits already say what they can.
+            // Same owner but a group that is not ours: the permission bits already say what they
+            // can.
             io::ErrorKind::PermissionDenied => Ok(()),
             _ => Err(error),
         })?;

@@ -1,9 +1,12 @@
-//! Changing who may open an object, changing its data key, and following such a change made by another process.
+//! Changing who may open an object, changing its data key, and following such a change made by
+//! another process.
 //!
-//! Every function returns a new [`Object`]; the caller makes its header durable ([`crate::redo`]) before it uses it.
+//! Every function returns a new [`Object`]; the caller makes its header durable ([`crate::redo`])
+//! before it uses it.
 //! Order of a rekey (K8), which the guard that owns the data must keep:
 //! 1. `rekey_begun`, header durable: both epochs open, new writes use the new one.
-//! 2. Every unit sealed under the old epoch is rewritten, and an anchor under the new epoch is durable.
+//! 2. Every unit sealed under the old epoch is rewritten, and an anchor under the new epoch is
+//!    durable.
 //! 3. `rekey_finished`, header durable: the old key is gone. Anything still under it is lost.
 //!
 //! Must not: do I/O; drop an opener that the caller did not know about.
@@ -22,12 +25,12 @@ use crate::purpose::Label;
 use crate::wrap::{place, wrap};
 
 impl Object {
-    /// Opens a header that another process rewrote, with what this object retains: the KEK of the slot that opened
-    /// it, matched by the slot's salt, or its data keys.
+    /// Opens a header that another process rewrote, with what this object retains: the KEK of the
+    /// slot that opened it, matched by the slot's salt, or its data keys.
     ///
     /// # Errors
-    /// SR-2017 when neither helps, or another object is in its place; SR-3004 when an older header was put back;
-    /// otherwise as [`Object::open`].
+    /// SR-2017 when neither helps, or another object is in its place; SR-3004 when an older header
+    /// was put back; otherwise as [`Object::open`].
     pub fn reload(&self, header: &[u8]) -> Result<Self, Error> {
         let parsed = parse(header)?;
         if parsed.kind != self.header.kind || parsed.object_id != self.header.object_id {
@@ -46,7 +49,8 @@ impl Object {
         Self::authenticated(parsed, header, opened)
     }
 
-    /// The same data key, with slots for exactly these openers. The first one becomes the slot in use.
+    /// The same data key, with slots for exactly these openers. The first one becomes the slot in
+    /// use.
     ///
     /// # Errors
     /// SR-2019 without openers; SR-2012; SR-3009 when the slots do not fit.
@@ -54,8 +58,8 @@ impl Object {
         self.rewrapped_with(&mut System, openers)
     }
 
-    /// The same data key, with slots for these openers beside those that are there. A key of a keyring or a certificate that has one
-    /// keeps it.
+    /// The same data key, with slots for these openers beside those that are there. A key of a
+    /// keyring or a certificate that has one keeps it.
     ///
     /// # Errors
     /// As [`Object::rewrapped`].
@@ -83,12 +87,13 @@ impl Object {
         )
     }
 
-    /// A new data key at the next epoch, with the present one wrapped under it. Without openers, the slot in use is
-    /// kept with its salt and KEK, so that other processes can follow by [`Object::reload`].
+    /// A new data key at the next epoch, with the present one wrapped under it. Without openers,
+    /// the slot in use is kept with its salt and KEK, so that other processes can follow by
+    /// [`Object::reload`].
     ///
     /// # Errors
-    /// SR-6011 when a rekey is under way; SR-2019 when no opener is given and other slots would be lost; SR-2017 when
-    /// no opener is given and the slot in use is gone; SR-2012; SR-3009.
+    /// SR-6011 when a rekey is under way; SR-2019 when no opener is given and other slots would be
+    /// lost; SR-2017 when no opener is given and the slot in use is gone; SR-2012; SR-3009.
     pub fn rekey_begun(&self, openers: &[&Opener]) -> Result<Self, Error> {
         self.rekey_begun_with(&mut System, openers)
     }
@@ -252,7 +257,8 @@ impl Object {
     }
 }
 
-/// Whether both slots are for one key of a keyring, or one certificate. Of other keys nothing tells which they are.
+/// Whether both slots are for one key of a keyring, or one certificate. Of other keys nothing tells
+/// which they are.
 fn is_for_the_same(a: &Slot, b: &Slot) -> bool {
     match (&a.kind, &b.kind) {
         (SlotKind::Certificate { id, .. }, SlotKind::Certificate { id: other, .. }) => id == other,

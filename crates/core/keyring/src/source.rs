@@ -1,7 +1,7 @@
 //! Where key material comes from: the common key options of every command and of every guard.
 //!
-//! Invariants: K1, what a source delivers goes straight into locked memory and is wiped when it has become an
-//! opener; K2, nothing here tells a value, only the name of its source.
+//! Invariants: K1, what a source delivers goes straight into locked memory and is wiped when it has
+//! become an opener; K2, nothing here tells a value, only the name of its source.
 //!
 //! Must not: take a secret from argv; know an object.
 
@@ -56,8 +56,9 @@ pub struct SourceContext {
     pub prompt: String,
 }
 
-/// From now on nothing of this process asks at a terminal: every source and provider that would, whatever its default is, fails with SR-1004. For
-/// work that nobody attends to; a question has no time limit.
+/// From now on nothing of this process asks at a terminal: every source and provider that would,
+/// whatever its default is, fails with SR-1004. For work that nobody attends to; a question has no
+/// time limit.
 pub fn ask_nobody() {
     terminal::ask_nobody();
 }
@@ -91,8 +92,8 @@ impl KeySource {
         })
     }
 
-    /// Fetches a passphrase for a file of another format, as text: one trailing line end is dropped, nothing else is looked
-    /// for in it.
+    /// Fetches a passphrase for a file of another format, as text: one trailing line end is
+    /// dropped, nothing else is looked for in it.
     ///
     /// # Errors
     /// SR-2019 for a key of the keyring; SR-2042 when it is empty or longer than 1 KiB, is not
@@ -116,8 +117,9 @@ impl KeySource {
         })
     }
 
-    /// Asks now, when asking is the source: what was typed becomes the source, so that it can be used more than once and
-    /// handed to other processes. Every other source stays as it is, and is not looked at.
+    /// Asks now, when asking is the source: what was typed becomes the source, so that it can be
+    /// used more than once and handed to other processes. Every other source stays as it is, and is
+    /// not looked at.
     ///
     /// # Errors
     /// SR-1004, SR-2001 (cancelled), SR-2011 (the two entries differ).
@@ -171,7 +173,8 @@ fn as_text(given: &SecretBytes) -> Result<SecretBytes, Error> {
     Ok(copy)
 }
 
-/// The variable's value. The process's own environment block keeps its copy: nobody but the user can change that.
+/// The variable's value. The process's own environment block keeps its copy: nobody but the user
+/// can change that.
 fn from_env(variable: &str) -> Result<SecretBytes, Error> {
     let usable = !variable.is_empty() && !variable.contains(['=', '\0']);
     let value = usable.then(|| std::env::var_os(variable)).flatten();
@@ -208,7 +211,8 @@ fn read_file(path: &Path) -> Result<(SecretBytes, Metadata), Error> {
         return Err(Error::new(&code::KEY_FILE, detail));
     }
     let mut collected = Collected::new()?;
-    // `File` does not buffer: the kernel writes into locked memory. Reading ends at the limit at the latest.
+    // `File` does not buffer: the kernel writes into locked memory. Reading ends at the limit at
+    // the latest.
     while collected.read_from(&file).map_err(failed)? {
         if collected.is_too_long() {
             return Err(too_long());
@@ -221,7 +225,8 @@ pub(crate) fn too_long() -> Error {
     Error::new(&code::KEY_MALFORMED, "longer than 64 KiB")
 }
 
-/// Material being read: locked memory for all that is allowed, and one byte more that tells too much.
+/// Material being read: locked memory for all that is allowed, and one byte more that tells too
+/// much.
 pub(crate) struct Collected {
     bytes: SecretBytes,
     filled: usize,

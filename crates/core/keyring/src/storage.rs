@@ -1,8 +1,10 @@
-//! Where files are: the one edge between this crate's files and the system, so that a test can put a simulated disk there
-//! that fails, or forgets what was not made durable.
+//! Where files are: the one edge between this crate's files and the system, so that a test can put
+//! a simulated disk there that fails, or forgets what was not made durable.
 //!
-//! Invariant K20: without [`mount`], which no program of the product calls, every path is the system's.
-//! Must not: decide anything. Order and meaning of the calls belong to [`crate::durable`], [`crate::redo`] and the store.
+//! Invariant K20: without [`mount`], which no program of the product calls, every path is the
+//! system's.
+//! Must not: decide anything. Order and meaning of the calls belong to [`crate::durable`],
+//! [`crate::redo`] and the store.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -115,7 +117,8 @@ pub trait Storage: Send + Sync {
 
 static MOUNTED: OnceLock<(PathBuf, Box<dyn Storage>)> = OnceLock::new();
 
-/// For tests: everything below `root` is `storage`'s from now on. Once in a process; false when there is one already.
+/// For tests: everything below `root` is `storage`'s from now on. Once in a process; false when
+/// there is one already.
 #[doc(hidden)]
 #[must_use]
 pub fn mount(root: PathBuf, storage: Box<dyn Storage>) -> bool {

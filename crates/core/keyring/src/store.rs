@@ -1,8 +1,8 @@
 //! The keyring's file: reading, authenticating, writing and locking it.
 //!
-//! Invariants: K9, written whole by [`crate::durable`]; K11, written only under the lock, from what was read under
-//! the same lock; K12, every byte of the file is covered by the header's MAC, by the rule that a keyring's anchors
-//! are zero, or by the body's MAC.
+//! Invariants: K9, written whole by [`crate::durable`]; K11, written only under the lock, from what
+//! was read under the same lock; K12, every byte of the file is covered by the header's MAC, by the
+//! rule that a keyring's anchors are zero, or by the body's MAC.
 //!
 //! Must not: know what the entries mean (see [`crate::keyring`]).
 
@@ -55,7 +55,8 @@ pub(crate) struct Unproven {
     bytes: Vec<u8>,
 }
 
-/// Reads a file that should be a keyring. Errors: SR-2004 when it does not exist, and those of [`structure`].
+/// Reads a file that should be a keyring. Errors: SR-2004 when it does not exist, and those of
+/// [`structure`].
 pub(crate) fn read(path: &Path) -> Result<Unproven, Error> {
     let shown = path.display();
     let failed = |error: std::io::Error| match error.kind() {
@@ -73,7 +74,8 @@ pub(crate) fn read(path: &Path) -> Result<Unproven, Error> {
     })
 }
 
-/// Checks everything that needs no key. Errors: SR-3001, SR-3002, SR-3007; everything else is SR-2005.
+/// Checks everything that needs no key. Errors: SR-3001, SR-3002, SR-3007; everything else is
+/// SR-2005.
 pub(crate) fn structure(bytes: Vec<u8>) -> Result<Unproven, Error> {
     let header = parse(&bytes).map_err(as_damage)?;
     if header.kind != ObjectKind::Keyring {
@@ -98,7 +100,8 @@ pub(crate) fn structure(bytes: Vec<u8>) -> Result<Unproven, Error> {
 }
 
 impl Unproven {
-    /// Authenticates header and body. `open` opens the header: with an opener, or by what an older state retains.
+    /// Authenticates header and body. `open` opens the header: with an opener, or by what an older
+    /// state retains.
     /// Errors: those of `open`, with damage told as SR-2005; SR-2005.
     pub(crate) fn proven(
         self,
@@ -139,8 +142,8 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Holds the keyring's lock until dropped. The lock file stays: removing it would let two processes lock two files.
-/// It also has the newest generation of the keyring that is known.
+/// Holds the keyring's lock until dropped. The lock file stays: removing it would let two processes
+/// lock two files. It also has the newest generation of the keyring that is known.
 pub(crate) struct Lock(Locked);
 
 /// The lock file of a keyring.
@@ -202,7 +205,8 @@ pub(crate) fn damaged(detail: &str) -> Error {
     Error::new(&code::KEYRING_DAMAGED, detail)
 }
 
-/// Damage to the header of a keyring is damage to the keyring; the header's own code stays in the detail.
+/// Damage to the header of a keyring is damage to the keyring; the header's own code stays in the
+/// detail.
 fn as_damage(error: Error) -> Error {
     let codes = [
         &code::HEADER_DAMAGED,

@@ -1,7 +1,7 @@
 //! A passphrase typed at the terminal, without echo.
 //!
-//! The terminal's settings are restored on every way out, control-C included: while the passphrase is read, signal
-//! keys end the line instead of the process, and then count as a cancellation.
+//! The terminal's settings are restored on every way out, control-C included: while the passphrase
+//! is read, signal keys end the line instead of the process, and then count as a cancellation.
 //!
 //! Must not: read standard input, which belongs to data; keep what was typed outside locked memory.
 
@@ -36,7 +36,8 @@ const TRIES: usize = 3;
 /// Control-C and control-backslash, as they arrive when they raise no signal.
 const INTERRUPTS: [u8; 2] = [0x03, 0x1c];
 
-/// Asks at the controlling terminal; twice when `creating`. Errors: SR-1004, SR-2001 (cancelled), SR-2011 (differ).
+/// Asks at the controlling terminal; twice when `creating`. Errors: SR-1004, SR-2001 (cancelled),
+/// SR-2011 (differ).
 pub(crate) fn ask(prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
     if NOBODY.load(Ordering::Relaxed) {
         return Err(Error::new(&code::NO_TERMINAL, "nobody is to be asked"));
@@ -148,8 +149,8 @@ mod tests {
 
     use super::*;
 
-    /// Plays a user at a pseudo-terminal: types each entry after its prompt. Returns the outcome, everything that
-    /// the terminal showed, and whether its settings are as before.
+    /// Plays a user at a pseudo-terminal: types each entry after its prompt. Returns the outcome,
+    /// everything that the terminal showed, and whether its settings are as before.
     fn dialogue(creating: bool, entries: &[&str]) -> (Result<SecretBytes, Error>, String, bool) {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();

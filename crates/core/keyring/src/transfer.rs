@@ -1,4 +1,5 @@
-//! Export and import: a keyring's keys in a file of their own, sealed for a key that does not depend on the keyring.
+//! Export and import: a keyring's keys in a file of their own, sealed for a key that does not
+//! depend on the keyring.
 //!
 //! An export is a keyring file with provider number 0 and an object id and data key of its own.
 //! Invariant K16: an import changes everything or nothing, and never replaces a key by another one.
@@ -38,7 +39,8 @@ pub struct ImportReport {
 }
 
 impl Keyring {
-    /// Writes every key and certificate to a new file, mode 0600, sealed for `opener`, and notes that it was done.
+    /// Writes every key and certificate to a new file, mode 0600, sealed for `opener`, and notes
+    /// that it was done.
     ///
     /// # Errors
     /// SR-2044 when `opener` is a key or a certificate of a keyring: whoever lost the keyring could
@@ -69,12 +71,13 @@ impl Keyring {
         })
     }
 
-    /// Adds the keys of an export. A version that is there with the same key stays as it is; where several versions
-    /// of a key come together, all but the newest are retired.
+    /// Adds the keys of an export. A version that is there with the same key stays as it is; where
+    /// several versions of a key come together, all but the newest are retired.
     ///
     /// # Errors
-    /// SR-1006 no such file; SR-2002 `opener` does not open it; SR-2005 it is damaged; SR-2021 a key of the same name
-    /// and version differs; SR-2025 a certificate of the same name is another public key's; as for every change SR-2016, SR-2017, SR-5001. The keyring is then as it was.
+    /// SR-1006 no such file; SR-2002 `opener` does not open it; SR-2005 it is damaged; SR-2021 a
+    /// key of the same name and version differs; SR-2025 a certificate of the same name is another
+    /// public key's; as for every change SR-2016, SR-2017, SR-5001. The keyring is then as it was.
     pub fn import(&mut self, path: &Path, opener: &Opener) -> Result<ImportReport, Error> {
         let unproven = store::read(path).map_err(|error| match error.code().number {
             number if number == code::KEYRING_MISSING.number => {

@@ -1,5 +1,6 @@
-//! The known-answer vectors in testing/vectors/header: made from the specification by another implementation
-//! (`generate.py` beside them), read here byte for byte. A file of an unknown kind fails the test.
+//! The known-answer vectors in testing/vectors/header: made from the specification by another
+//! implementation (`generate.py` beside them), read here byte for byte. A file of an unknown kind
+//! fails the test.
 
 use std::sync::Arc;
 

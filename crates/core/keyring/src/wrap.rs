@@ -19,7 +19,8 @@ pub(crate) fn place(role: Role, epoch: u32, object_id: [u8; 16]) -> Place {
     }
 }
 
-/// Seals `key` under `under`. `nonce` must never have been used with `under`: callers take it from [`crate::fresh`].
+/// Seals `key` under `under`. `nonce` must never have been used with `under`: callers take it from
+/// [`crate::fresh`].
 pub(crate) fn wrap(
     under: &SecretKey,
     nonce: [u8; 12],

@@ -1,9 +1,9 @@
 //! An allocator that overwrites memory before it is freed.
 //!
-//! For a server that receives secrets through libraries whose buffers it cannot reach: those of TLS,
-//! of HTTP and of the JSON parser hold what was received, and are freed without being wiped. It is
-//! the second line behind locked memory (`strongroom-crypto`), and does nothing until it is switched
-//! on, so that commands which move much data do not pay for it.
+//! For a server that receives secrets through libraries whose buffers it cannot reach: those of
+//! TLS, of HTTP and of the JSON parser hold what was received, and are freed without being wiped.
+//! It is the second line behind locked memory (`strongroom-crypto`), and does nothing until it is
+//! switched on, so that commands which move much data do not pay for it.
 //!
 //! Invariant Z1: once it is switched on, no byte that this allocator gave is given back to the one
 //! below it, by `dealloc` or by `realloc`, before it was overwritten; also bytes from before.

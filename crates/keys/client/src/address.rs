@@ -1,7 +1,8 @@
-//! What goes into a request's line: a server's address, a key's name. Both are checked so strictly that nothing needs to
-//! be quoted.
+//! What goes into a request's line: a server's address, a key's name. Both are checked so strictly
+//! that nothing needs to be quoted.
 //!
-//! Invariant N4: no text from outside reaches a request's line or its headers but through this file.
+//! Invariant N4: no text from outside reaches a request's line or its headers but through this
+//! file.
 
 use crate::error::{Error, Kind, Result};
 
@@ -16,7 +17,8 @@ const NAME_MAX: usize = 128;
 pub(crate) struct Address(String);
 
 impl Address {
-    /// Accepts `https://HOST[:PORT][/]`, where HOST is a name, an IPv4 address, or an IPv6 address in brackets.
+    /// Accepts `https://HOST[:PORT][/]`, where HOST is a name, an IPv4 address, or an IPv6 address
+    /// in brackets.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let refused = |why: &str| {
             let shown: String = text.chars().filter(|c| !c.is_control()).take(80).collect();
@@ -69,8 +71,8 @@ impl Address {
     }
 }
 
-/// Whether a key of the key server may have this name: 1 to 128 characters of `a-z A-Z 0-9 . _ -`, but neither `.` nor
-/// `..`, which a path would lose.
+/// Whether a key of the key server may have this name: 1 to 128 characters of `a-z A-Z 0-9 . _ -`,
+/// but neither `.` nor `..`, which a path would lose.
 #[must_use]
 pub fn key_name_is_valid(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');

@@ -1,6 +1,7 @@
 //! What a server's status means, and what it says about it.
 //!
-//! Invariant N3: only what a trusted server decided is final. Must not: show more than a line of a server's words (N6).
+//! Invariant N3: only what a trusted server decided is final. Must not: show more than a line of a
+//! server's words (N6).
 
 use std::time::Duration;
 

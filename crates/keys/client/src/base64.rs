@@ -1,5 +1,5 @@
-//! Base64 (RFC 4648, section 4) of 32 bytes, read into locked memory. Anything that is not the one spelling of 32 bytes is
-//! refused.
+//! Base64 (RFC 4648, section 4) of 32 bytes, read into locked memory. Anything that is not the one
+//! spelling of 32 bytes is refused.
 //!
 //! Invariant N5. Must not: leave a copy of what it reads.
 

@@ -1,6 +1,7 @@
 //! What a node asks of the key server: docs/spec/keyserver.md, "Requests".
 //!
-//! Invariants N2 to N8. Every answer is compared with what was asked for: another key's material is never handed on.
+//! Invariants N2 to N8. Every answer is compared with what was asked for: another key's material is
+//! never handed on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -218,7 +219,8 @@ impl Client {
         self.ask(&change(path, body, true)).map(drop)
     }
 
-    /// Keeps a copy of an object's header. The bytes must be sealed: the server and its backups see them.
+    /// Keeps a copy of an object's header. The bytes must be sealed: the server and its backups see
+    /// them.
     ///
     /// # Errors
     /// As [`Client::material`].
@@ -277,8 +279,8 @@ impl Client {
         parsed(&self.ask(&Request::get(String::from("/v1/status"), JSON_MAX))?)
     }
 
-    /// Any other request of docs/spec/keyserver.md in JSON, for administration. `path` is made of checked parts and holds
-    /// no secret. `repeatable`: asking twice is asking once.
+    /// Any other request of docs/spec/keyserver.md in JSON, for administration. `path` is made of
+    /// checked parts and holds no secret. `repeatable`: asking twice is asking once.
     ///
     /// # Errors
     /// All kinds. [`Kind::Refused`] for a path with characters that would have to be quoted.

@@ -1,7 +1,9 @@
-//! A node's first contact: a key pair of its own, and a certificate for it against a one-time token.
+//! A node's first contact: a key pair of its own, and a certificate for it against a one-time
+//! token.
 //!
-//! Invariants: N1 (the server is verified with the authority's file that the operator brought; what the server sends as
-//! its authority is not used), N5 (token and private key), N8 (a token is sent once: it works once).
+//! Invariants: N1 (the server is verified with the authority's file that the operator brought; what
+//! the server sends as its authority is not used), N5 (token and private key), N8 (a token is sent
+//! once: it works once).
 
 use std::time::Duration;
 
@@ -43,11 +45,12 @@ pub struct Enrolled {
     pub key: SecretBytes,
 }
 
-/// Enrols a node. `keep` is given the private key before the token is sent, and has to keep it: a token that is used up
-/// for a key that is lost would be of no use.
+/// Enrols a node. `keep` is given the private key before the token is sent, and has to keep it: a
+/// token that is used up for a key that is lost would be of no use.
 ///
 /// # Errors
-/// [`Kind::Token`], [`Kind::Uncertain`] when the answer was lost, and others; or what `keep` fails with.
+/// [`Kind::Token`], [`Kind::Uncertain`] when the answer was lost, and others; or what `keep` fails
+/// with.
 pub fn enrol<E: From<Error>>(
     enrolment: &Enrolment<'_>,
     keep: impl FnOnce(&SecretBytes) -> std::result::Result<(), E>,

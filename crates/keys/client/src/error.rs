@@ -1,7 +1,8 @@
-//! Why a call failed: a kind that callers decide by, a stable code, and what happened at each server.
+//! Why a call failed: a kind that callers decide by, a stable code, and what happened at each
+//! server.
 //!
-//! Invariant N6: no message holds key material, a token or a private key. A server's own words are shown cut short and
-//! without control characters.
+//! Invariant N6: no message holds key material, a token or a private key. A server's own words are
+//! shown cut short and without control characters.
 
 use std::fmt;
 

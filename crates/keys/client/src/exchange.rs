@@ -1,7 +1,7 @@
 //! One request to one server, and its answer, within a time.
 //!
-//! Invariants: N1, N2, N5. A connection serves one request: names are looked up anew, and no answer of an earlier request
-//! can be taken for this one's.
+//! Invariants: N1, N2, N5. A connection serves one request: names are looked up anew, and no answer
+//! of an earlier request can be taken for this one's.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -286,7 +286,8 @@ fn told_tls(error: &rustls::Error) -> Why {
             Kind::NotAccepted,
             format!("it does not accept this node's certificate ({alert:?})"),
         ),
-        // Whoever speaks it is not the server: a plain HTTP port, an old version, someone in between.
+        // Whoever speaks it is not the server: a plain HTTP port, an old version, someone in
+        // between.
         other => (Kind::NotTrusted, clean(&format!("TLS: {other}"))),
     }
 }

@@ -1,7 +1,8 @@
 //! A node's configuration, `node.toml`: docs/spec/node.md.
 //!
-//! Invariant N1: whoever can write the configuration or the authority's file decides who is believed, so files that
-//! others may write are refused, and so is a private key that others may read.
+//! Invariant N1: whoever can write the configuration or the authority's file decides who is
+//! believed, so files that others may write are refused, and so is a private key that others may
+//! read.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

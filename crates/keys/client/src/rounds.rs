@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - N2: nothing here waits beyond the total time.
-//! - N3: an answer that decides, from a server that is trusted, ends the question. What is asked again is what may come
-//!   out otherwise: a server out of reach, sealed or busy.
+//! - N3: an answer that decides, from a server that is trusted, ends the question. What is asked
+//!   again is what may come out otherwise: a server out of reach, sealed or busy.
 //! - N7: between rounds there is a pause that grows and is never the same for two nodes.
 //! - N8: a change that may have been made is not asked for again.
 

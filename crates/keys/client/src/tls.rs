@@ -1,8 +1,9 @@
-//! Whom a node trusts, and who it says it is: certificates and keys read from PEM, and the TLS settings made of them.
+//! Whom a node trusts, and who it says it is: certificates and keys read from PEM, and the TLS
+//! settings made of them.
 //!
-//! Invariant N1: the only trust anchors are those of the configured file. The system's are never read, names are always
-//! checked, versions below TLS 1.2 and suites that do not authenticate are not there at all, and nothing about it can be
-//! turned off.
+//! Invariant N1: the only trust anchors are those of the configured file. The system's are never
+//! read, names are always checked, versions below TLS 1.2 and suites that do not authenticate are
+//! not there at all, and nothing about it can be turned off.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The way of bytes below HTTP: TLS on a socket, with buffers that are wiped.
 //!
-//! Invariants: N1 (TLS always, with the settings of `tls`), N2 (each wait ends when the exchange's time is over), N5 (what
-//! was read and written is wiped when it is no longer needed. Buffers inside the TLS library are out of reach; see
-//! docs/internals/keyclient.md).
+//! Invariants: N1 (TLS always, with the settings of `tls`), N2 (each wait ends when the exchange's
+//! time is over), N5 (what was read and written is wiped when it is no longer needed. Buffers
+//! inside the TLS library are out of reach; see docs/internals/keyclient.md).
 //!
 //! It also knows whether any of a request left this host, so that a change is not asked for twice.
 

@@ -1,5 +1,5 @@
-//! The JSON of requests and answers: docs/spec/keyserver.md. A member of an answer that is not known is passed over: a
-//! newer server may say more. What is used must be there.
+//! The JSON of requests and answers: docs/spec/keyserver.md. A member of an answer that is not
+//! known is passed over: a newer server may say more. What is used must be there.
 
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +86,8 @@ pub(crate) struct Made {
     pub(crate) version: u64,
 }
 
-/// The answer with key material. The text is borrowed from the wiped buffer it came in: one with escapes is refused.
+/// The answer with key material. The text is borrowed from the wiped buffer it came in: one with
+/// escapes is refused.
 #[derive(Deserialize)]
 pub(crate) struct Material<'a> {
     pub(crate) name: &'a str,

@@ -1,4 +1,5 @@
-//! The client against servers that are dead, slow, foreign, or lie: it ends in time, and hands on nothing false.
+//! The client against servers that are dead, slow, foreign, or lie: it ends in time, and hands on
+//! nothing false.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

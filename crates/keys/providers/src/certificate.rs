@@ -1,8 +1,10 @@
-//! Provider `certificate:file=PATH;...`: the root key is encrypted for a certificate, and opened with its private key.
+//! Provider `certificate:file=PATH;...`: the root key is encrypted for a certificate, and opened
+//! with its private key.
 //!
-//! `file` holds the private key with its certificate: a PKCS #12 file, or PEM; `passphrase` says where its passphrase comes from
-//! (`ask` unless said otherwise); `public`, a certificate alone, is what is sealed for, so that a keyring can be made where the
-//! private key is not. The blob is the 32-byte id of the public key (SHA-256 of its `SubjectPublicKeyInfo`), then the secret under
+//! `file` holds the private key with its certificate: a PKCS #12 file, or PEM; `passphrase` says
+//! where its passphrase comes from (`ask` unless said otherwise); `public`, a certificate alone, is
+//! what is sealed for, so that a keyring can be made where the private key is not. The blob is the
+//! 32-byte id of the public key (SHA-256 of its `SubjectPublicKeyInfo`), then the secret under
 //! RSAES-OAEP with SHA-256 and the context as label.
 //!
 //! Must not: believe a certificate's dates or issuer: it stands for its key.

@@ -1,11 +1,12 @@
 //! A process of its own for what may hang, crash or look around: the libraries of other makers.
 //!
-//! The program starts itself once more. Question and answer go over a socket that is the other process's standard input: the
-//! question is fields with their lengths, the answer the number of an error code (0: none) and a detail, or the result. When
-//! the time is up the process is killed; when it ends without an answer, that is the answer.
+//! The program starts itself once more. Question and answer go over a socket that is the other
+//! process's standard input: the question is fields with their lengths, the answer the number of an
+//! error code (0: none) and a detail, or the result. When the time is up the process is killed;
+//! when it ends without an answer, that is the answer.
 //!
-//! Invariants: the question and the answer are in locked memory on both sides; a caller waits at most until its deadline, plus
-//! a second for the process to be gone.
+//! Invariants: the question and the answer are in locked memory on both sides; a caller waits at
+//! most until its deadline, plus a second for the process to be gone.
 //! Must not: put anything secret into arguments or environment.
 
 use std::ffi::OsString;
@@ -76,7 +77,8 @@ pub(crate) fn ask(fields: &[&[u8]], deadline: Deadline) -> Result<SecretBytes, E
         .spawn()
         .map_err(failed)?;
     let answer = exchanged(&ours, &question, deadline);
-    // After an answer there is nothing more to wait for: a module that hangs when it is unloaded is ended too.
+    // After an answer there is nothing more to wait for: a module that hangs when it is unloaded is
+    // ended too.
     let status = ended(&mut child);
     let answer = answer?;
     match answer.as_slice().split_first_chunk::<2>() {
@@ -124,7 +126,8 @@ fn exchanged(
         .write_all(question.as_slice())
         .and_then(|()| socket.shutdown(std::net::Shutdown::Write));
     match sent {
-        // It ended before it read everything: what it answered, or that it did not, is found by reading.
+        // It ended before it read everything: what it answered, or that it did not, is found by
+        // reading.
         Err(error)
             if matches!(
                 error.kind(),
@@ -210,7 +213,8 @@ fn unframed(mut question: &[u8]) -> Option<Vec<&[u8]>> {
     question.is_empty().then_some(fields)
 }
 
-/// The other process's side: answers the one question on standard input. False when there was none, or nobody to answer.
+/// The other process's side: answers the one question on standard input. False when there was none,
+/// or nobody to answer.
 #[must_use]
 pub fn serve() -> bool {
     served(crate::OPERATION).is_ok()

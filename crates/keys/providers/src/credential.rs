@@ -1,7 +1,8 @@
 //! Provider `credential:NAME`: the root key is a credential that systemd handed to the service.
 //!
-//! systemd puts credentials (`LoadCredential=`, `LoadCredentialEncrypted=`, `SetCredential=`) as files into a directory that only
-//! the service's user may read, named by `CREDENTIALS_DIRECTORY`; see systemd.exec(5).
+//! systemd puts credentials (`LoadCredential=`, `LoadCredentialEncrypted=`, `SetCredential=`) as
+//! files into a directory that only the service's user may read, named by `CREDENTIALS_DIRECTORY`;
+//! see systemd.exec(5).
 //!
 //! Must not: read anything outside that directory.
 

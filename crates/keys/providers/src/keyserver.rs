@@ -1,11 +1,12 @@
 //! Provider `keyserver`: the root key is sealed under a key that this host's key servers deliver.
 //!
-//! `keyserver:KEY[?node=FILE&timeout=SECONDS]`. KEY is the key's name at the key server; `node` is the configuration of this
-//! host, `STRONGROOM_NODE` or /etc/strongroom/node.toml unless it is given; `timeout` shortens that configuration's total
-//! time.
+//! `keyserver:KEY[?node=FILE&timeout=SECONDS]`. KEY is the key's name at the key server; `node` is
+//! the configuration of this host, `STRONGROOM_NODE` or /etc/strongroom/node.toml unless it is
+//! given; `timeout` shortens that configuration's total time.
 //!
-//! Invariants: R4; the version of the key stands in the blob, so a rotation at the server locks nobody out, and `rotate-root`
-//! goes over to the newest; servers and trust anchors come from the host's configuration, never from the keyring.
+//! Invariants: R4; the version of the key stands in the blob, so a rotation at the server locks
+//! nobody out, and `rotate-root` goes over to the newest; servers and trust anchors come from the
+//! host's configuration, never from the keyring.
 //!
 //! Must not: keep key material; make, change or destroy a key at the server.
 
@@ -127,7 +128,8 @@ impl Remote for KeyServer {
     }
 }
 
-/// The key that seals for one keyring: bound to its id by the context, so that no two keyrings share one.
+/// The key that seals for one keyring: bound to its id by the context, so that no two keyrings
+/// share one.
 fn sealing_key(material: &SecretKey, context: &[u8]) -> Result<GcmKey, Error> {
     let key = hkdf(material, &[], &[context, SEALING].concat())?;
     Ok(GcmKey::new(&key)?)

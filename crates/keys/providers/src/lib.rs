@@ -1,7 +1,8 @@
 //! Root key providers that need a client of their own, registered with the keyring by the command.
 //!
-//! A kind is one module here and one line in [`KINDS`]. Those that deliver a key implement `fetch`; those whose device
-//! wraps keep what it wrapped in the argument (`strongroom_keyring::provider::Wrapped`) and implement `create` too.
+//! A kind is one module here and one line in [`KINDS`]. Those that deliver a key implement `fetch`;
+//! those whose device wraps keep what it wrapped in the argument
+//! (`strongroom_keyring::provider::Wrapped`) and implement `create` too.
 //!
 //! Must not: keep a root key; wait without a limit; take a secret from an argument.
 

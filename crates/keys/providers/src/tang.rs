@@ -1,14 +1,18 @@
-//! Provider `tang:url=http://HOST:PORT;thumbprint=...`: the root key comes out only where a Tang server answers.
+//! Provider `tang:url=http://HOST:PORT;thumbprint=...`: the root key comes out only where a Tang
+//! server answers.
 //!
-//! The exchange is that of Tang and Clevis (github.com/latchset/tang, "Security Considerations" and "Protocol"): the server keeps no
-//! state and never learns a key, and whoever listens neither, so HTTP is enough. `thumbprint` (RFC 7638, SHA-256) is that of a key
-//! with which the server signs its advertisement: what `tang-show-keys` prints.
+//! The exchange is that of Tang and Clevis (github.com/latchset/tang, "Security Considerations" and
+//! "Protocol"): the server keeps no state and never learns a key, and whoever listens neither, so
+//! HTTP is enough. `thumbprint` (RFC 7638, SHA-256) is that of a key with which the server signs
+//! its advertisement: what `tang-show-keys` prints.
 //!
-//! The blob: thumbprint of the server's exchange key (32 bytes), its point (132), the client's point (132), then the secret under
-//! AES-256-GCM with the key of the exchange, which is derived with the context as `info`, an all-zero nonce - the key is used once -
-//! and the context as associated data (32 + 16 bytes).
+//! The blob: thumbprint of the server's exchange key (32 bytes), its point (132), the client's
+//! point (132), then the secret under AES-256-GCM with the key of the exchange, which is derived
+//! with the context as `info`, an all-zero nonce - the key is used once - and the context as
+//! associated data (32 + 16 bytes).
 //!
-//! Must not: use an exchange key that the pinned key has not signed; send the client's point as it is.
+//! Must not: use an exchange key that the pinned key has not signed; send the client's point as it
+//! is.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;

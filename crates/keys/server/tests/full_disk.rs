@@ -4,7 +4,6 @@
 //! Method: a real server on a small file system that is filled.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "a test that panics has failed, which is what it is for"
 )]
 

@@ -1,7 +1,8 @@
-//! Goal: what a child does with descriptors before it becomes another program is nothing to its parent.
+//! Goal: what a child does with descriptors before it becomes another program is nothing to its
+//! parent.
 //!
-//! Method: Python starts a program, as PL/Python in a backend does: by vfork where it can, and its child closes every
-//! descriptor. The parent then goes on with the sealed file that it had open.
+//! Method: Python starts a program, as PL/Python in a backend does: by vfork where it can, and its
+//! child closes every descriptor. The parent then goes on with the sealed file that it had open.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod support;

@@ -1,9 +1,10 @@
 //! Goal: no PostgreSQL binary calls a file function of the C library that nobody has thought about.
 //!
-//! Method: what every installed binary and library of PostgreSQL imports from the C library is looked up in three lists:
-//! what the shield exports, what it leaves alone for a stated reason, and what has nothing to do with files. A name on
-//! none of them fails the test: that is how a new version's new call is found. Most faults ever found in libraries like
-//! this one were calls that nobody had covered.
+//! Method: what every installed binary and library of PostgreSQL imports from the C library is
+//! looked up in three lists: what the shield exports, what it leaves alone for a stated reason, and
+//! what has nothing to do with files. A name on none of them fails the test: that is how a new
+//! version's new call is found. Most faults ever found in libraries like this one were calls that
+//! nobody had covered.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod support;
@@ -40,8 +41,8 @@ fn imported(file: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// What glibc does not have under a name of its own: variants that exist only for a setting of the compiler, so that
-/// nothing installed here need call them.
+/// What glibc does not have under a name of its own: variants that exist only for a setting of the
+/// compiler, so that nothing installed here need call them.
 const ALIASES: &[&str] = &[
     "open64",
     "openat64",

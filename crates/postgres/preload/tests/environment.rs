@@ -1,9 +1,10 @@
-//! Goal: key material that came in a variable stays in the memory of the server: neither its children nor /proc get it,
-//! whoever named the variable; nor do children get the library.
+//! Goal: key material that came in a variable stays in the memory of the server: neither its
+//! children nor /proc get it, whoever named the variable; nor do children get the library.
 //!
-//! Method: a server for each way in which a variable can hold a key. What its archive command and COPY TO PROGRAM print of
-//! their environment is searched, and what the kernel shows of the postmaster. Then a backend is killed: the postmaster
-//! starts its children again from the keys in its memory.
+//! Method: a server for each way in which a variable can hold a key. What its archive command and
+//! COPY TO PROGRAM print of their environment is searched, and what the kernel shows of the
+//! postmaster. Then a backend is killed: the postmaster starts its children again from the keys in
+//! its memory.
 #![expect(unsafe_code, reason = "sets a variable, while the test has one thread")]
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 

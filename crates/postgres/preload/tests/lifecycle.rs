@@ -1,8 +1,10 @@
-//! Goal: a stock PostgreSQL runs on a sealed instance as on a plain one, and nothing of what it stores can be read.
+//! Goal: a stock PostgreSQL runs on a sealed instance as on a plain one, and nothing of what it
+//! stores can be read.
 //!
-//! Method: one workload through every class of file that holds user data, on a sealed and on a plain instance: the
-//! answers must be equal, the known strings must be found in every place of the plain one and nowhere in the sealed
-//! one, while the server runs, after it was killed, and after it was stopped.
+//! Method: one workload through every class of file that holds user data, on a sealed and on a
+//! plain instance: the answers must be equal, the known strings must be found in every place of the
+//! plain one and nowhere in the sealed one, while the server runs, after it was killed, and after
+//! it was stopped.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod support;
@@ -122,7 +124,8 @@ fn a_sealed_instance_answers_as_a_plain_one_and_stores_nothing_readable() {
                 .parent()
                 .map(std::path::Path::to_owned)
         };
-        // Some packages of servers come without it, and another version's does not read this control file.
+        // Some packages of servers come without it, and another version's does not read this
+        // control file.
         if beside("pg_checksums") == beside("postgres") {
             let mut checksums = sealed.tool("pg_checksums");
             let report = checksums.arg("-c").arg("-D").arg(&sealed.data).output();

@@ -1,7 +1,7 @@
 //! Goal: a directory that the environment calls an instance is one, or nothing runs on it.
 //!
-//! Method: programs of every kind are told of directories without a header. They end at once, with the code, and what
-//! they would have written is not there.
+//! Method: programs of every kind are told of directories without a header. They end at once, with
+//! the code, and what they would have written is not there.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod support;

@@ -1,9 +1,10 @@
 //! Goal: no function of the C library writes into a sealed directory in clear.
 //!
-//! Method: a program under the shield calls what once did, and the files are searched without it. And every function that
-//! the C library of this machine exports is looked up in lists: what the shield has instead of it, what it leaves alone
-//! for a reason that is stated, and what opens, names and writes nothing. A name on none of them fails the test, so that
-//! somebody thinks about it.
+//! Method: a program under the shield calls what once did, and the files are searched without it.
+//! And every function that the C library of this machine exports is looked up in lists: what the
+//! shield has instead of it, what it leaves alone for a reason that is stated, and what opens,
+//! names and writes nothing. A name on none of them fails the test, so that somebody thinks about
+//! it.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod support;

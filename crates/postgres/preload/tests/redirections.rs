@@ -1,7 +1,8 @@
-//! Goal: a sealed file is never a standard stream: those of the C library, and of programs that are run, are not the
-//! shield's, and would write in clear.
+//! Goal: a sealed file is never a standard stream: those of the C library, and of programs that are
+//! run, are not the shield's, and would write in clear.
 //!
-//! Method: shells redirect into a sealed directory and out of it; what they cannot seal, they do not write.
+//! Method: shells redirect into a sealed directory and out of it; what they cannot seal, they do
+//! not write.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod support;

@@ -1,5 +1,5 @@
-//! Goal: fail closed. A server whose key is missing or wrong, whose header is damaged, or that was told to seal what is
-//! not sealed, does not start, says why in one line, and changes nothing.
+//! Goal: fail closed. A server whose key is missing or wrong, whose header is damaged, or that was
+//! told to seal what is not sealed, does not start, says why in one line, and changes nothing.
 //!
 //! Method: every such start on a real instance, the data directory compared before and after.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
@@ -106,7 +106,8 @@ fn a_server_with_a_damaged_header_does_not_start() {
     changed[0] ^= 1;
     write(&path, &changed);
     refused(&server.data, &[], "SR-3001");
-    // Another instance's header under the same key: the control file reads as noise, and PostgreSQL stops there.
+    // Another instance's header under the same key: the control file reads as noise, and PostgreSQL
+    // stops there.
     let other = place.sealed("other", Cipher::Aes128Xts);
     write(
         &path,

@@ -1,7 +1,9 @@
-//! Goal: what PostgreSQL keeps in containers and streams survives restarts and kills, and holds no plaintext.
+//! Goal: what PostgreSQL keeps in containers and streams survives restarts and kills, and holds no
+//! plaintext.
 //!
-//! Method: a real server under the preload library: prepared transactions, replication slots, logical decoding that
-//! spills, rewritten catalogs, statistics, texts of statements, base backups written through streams.
+//! Method: a real server under the preload library: prepared transactions, replication slots,
+//! logical decoding that spills, rewritten catalogs, statistics, texts of statements, base backups
+//! written through streams.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod support;
@@ -340,7 +342,8 @@ fn a_snapshot_is_exported_and_imported() {
     assert!(holder.wait().unwrap().success());
 }
 
-/// From 17 on the server keeps summaries of the log, and its names for prepared transactions are longer.
+/// From 17 on the server keeps summaries of the log, and its names for prepared transactions are
+/// longer.
 #[test]
 fn summaries_of_the_log_are_sealed() {
     let place = Place::new();

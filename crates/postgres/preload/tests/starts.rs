@@ -1,7 +1,8 @@
-//! Goal: a server finds its instance in the ways in which PostgreSQL does, says so when it finds none, and dumps no core.
+//! Goal: a server finds its instance in the ways in which PostgreSQL does, says so when it finds
+//! none, and dumps no core.
 //!
-//! Method: real servers, started on a directory of configuration as Debian has them, on a plain directory, and under each
-//! limit for cores; what the kernel tells of the processes.
+//! Method: real servers, started on a directory of configuration as Debian has them, on a plain
+//! directory, and under each limit for cores; what the kernel tells of the processes.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod support;
@@ -175,7 +176,8 @@ fn children(process: u32) -> Vec<u32> {
 fn a_sealed_server_dumps_no_core_under_any_limit() {
     let place = Place::new();
     let server = Server::create(&place, place.sealed("data", Cipher::Aes128Xts), "");
-    // A limit of 0 does not hold for cores that are piped to a program; 1 does, and what is not dumpable is not dumped.
+    // A limit of 0 does not hold for cores that are piped to a program; 1 does, and what is not
+    // dumpable is not dumped.
     for (given, limit, dumpable) in [
         ("unlimited", "1 1", true),
         ("0:unlimited", "1 1", true),

@@ -1,7 +1,8 @@
 //! Goal: to a program, a file in a sealed directory answers every call as a plain file does.
 //!
-//! Method: the same script of calls, made through the C library by a Python that knows nothing of the shield, runs on a
-//! sealed directory under the preload library and on a plain one without it. What the calls answer must be equal.
+//! Method: the same script of calls, made through the C library by a Python that knows nothing of
+//! the shield, runs on a sealed directory under the preload library and on a plain one without it.
+//! What the calls answer must be equal.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod support;
@@ -56,7 +57,8 @@ fn a_sealed_file_answers_as_a_plain_one() {
     }
 }
 
-/// What somebody put into a data directory as it is cannot be read, and the reason is said; so is damage.
+/// What somebody put into a data directory as it is cannot be read, and the reason is said; so is
+/// damage.
 #[test]
 fn what_cannot_be_read_is_told_apart() {
     let place = Place::new();

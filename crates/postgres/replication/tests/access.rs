@@ -1,5 +1,7 @@
-//! Goal: only the right server is spoken to, only the right client is let in, and no password goes where it can be heard.
-//! Method: a real server with TLS and every method of authentication; certificates by openssl(1), good and wrong ones.
+//! Goal: only the right server is spoken to, only the right client is let in, and no password goes
+//! where it can be heard.
+//! Method: a real server with TLS and every method of authentication; certificates by openssl(1),
+//! good and wrong ones.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::io::{Read as _, Write as _};
@@ -20,7 +22,8 @@ struct Made<'a> {
     name: &'a str,
     /// `DNS:localhost`, say.
     names: &'a str,
-    /// The name of the authority; `None`: itself, and calls itself one, as `openssl req -x509` does.
+    /// The name of the authority; `None`: itself, and calls itself one, as `openssl req -x509`
+    /// does.
     authority: Option<&'a str>,
     key: &'a str,
     hash: &'a str,
@@ -371,7 +374,8 @@ fn every_usual_kind_of_certificate_can_be_bound_to() {
         ("ed25519", "", false),
     ] {
         let name = format!("server-{key}-{hash}");
-        // Its own authority, as `openssl req -x509` makes it and manuals tell: trusted because it stands in the file.
+        // Its own authority, as `openssl req -x509` makes it and manuals tell: trusted because it
+        // stands in the file.
         let own = Made {
             name: &name,
             names: "DNS:localhost",

@@ -1,5 +1,6 @@
-//! Goal: a base backup over this crate is the server's cluster, whole, and anything less is an error. Method: real servers;
-//! archives unpacked by tar(1), checked by `pg_verifybackup`, started; servers killed and stopped in the middle.
+//! Goal: a base backup over this crate is the server's cluster, whole, and anything less is an
+//! error. Method: real servers; archives unpacked by tar(1), checked by `pg_verifybackup`, started;
+//! servers killed and stopped in the middle.
 #![expect(
     clippy::unwrap_used,
     clippy::unwrap_in_result,
@@ -146,7 +147,8 @@ fn a_manifest_is_what_was_asked_for() {
     connection.identify_system().unwrap();
 }
 
-/// Reads a slow backup until a few messages of an archive came, does something to the server, and reads on.
+/// Reads a slow backup until a few messages of an archive came, does something to the server, and
+/// reads on.
 fn interrupted(room: &Room, what: impl Fn(&Server<'_>)) -> Error {
     let server = filled(room, &installed(), "");
     let mut connection = server.connect();
@@ -233,8 +235,9 @@ fn a_backup_can_be_interrupted_from_another_thread() {
     other.join().unwrap();
 }
 
-/// 18, as testing/postgres puts it together from packages: what `STRONGROOM_TEST_PG_NEWER` names, or what the build's
-/// target directory has of it. `None`, and a line on standard error, when it is not there.
+/// 18, as testing/postgres puts it together from packages: what `STRONGROOM_TEST_PG_NEWER` names,
+/// or what the build's target directory has of it. `None`, and a line on standard error, when it is
+/// not there.
 #[expect(
     clippy::print_stderr,
     reason = "why a test is skipped is for whoever runs it"

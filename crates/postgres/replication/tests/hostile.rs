@@ -1,5 +1,6 @@
-//! Goal: whatever a server sends, the client ends in a bounded time with an error or a whole backup, never with a part that
-//! looks like one. Method: scripts of a server's bytes over a pair of sockets, cut at every place, changed at random.
+//! Goal: whatever a server sends, the client ends in a bounded time with an error or a whole
+//! backup, never with a part that looks like one. Method: scripts of a server's bytes over a pair
+//! of sockets, cut at every place, changed at random.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod script;
@@ -416,8 +417,8 @@ fn only_what_was_received_can_be_confirmed() {
     assert_eq!(times.count(), 2);
 }
 
-/// What comes from a server that has said these bytes and is gone, so that nothing can be sent to it any more, and the
-/// error that it ends in; none is a shutdown.
+/// What comes from a server that has said these bytes and is gone, so that nothing can be sent to
+/// it any more, and the error that it ends in; none is a shutdown.
 fn left_behind(after_startup: &[u8]) -> (Vec<u8>, Option<Error>) {
     let (client, mut peer) = UnixStream::pair().unwrap();
     peer.write_all(&[&startup(), after_startup].concat())

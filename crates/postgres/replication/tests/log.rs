@@ -1,5 +1,6 @@
-//! Goal: the streamed log is the server's log, byte for byte, and every way in which it ends is told apart. Method: real
-//! servers; segments compared with the server's own files; timelines, slots, timeouts, shutdowns, kills.
+//! Goal: the streamed log is the server's log, byte for byte, and every way in which it ends is
+//! told apart. Method: real servers; segments compared with the server's own files; timelines,
+//! slots, timeouts, shutdowns, kills.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::collections::BTreeMap;

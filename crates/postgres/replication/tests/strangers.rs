@@ -1,4 +1,5 @@
-//! Goal: a server that is not the right one, or not one that can be spoken to, is found out before anything is asked of it.
+//! Goal: a server that is not the right one, or not one that can be spoken to, is found out before
+//! anything is asked of it.
 //! Method: scripts of a server's bytes while the connection is set up.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 

@@ -175,7 +175,8 @@ fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The major version in `PG_VERSION`. `None` without that file: in a directory that is to be filled.
+/// The major version in `PG_VERSION`. `None` without that file: in a directory that is to be
+/// filled.
 ///
 /// # Errors
 /// SR-7011 when it is not supported: another version may have files and calls that are not handled.

@@ -1,5 +1,5 @@
-//! Goal: reading and writing sealed files allocates nothing once a thread has done it before (R4): it happens in
-//! PostgreSQL's critical sections and in signal handlers.
+//! Goal: reading and writing sealed files allocates nothing once a thread has done it before (R4):
+//! it happens in PostgreSQL's critical sections and in signal handlers.
 //!
 //! Method: an allocator that counts, and every treatment on a real file.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]

@@ -1,7 +1,9 @@
-//! Block files through the core: random writes, reads and truncations beside a plain file, and what is stored.
+//! Block files through the core: random writes, reads and truncations beside a plain file, and what
+//! is stored.
 //!
-//! Method: one operation after the other on the sealed file and on a vector of bytes, which must agree at every step.
-//! Deterministic: the random numbers come from a fixed seed, printed with a failure.
+//! Method: one operation after the other on the sealed file and on a vector of bytes, which must
+//! agree at every step. Deterministic: the random numbers come from a fixed seed, printed with a
+//! failure.
 #![expect(
     unsafe_code,
     reason = "a kernel that transfers less is made of C functions"
@@ -208,7 +210,8 @@ fn whole_units_of_any_class_behave_as_a_plain_file() {
         let mut plain = vec![0; 4 * BLOCK];
         sealed.truncate(plain.len());
         for step in 0..3000 {
-            // At any byte within the file, as a standby writes its log; beyond its end by blocks, with holes.
+            // At any byte within the file, as a standby writes its log; beyond its end by blocks,
+            // with holes.
             let (at, len) = if random.next(8) == 0 {
                 (random.next(12) * BLOCK, (1 + random.next(3)) * BLOCK)
             } else {
@@ -423,7 +426,8 @@ fn a_transfer_of_the_largest_piece_fits_at_any_offset() {
     }
 }
 
-/// A page as it is while somebody sets hint bits in it: each byte is the old one or the new one, and changes at any time.
+/// A page as it is while somebody sets hint bits in it: each byte is the old one or the new one,
+/// and changes at any time.
 struct Shared {
     bytes: Vec<AtomicU8>,
     old: Vec<u8>,
@@ -472,8 +476,8 @@ fn a_page_that_changes_while_it_is_written_is_stored_byte_by_byte_as_it_was_at_s
             // Until writes have met changes, which a loaded machine lets happen when it likes.
             while rounds < 200 || (mixed < 20 && begun.elapsed().as_secs() < 60) {
                 rounds += 1;
-                // SAFETY: the atomics are bytes, alive for the whole scope. That others write to them meanwhile is what
-                // a server does, and what is tested.
+                // SAFETY: the atomics are bytes, alive for the whole scope. That others write to
+                // them meanwhile is what a server does, and what is tested.
                 let bytes =
                     unsafe { std::slice::from_raw_parts(shared.bytes.as_ptr().cast::<u8>(), len) };
                 sealed.write(bytes, at);
@@ -488,7 +492,8 @@ fn a_page_that_changes_while_it_is_written_is_stored_byte_by_byte_as_it_was_at_s
             }
             stop.store(true, Ordering::Relaxed);
         });
-        // Nothing of it was changed by the write: it is all of one of the two sides, where the thread stopped.
+        // Nothing of it was changed by the write: it is all of one of the two sides, where the
+        // thread stopped.
         for (byte, (old, new)) in shared.bytes.iter().zip(shared.old.iter().zip(&shared.new)) {
             let byte = byte.load(Ordering::Relaxed);
             assert!(byte == *old || byte == *new);
@@ -519,7 +524,8 @@ fn a_spill_asks_for_no_sizes() {
     sealed.real = asked();
     let mut random = Random(3);
     let mut plain = Vec::new();
-    // As a spill is written: blocks one after the other, a short one when it is read in between, and some again.
+    // As a spill is written: blocks one after the other, a short one when it is read in between,
+    // and some again.
     for step in 0..50 {
         let len = if step % 10 == 9 { 1003 } else { BLOCK };
         let bytes = random.bytes(len);

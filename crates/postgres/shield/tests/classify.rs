@@ -1,7 +1,9 @@
-//! Goal: every row of the grammar for PostgreSQL 15 to 18 classifies as it should, nothing that only looks like one
-//! does, no bytes make it panic, and it is fast enough to be called at each open.
+//! Goal: every row of the grammar for PostgreSQL 15 to 18 classifies as it should, nothing that
+//! only looks like one does, no bytes make it panic, and it is fast enough to be called at each
+//! open.
 //!
-//! Names are spelled as PostgreSQL prints them; the files of a real instance are in `real_instance.rs`.
+//! Names are spelled as PostgreSQL prints them; the files of a real instance are in
+//! `real_instance.rs`.
 #![expect(clippy::expect_used, reason = "a test that cannot go on should stop")]
 
 use std::hint::black_box;

@@ -1,6 +1,8 @@
-//! Goal: containers behave like plain files, and no damage, cut, full disk or kill yields wrong bytes.
+//! Goal: containers behave like plain files, and no damage, cut, full disk or kill yields wrong
+//! bytes.
 //!
-//! Method: real files, a plain model beside them, a disk that fills up or dies after any number of bytes.
+//! Method: real files, a plain model beside them, a disk that fills up or dies after any number of
+//! bytes.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod sealed;

@@ -1,10 +1,10 @@
-//! Goal: a stopped instance of a real PostgreSQL is sealed, opened again and given a new key, in place; whatever happens
-//! to the converting process meanwhile, the instance ends up whole.
+//! Goal: a stopped instance of a real PostgreSQL is sealed, opened again and given a new key, in
+//! place; whatever happens to the converting process meanwhile, the instance ends up whole.
 //!
-//! Method: an instance with every kind of file that outlives a server (tablespaces, a log directory elsewhere, prepared
-//! transactions, slots, statistics, files of nobody's) is compared with itself after the way there and back, byte for
-//! byte, with modes and times. Converting processes are killed at random points, each killed process being this test
-//! binary started again.
+//! Method: an instance with every kind of file that outlives a server (tablespaces, a log directory
+//! elsewhere, prepared transactions, slots, statistics, files of nobody's) is compared with itself
+//! after the way there and back, byte for byte, with modes and times. Converting processes are
+//! killed at random points, each killed process being this test binary started again.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod common;
@@ -490,7 +490,8 @@ fn a_conversion_that_runs_out_of_room_is_completed_when_there_is_some() {
     let instance = furnished("room");
     let data = instance.data();
     let before = snapshot(&instance);
-    // No file may grow beyond 4 MiB: the largest cannot be written. Their writers are told, not killed.
+    // No file may grow beyond 4 MiB: the largest cannot be written. Their writers are told, not
+    // killed.
     for action in ["encrypt", "rotate", "decrypt"] {
         let limited = Command::new("sh")
             .args([

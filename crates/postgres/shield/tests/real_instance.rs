@@ -1,9 +1,10 @@
-//! Goal: every file that a real PostgreSQL makes, while it runs and after it has stopped, falls into a class of the
-//! grammar, the right one, and none into the class of the unknown.
+//! Goal: every file that a real PostgreSQL makes, while it runs and after it has stopped, falls
+//! into a class of the grammar, the right one, and none into the class of the unknown.
 //!
-//! Method: an instance of the installed PostgreSQL runs a workload that makes every kind of file; a watcher lists the
-//! data directory over and over, because many files live for milliseconds. What a name should be is stated here a
-//! second time, by shell-like patterns, so that the grammar is not its own judge.
+//! Method: an instance of the installed PostgreSQL runs a workload that makes every kind of file; a
+//! watcher lists the data directory over and over, because many files live for milliseconds. What a
+//! name should be is stated here a second time, by shell-like patterns, so that the grammar is not
+//! its own judge.
 
 mod common;
 
@@ -14,8 +15,8 @@ use std::time::Duration;
 use common::{Instance, files_of, like};
 use strongroom_postgres_shield::classify::{Class, classify};
 
-/// First match decides. `#` is a run of decimal digits, `%` a run of upper-case hexadecimal ones, `*` anything but a
-/// slash.
+/// First match decides. `#` is a run of decimal digits, `%` a run of upper-case hexadecimal ones,
+/// `*` anything but a slash.
 const EXPECTED: &[(&str, Class)] = &[
     ("base/#/t#_#", Class::TemporaryRelation),
     ("base/#/t#_#_*", Class::TemporaryRelation),
@@ -82,7 +83,8 @@ const EXPECTED: &[(&str, Class)] = &[
     (".s.PGSQL.*", Class::Bookkeeping),
 ];
 
-/// Classes that the workload must have been seen to make, or the test would prove less than it says.
+/// Classes that the workload must have been seen to make, or the test would prove less than it
+/// says.
 const SEEN: &[Class] = &[
     Class::Relation,
     Class::TemporaryRelation,

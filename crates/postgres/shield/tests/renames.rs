@@ -1,4 +1,5 @@
-//! Goal: bytes that are sealed for one address never get the name of another; what PostgreSQL renames, it may.
+//! Goal: bytes that are sealed for one address never get the name of another; what PostgreSQL
+//! renames, it may.
 //!
 //! Method: the step that a rename needs, for pairs of paths of one instance.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]

@@ -1,9 +1,10 @@
-//! Goal: what the restore command brings back becomes a segment of the log only when it is that segment, under this
-//! instance's key; one in clear is sealed first. Anything else recovery would take for the end of the log.
+//! Goal: what the restore command brings back becomes a segment of the log only when it is that
+//! segment, under this instance's key; one in clear is sealed first. Anything else recovery would
+//! take for the end of the log.
 //!
-//! Method: a segment is sealed for its name, and offered under its name, another's, under another instance's keys, cut
-//! short, and in clear: whole, of another instance, of another version, linked, refused, and with each write failing in
-//! turn.
+//! Method: a segment is sealed for its name, and offered under its name, another's, under another
+//! instance's keys, cut short, and in clear: whole, of another instance, of another version,
+//! linked, refused, and with each write failing in turn.
 #![expect(unsafe_code, reason = "a write that fails is a C function")]
 #![expect(
     clippy::unwrap_used,
@@ -153,8 +154,8 @@ fn stage() -> &'static Stage {
     })
 }
 
-/// A file as the restore command makes it. Tests run at the same time, each with a file of its own; the name plays no
-/// part once the step is known.
+/// A file as the restore command makes it. Tests run at the same time, each with a file of its own;
+/// the name plays no part once the step is known.
 fn restored(test: &str) -> PathBuf {
     stage().data.join(format!("pg_wal/RECOVERYXLOG.{test}"))
 }

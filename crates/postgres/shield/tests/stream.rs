@@ -1,6 +1,8 @@
-//! Goal: streams behave like plain files for those that PostgreSQL uses them for: several writers, any byte, no holes.
+//! Goal: streams behave like plain files for those that PostgreSQL uses them for: several writers,
+//! any byte, no holes.
 //!
-//! Method: real files, a plain model beside them, several processes, the cipher computed a second time here.
+//! Method: real files, a plain model beside them, several processes, the cipher computed a second
+//! time here.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod sealed;
@@ -98,7 +100,8 @@ fn every_length_and_every_offset() {
     }
 }
 
-/// As docs/spec/postgres.md says it: the block after the n-th 16 bytes is the nonce plus n, big-endian.
+/// As docs/spec/postgres.md says it: the block after the n-th 16 bytes is the nonce plus n,
+/// big-endian.
 #[test]
 #[expect(
     clippy::big_endian_bytes,

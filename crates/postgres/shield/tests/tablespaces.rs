@@ -1,7 +1,8 @@
-//! Goal: a tablespace that is reached by its own directory belongs to the instance whose version directory it is, and
-//! what else lies beside that directory to none.
+//! Goal: a tablespace that is reached by its own directory belongs to the instance whose version
+//! directory it is, and what else lies beside that directory to none.
 //!
-//! Method: two instances of two versions with keys of their own and one tablespace, as while `pg_upgrade` runs.
+//! Method: two instances of two versions with keys of their own and one tablespace, as while
+//! `pg_upgrade` runs.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::fs;
@@ -73,8 +74,9 @@ fn each_version_directory_is_of_its_own_instance() {
     for beside in ["export.csv", "log/server.txt", "PG_16_202307071/5/16384"] {
         assert_eq!(root_of(&space.join(beside)), None, "{beside}");
     }
-    // A tablespace's target that no instance's link told of belongs to the instance of its version when a program names
-    // it, and to none when a link of some other data directory led there: that may be a plain instance's.
+    // A tablespace's target that no instance's link told of belongs to the instance of its version
+    // when a program names it, and to none when a link of some other data directory led there: that
+    // may be a plain instance's.
     let unknown = place.join("elsewhere/PG_15_202209061/5/16384");
     assert_eq!(root_of(&unknown), Some(0));
     let followed = resolve_followed(b"/", unknown.as_os_str().as_bytes());

@@ -8,7 +8,7 @@
 //! let options = OpenOptions { key: Some(key), create: true, ..OpenOptions::default() };
 //! let connection = strongroom_sqlite::open("accounts.db".as_ref(), &options)?;
 //! connection
-//!     .execute_batch("CREATE TABLE IF NOT EXISTS account(id INTEGER PRIMARY KEY, balance INTEGER)")
+//!     .execute_batch("CREATE TABLE IF NOT EXISTS account(id INTEGER PRIMARY KEY, sum INTEGER)")
 //!     .map_err(strongroom_sqlite::explain)?;
 //! # Ok::<(), strongroom_sqlite::Error>(())
 //! ```

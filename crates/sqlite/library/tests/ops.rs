@@ -1,4 +1,5 @@
-//! Goal: encrypt, decrypt, rekey and verify do what they say on real files. Method: the bundled SQLite, small databases.
+//! Goal: encrypt, decrypt, rekey and verify do what they say on real files. Method: the bundled
+//! SQLite, small databases.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::path::Path;
@@ -47,8 +48,9 @@ fn sum(connection: &rusqlite::Connection) -> (i64, i64) {
         .unwrap()
 }
 
-/// One test at a time: while another thread has a connection without a mutex, the guard cannot tell whether a statement
-/// of that connection is what opens a file, and gives a new database its fixed layout.
+/// One test at a time: while another thread has a connection without a mutex, the guard cannot tell
+/// whether a statement of that connection is what opens a file, and gives a new database its fixed
+/// layout.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     ALONE
@@ -209,7 +211,8 @@ fn rekey_with_wal_and_second_connection() {
     assert_eq!(sum(&connection).1, before.1 + 9);
 }
 
-/// A header that fixed the layout of a new database once made SQLite ignore both pragmas without a word.
+/// A header that fixed the layout of a new database once made SQLite ignore both pragmas without a
+/// word.
 #[test]
 fn a_new_database_is_laid_out_as_asked() {
     let _alone = alone();

@@ -1,8 +1,9 @@
 //! Who may use a volume: one writer, and nobody else meanwhile.
 //!
 //! Invariants:
-//! - L14 A volume that is written to is locked exclusively for as long as it is attached, one that is read is locked
-//!   shared (flock on the file, which cryptsetup takes too when it changes a header).
+//! - L14 A volume that is written to is locked exclusively for as long as it is attached, one that
+//!   is read is locked shared (flock on the file, which cryptsetup takes too when it changes a
+//!   header).
 //! - L15 A volume that the kernel uses (a loop device, device-mapper, a mount) is refused.
 //!
 //! Must not: break a lock, or detach anything that is not Strongroom's.
@@ -231,8 +232,8 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
 /// Works as well when that process is not there any more.
 ///
 /// # Errors
-/// [`LuksError::Mountpoint`] when no volume is attached there; [`LuksError::InUse`] when it is used, or is still locked
-/// afterwards.
+/// [`LuksError::Mountpoint`] when no volume is attached there; [`LuksError::InUse`] when it is
+/// used, or is still locked afterwards.
 pub fn detach(mountpoint: &Path, patience: Duration) -> Result<PathBuf, LuksError> {
     let Some(volume) = attached_at(mountpoint) else {
         let text = format!("{}: no volume is attached there", mountpoint.display());

@@ -1,8 +1,8 @@
-//! What the members of the JSON area say of each other: every reference leads somewhere, no two areas overlap, a
-//! re-encryption is either wholly there or not at all.
+//! What the members of the JSON area say of each other: every reference leads somewhere, no two
+//! areas overlap, a re-encryption is either wholly there or not at all.
 //!
-//! Must not: look at the device; the bounds of the data are checked when a volume is opened, because a header may stand
-//! apart from its data.
+//! Must not: look at the device; the bounds of the data are checked when a volume is opened,
+//! because a header may stand apart from its data.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,8 @@ const KEYSLOTS_SIZE_MAX: u64 = 128 << 20;
 /// Checks everything. `header_size` is that of one copy.
 ///
 /// # Errors
-/// [`LuksError::Damaged`] with the member, [`LuksError::Forged`] for a re-encryption that is only half there.
+/// [`LuksError::Damaged`] with the member, [`LuksError::Forged`] for a re-encryption that is only
+/// half there.
 pub(crate) fn check(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
     config(metadata, header_size)?;
     areas(metadata, header_size)?;
@@ -160,7 +161,8 @@ fn regular_after(metadata: &Metadata, number: u32) -> usize {
     regular.filter(|(other, _)| *other > number).count()
 }
 
-/// Marks, rules, requirement and proof of a re-encryption come and go together: cryptsetup writes them in one header.
+/// Marks, rules, requirement and proof of a re-encryption come and go together: cryptsetup writes
+/// them in one header.
 fn reencryption(metadata: &Metadata) -> Result<(), LuksError> {
     let forged = |text: &str| Err(LuksError::Forged(text.to_owned()));
     let mut slots = metadata.keyslots.iter();

@@ -2,9 +2,11 @@
 //!
 //! Invariants:
 //! - L11 The size never changes; nothing is created, removed or renamed.
-//! - L12 FLUSH and FSYNC are answered after the data is on the device (fdatasync), or with the error.
-//! - L13 Holes are never made: a discarded sector would read as noise, and a filesystem that asks for zeros must get
-//!   zeros. Whoever asks is told that this file cannot do it, and writes zeros itself.
+//! - L12 FLUSH and FSYNC are answered after the data is on the device (fdatasync), or with the
+//!   error.
+//! - L13 Holes are never made: a discarded sector would read as noise, and a filesystem that asks
+//!   for zeros must get zeros. Whoever asks is told that this file cannot do it, and writes zeros
+//!   itself.
 //!
 //! Must not: hold plaintext beyond a request; the kernel's page cache does, as for any disk.
 
@@ -175,8 +177,8 @@ fn errno(error: &io::Error) -> Errno {
 
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without FUSE_WRITEBACK_CACHE: the kernel would take writes beyond the end, and lose what it has taken when this
-        // process dies. What a kernel does not offer is done without.
+        // Without FUSE_WRITEBACK_CACHE: the kernel would take writes beyond the end, and lose what
+        // it has taken when this process dies. What a kernel does not offer is done without.
         let _nearest = config.set_max_write(REQUEST_MAX);
         let _nearest = config.set_max_readahead(REQUEST_MAX);
         let _nearest = config.set_max_background(64);

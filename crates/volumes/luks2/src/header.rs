@@ -1,8 +1,8 @@
 //! Both copies of the header: read, checked, and the one chosen that counts.
 //!
-//! A change writes the primary copy first, then the secondary one; so after a crash at any moment one copy is whole, and
-//! the newer one is the primary. Everything else is damage or somebody's work, and the volume is then opened for reading
-//! only, if at all.
+//! A change writes the primary copy first, then the secondary one; so after a crash at any moment
+//! one copy is whole, and the newer one is the primary. Everything else is damage or somebody's
+//! work, and the volume is then opened for reading only, if at all.
 //!
 //! Must not: repair anything; choose a copy that was not checked whole.
 
@@ -89,7 +89,8 @@ impl Found {
         self.from == Which::Primary
     }
 
-    /// What is not as it should be, in words; `None` when both copies are whole and of one sequence id.
+    /// What is not as it should be, in words; `None` when both copies are whole and of one sequence
+    /// id.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         match (&self.primary, &self.secondary) {
@@ -114,8 +115,8 @@ impl Found {
 /// Reads both copies.
 ///
 /// # Errors
-/// [`LuksError::NotLuks`], [`LuksError::Luks1`], [`LuksError::Damaged`] and [`LuksError::Forged`] when no copy can be
-/// used, [`LuksError::Io`].
+/// [`LuksError::NotLuks`], [`LuksError::Luks1`], [`LuksError::Damaged`] and [`LuksError::Forged`]
+/// when no copy can be used, [`LuksError::Io`].
 pub fn read(source: &(impl Source + ?Sized)) -> Result<Found, LuksError> {
     let mut head = [0; 8];
     let at_start = match source.read_at(&mut head, 0) {

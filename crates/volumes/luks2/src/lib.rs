@@ -1,4 +1,5 @@
-//! LUKS2 in user space: reads and checks headers, opens key slots, reads and writes sectors, shows a volume as a file.
+//! LUKS2 in user space: reads and checks headers, opens key slots, reads and writes sectors, shows
+//! a volume as a file.
 //!
 //!     read --> Found --> unlock --> VolumeKey --> Volume::open --> Volume --> Mounted
 //!

@@ -1,10 +1,12 @@
 //! The JSON area as types: key slots, segments, digests, tokens, configuration.
 //!
-//! Read strictly: a member that is not known is refused wherever it could change what the bytes mean. Tokens alone may
-//! hold anything. Names of ciphers, hashes and key slot types that are not supported are kept: they are refused when
-//! they would be used, so that `inspect` can show them. What members say of each other is checked in `check.rs`.
+//! Read strictly: a member that is not known is refused wherever it could change what the bytes
+//! mean. Tokens alone may hold anything. Names of ciphers, hashes and key slot types that are not
+//! supported are kept: they are refused when they would be used, so that `inspect` can show them.
+//! What members say of each other is checked in `check.rs`.
 //!
-//! Must not: derive a key; believe a token, which anyone who can write to the device may have written.
+//! Must not: derive a key; believe a token, which anyone who can write to the device may have
+//! written.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -315,7 +317,8 @@ fn luks2(slot: &At<'_>, area: &At<'_>) -> Result<Luks2Slot, LuksError> {
     expected(&af.member("type")?, "luks1")?;
     let kdf = slot.member("kdf")?;
     Ok(Luks2Slot {
-        // Nothing but 4000 was ever written, and cryptsetup computes with 4000 whatever stands here.
+        // Nothing but 4000 was ever written, and cryptsetup computes with 4000 whatever stands
+        // here.
         stripes: match af.member("stripes")?.u32()? {
             stripes @ 4000 => stripes,
             _ => return Err(af.member("stripes")?.refused()),

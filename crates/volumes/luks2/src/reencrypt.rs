@@ -1,7 +1,9 @@
-//! The proof over a re-encryption's metadata: a digest that only someone with the volume keys can make.
+//! The proof over a re-encryption's metadata: a digest that only someone with the volume keys can
+//! make.
 //!
-//! Without it, whoever can write to the device can pretend that a decryption is under way, and have the owner's next
-//! `open` write data out in clear (CVE-2021-4122). The serialisation is cryptsetup's: docs/spec/luks2.md.
+//! Without it, whoever can write to the device can pretend that a decryption is under way, and have
+//! the owner's next `open` write data out in clear (CVE-2021-4122). The serialisation is
+//! cryptsetup's: docs/spec/luks2.md.
 //!
 //! Must not: continue a re-encryption.
 #![expect(clippy::big_endian_bytes, reason = "LUKS is big-endian")]
@@ -13,8 +15,8 @@ use strongroom_crypto::{LuksHash, SecretBytes, pbkdf2_matches};
 use crate::error::LuksError;
 use crate::metadata::{KeyslotKind, Metadata, Segment, SegmentKind};
 
-/// What proof the requirement of an online re-encryption promises: 1 none, from 2 on a digest. `None` for any other
-/// requirement.
+/// What proof the requirement of an online re-encryption promises: 1 none, from 2 on a digest.
+/// `None` for any other requirement.
 #[must_use]
 pub fn online_version(requirement: &str) -> Option<u32> {
     match requirement.strip_prefix("online-reencrypt")? {
@@ -26,7 +28,8 @@ pub fn online_version(requirement: &str) -> Option<u32> {
     }
 }
 
-/// Digests of the key before and the key after, as far as there are such: the keys that [`verify`] needs.
+/// Digests of the key before and the key after, as far as there are such: the keys that [`verify`]
+/// needs.
 #[must_use]
 pub fn keys_needed(metadata: &Metadata) -> Vec<u32> {
     let mut needed: Vec<u32> = Vec::new();
@@ -45,8 +48,8 @@ pub fn keys_needed(metadata: &Metadata) -> Vec<u32> {
 /// Verifies the proof with the volume keys, given by the number of their digest.
 ///
 /// # Errors
-/// [`LuksError::Forged`]; [`LuksError::Reencrypting`] when there is no proof to verify, or when a key for it is missing;
-/// [`LuksError::Unsupported`].
+/// [`LuksError::Forged`]; [`LuksError::Reencrypting`] when there is no proof to verify, or when a
+/// key for it is missing; [`LuksError::Unsupported`].
 pub fn verify(metadata: &Metadata, keys: &BTreeMap<u32, SecretBytes>) -> Result<(), LuksError> {
     let required = metadata.config.requirements.iter();
     let Some(version) = required.filter_map(|name| online_version(name)).next() else {

@@ -1,7 +1,7 @@
 //! Tokens: who put a key slot there, and where its key may be had.
 //!
-//! Everything in a token is a hint: whoever can write to the device can write it, and no checksum says who did. Servers
-//! and authorities come from the node's own configuration.
+//! Everything in a token is a hint: whoever can write to the device can write it, and no checksum
+//! says who did. Servers and authorities come from the node's own configuration.
 //!
 //! Must not: refuse a header for what a token says beyond its type and its key slots.
 
@@ -79,7 +79,8 @@ impl TpmToken {
 }
 
 impl StrongroomToken {
-    /// Reads a token's JSON. `None` when it is not of Strongroom, of another version, or not well formed.
+    /// Reads a token's JSON. `None` when it is not of Strongroom, of another version, or not well
+    /// formed.
     #[must_use]
     pub fn from_json(json: &str) -> Option<Self> {
         let tree: Tree = serde_json::from_str(json).ok()?;

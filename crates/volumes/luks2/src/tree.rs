@@ -1,8 +1,8 @@
-//! JSON as LUKS2 uses it, read strictly: no member twice, whole numbers only, and every refusal names the path of the
-//! member it is about.
+//! JSON as LUKS2 uses it, read strictly: no member twice, whole numbers only, and every refusal
+//! names the path of the member it is about.
 //!
-//! Must not: convert one type into another; let depth or size grow without bound (the area is at most 4 MiB, and
-//! `serde_json` stops at 128 levels).
+//! Must not: convert one type into another; let depth or size grow without bound (the area is at
+//! most 4 MiB, and `serde_json` stops at 128 levels).
 
 use std::collections::BTreeMap;
 use std::fmt;

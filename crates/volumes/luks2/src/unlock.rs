@@ -1,9 +1,13 @@
-//! From a passphrase to a volume key: key derivation, the area's decryption, the merge of stripes, the digest.
+//! From a passphrase to a volume key: key derivation, the area's decryption, the merge of stripes,
+//! the digest.
 //!
 //! Invariants:
-//! - L5 What is derived and merged is in locked memory only; the decrypted stripes one sector at a time.
-//! - L6 Nothing is derived whose cost is out of bounds: the header says the cost, and anyone may have written it.
-//! - L7 A key counts only when its digest says so, and when no unverified re-encryption stands in the header.
+//! - L5 What is derived and merged is in locked memory only; the decrypted stripes one sector at a
+//!   time.
+//! - L6 Nothing is derived whose cost is out of bounds: the header says the cost, and anyone may
+//!   have written it.
+//! - L7 A key counts only when its digest says so, and when no unverified re-encryption stands in
+//!   the header.
 //!
 //! Must not: tell a wrong passphrase from a damaged key slot area: nobody can.
 
@@ -48,8 +52,9 @@ pub struct Slots {
 /// Opens the volume's key slots with `pass`, until one gives the key of the volume's data.
 ///
 /// # Errors
-/// [`LuksError::WrongKey`]; [`LuksError::Cost`] and [`LuksError::Unsupported`] when no slot could be tried at all;
-/// [`LuksError::Reencrypting`] and [`LuksError::Forged`] for a volume with a re-encryption under way; [`LuksError::Io`].
+/// [`LuksError::WrongKey`]; [`LuksError::Cost`] and [`LuksError::Unsupported`] when no slot could
+/// be tried at all; [`LuksError::Reencrypting`] and [`LuksError::Forged`] for a volume with a
+/// re-encryption under way; [`LuksError::Io`].
 pub fn unlock(
     source: &(impl Source + ?Sized),
     header: &Header,

@@ -1,11 +1,14 @@
-//! An opened volume: reads and writes of any place and length, encrypted and decrypted sector by sector.
+//! An opened volume: reads and writes of any place and length, encrypted and decrypted sector by
+//! sector.
 //!
 //! Invariants:
-//! - L8 A sector is read and written whole. A write of part of one reads it first; reading and writing it again happen
-//!   under a lock that every other access to it takes, so that no write is lost and no reader sees half of one.
-//! - L9 After a write or a sync that failed, every later sync fails: what the caller believes to be stored might not be.
-//! - L10 The tweak of a sector is its distance from the segment's beginning in units of 512 bytes, plus `iv_tweak`,
-//!   whatever the sector size.
+//! - L8 A sector is read and written whole. A write of part of one reads it first; reading and
+//!   writing it again happen under a lock that every other access to it takes, so that no write is
+//!   lost and no reader sees half of one.
+//! - L9 After a write or a sync that failed, every later sync fails: what the caller believes to be
+//!   stored might not be.
+//! - L10 The tweak of a sector is its distance from the segment's beginning in units of 512 bytes,
+//!   plus `iv_tweak`, whatever the sector size.
 //!
 //! Must not: write outside the segment of data.
 
@@ -46,8 +49,8 @@ impl Volume {
     /// Opens the data of the volume whose header was found on `file`.
     ///
     /// # Errors
-    /// [`LuksError::Unsupported`] for more than one segment, other ciphers and integrity protection;
-    /// [`LuksError::Damaged`] for data beyond the end of the device; [`LuksError::Io`].
+    /// [`LuksError::Unsupported`] for more than one segment, other ciphers and integrity
+    /// protection; [`LuksError::Damaged`] for data beyond the end of the device; [`LuksError::Io`].
     pub fn open(
         file: Locked,
         found: &Found,
@@ -139,7 +142,8 @@ impl Volume {
     /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
-    /// `PermissionDenied` on a volume that is read-only, `StorageFull` beyond the end; the system's.
+    /// `PermissionDenied` on a volume that is read-only, `StorageFull` beyond the end; the
+    /// system's.
     pub fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
@@ -262,7 +266,8 @@ impl Span {
         self.start == offset && self.end - self.start == len as u64
     }
 
-    /// Numbers of the locks, in ascending order, each once: whoever takes several cannot wait in a circle.
+    /// Numbers of the locks, in ascending order, each once: whoever takes several cannot wait in a
+    /// circle.
     fn stripes(&self) -> impl Iterator<Item = usize> + use<> {
         let (first, last) = (
             self.start / STRIPE_LEN,

@@ -1,7 +1,9 @@
-//! A volume shown as a file: reads, writes, refusals; and killed under writes, again and again: what was synced is there.
+//! A volume shown as a file: reads, writes, refusals; and killed under writes, again and again:
+//! what was synced is there.
 //!
-//! Method: this very program started anew serves the volume, so that it can be killed. What is on the device afterwards
-//! is read without FUSE, and checked by e2fsck where a loop device can be had.
+//! Method: this very program started anew serves the volume, so that it can be killed. What is on
+//! the device afterwards is read without FUSE, and checked by e2fsck where a loop device can be
+//! had.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -287,7 +289,8 @@ fn record(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// ext4 on a loop device on the file: killed while files are written and synced, then checked and mounted again.
+/// ext4 on a loop device on the file: killed while files are written and synced, then checked and
+/// mounted again.
 #[test]
 fn a_filesystem_on_a_loop_device_survives_the_death_of_the_process() {
     let place = Place::new();

@@ -1,7 +1,7 @@
 //! Headers damaged in every byte and in every member: noticed, named, never a panic.
 //!
-//! Method: headers made by cryptsetup, changed byte by byte; and changed member by member with the checksum computed
-//! anew, because a checksum only stops chance.
+//! Method: headers made by cryptsetup, changed byte by byte; and changed member by member with the
+//! checksum computed anew, because a checksum only stops chance.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -139,8 +139,9 @@ fn sequence_ids_say_which_copy_counts() {
     );
 }
 
-/// What can be changed, with the checksums computed anew, without any reader noticing: the format authenticates
-/// nothing. Where data lies and with which tweak; room that a key slot does not need; what tokens say; the order of slots.
+/// What can be changed, with the checksums computed anew, without any reader noticing: the format
+/// authenticates nothing. Where data lies and with which tweak; room that a key slot does not need;
+/// what tokens say; the order of slots.
 fn is_beyond_checking(path: &str, value: &str) -> bool {
     let place =
         ["offset", "size", "iv_tweak", "sector_size"].map(|name| format!("segments.0.{name}"));
@@ -201,7 +202,8 @@ fn every_member_changed_is_refused_or_opens_nothing() {
     }
 }
 
-/// Each member removed, of every other type, and of values at and beyond its bounds; each object with one member more.
+/// Each member removed, of every other type, and of values at and beyond its bounds; each object
+/// with one member more.
 fn changes(json: &Value) -> Vec<(String, String, Value)> {
     let mut paths = Vec::new();
     collect(json, String::new(), &mut paths);

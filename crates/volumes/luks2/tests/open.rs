@@ -1,7 +1,7 @@
 //! Volumes of cryptsetup opened here, and written here and read by cryptsetup.
 //!
-//! Method: every key derivation, hash, key and sector size that cryptsetup writes; contents compared with a second
-//! implementation: cryptsetup's own encryption and decryption of files.
+//! Method: every key derivation, hash, key and sector size that cryptsetup writes; contents
+//! compared with a second implementation: cryptsetup's own encryption and decryption of files.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -88,7 +88,8 @@ fn every_key_derivation_hash_and_length_opens() {
     }
 }
 
-/// A volume of the old format after its conversion: less room before the data, a digest of 20 bytes.
+/// A volume of the old format after its conversion: less room before the data, a digest of 20
+/// bytes.
 #[test]
 fn a_converted_luks1_volume_opens() {
     let place = Place::new();
@@ -224,7 +225,8 @@ fn a_damaged_slot_area_opens_nothing() {
     assert!(matches!(outcome, Err(LuksError::Io(..))));
 }
 
-/// What is written here is what cryptsetup decrypts. It moves the data to the beginning of the device.
+/// What is written here is what cryptsetup decrypts. It moves the data to the beginning of the
+/// device.
 #[test]
 fn cryptsetup_decrypts_what_was_written_here() {
     for (sector, key) in [
@@ -425,8 +427,8 @@ fn one_writer_or_many_readers() {
     ));
 }
 
-/// Two threads write halves of one sector again and again, a third one reads it: neither write is ever lost, and nothing
-/// is ever seen that was not written.
+/// Two threads write halves of one sector again and again, a third one reads it: neither write is
+/// ever lost, and nothing is ever seen that was not written.
 #[test]
 fn writes_of_parts_of_a_sector_are_not_lost_to_each_other() {
     let place = Place::new();

@@ -1,7 +1,9 @@
-//! A re-encryption under way is recognised and not opened; metadata of one that no key holder made is refused.
+//! A re-encryption under way is recognised and not opened; metadata of one that no key holder made
+//! is refused.
 //!
-//! Method: re-encryptions begun by cryptsetup in every direction and with every kind of resilience, whose proof must
-//! verify; then every field that the proof covers changed, and re-encryptions invented (CVE-2021-4122).
+//! Method: re-encryptions begun by cryptsetup in every direction and with every kind of resilience,
+//! whose proof must verify; then every field that the proof covers changed, and re-encryptions
+//! invented (CVE-2021-4122).
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

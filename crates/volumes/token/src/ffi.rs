@@ -1,7 +1,9 @@
-//! The functions that libcryptsetup looks for in a plugin (libcryptsetup.h, "external token"), and those of its own that are called.
+//! The functions that libcryptsetup looks for in a plugin (libcryptsetup.h, "external token"), and
+//! those of its own that are called.
 //!
-//! Boundary: libcryptsetup passes its own device, a token number that exists, and places for the answer that are valid during the call. What is
-//! given to it stays where it is until it gives it back by address.
+//! Boundary: libcryptsetup passes its own device, a token number that exists, and places for the
+//! answer that are valid during the call. What is given to it stays where it is until it gives it
+//! back by address.
 //!
 //! Must not: let a panic out (T1); hand out memory that is not locked (T2).
 #![expect(unsafe_code, reason = "the C interface of cryptsetup's plugins")]
@@ -49,7 +51,8 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open(
 ) -> c_int {
     guarded(|| {
         let mut json = std::ptr::null();
-        // SAFETY: libcryptsetup's own device and token number; the text belongs to the device and outlives this call.
+        // SAFETY: libcryptsetup's own device and token number; the text belongs to the device and
+        // outlives this call.
         let code = unsafe { crypt_token_json_get(device, token, &raw mut json) };
         if code < 0 {
             return code;
@@ -59,7 +62,8 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open(
             return -libc::EINVAL;
         };
         let mut header = std::ptr::null();
-        // SAFETY: libcryptsetup's own device; the text belongs to the device and outlives this call.
+        // SAFETY: libcryptsetup's own device; the text belongs to the device and outlives this
+        // call.
         let code = unsafe { crypt_dump_json(device, &raw mut header, 0) };
         if code < 0 {
             return code;
@@ -162,7 +166,8 @@ fn guarded(work: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(-libc::EIO)
 }
 
-/// Keeps a passphrase for as long as libcryptsetup has its address; T2. Locked memory does not move with its owner.
+/// Keeps a passphrase for as long as libcryptsetup has its address; T2. Locked memory does not move
+/// with its owner.
 fn keep(mut secret: SecretBytes) -> (NonNull<u8>, usize) {
     let bytes = secret.as_mut_slice();
     let count = bytes.len();

@@ -1,11 +1,14 @@
-//! cryptsetup's plugin for our LUKS2 tokens, `libcryptsetup-token-strongroom.so`: `cryptsetup open`, systemd-cryptsetup and crypttab open a volume
-//! with the key that its token names, which the key server delivers.
+//! cryptsetup's plugin for our LUKS2 tokens, `libcryptsetup-token-strongroom.so`: `cryptsetup
+//! open`, systemd-cryptsetup and crypttab open a volume with the key that its token names, which
+//! the key server delivers.
 //!
-//! Whom to ask stands in the node's configuration (`/etc/strongroom/node.toml`, or what `STRONGROOM_NODE` names), never in the token; the token
-//! selects a key. Without an answer cryptsetup goes on to its next way of opening: a refusal here is never final.
+//! Whom to ask stands in the node's configuration (`/etc/strongroom/node.toml`, or what
+//! `STRONGROOM_NODE` names), never in the token; the token selects a key. Without an answer
+//! cryptsetup goes on to its next way of opening: a refusal here is never final.
 //!
-//! Invariants: T1 no panic crosses the boundary; T2 a passphrase lies in locked memory from here until libcryptsetup gives it back, and is wiped
-//! then; T3 every call ends within the total time of the node's configuration; T4 no key is fetched for a header whose data are not encrypted, or
+//! Invariants: T1 no panic crosses the boundary; T2 a passphrase lies in locked memory from here
+//! until libcryptsetup gives it back, and is wiped then; T3 every call ends within the total time
+//! of the node's configuration; T4 no key is fetched for a header whose data are not encrypted, or
 //! whose slots ask for more work than is reasonable: both are what whoever wrote to the disk said.
 //!
 //! Must not: ask anybody for a passphrase; print, except through libcryptsetup's log.
@@ -84,8 +87,8 @@ fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
     slot_secret(&fetched.material, &token.object_id).map_err(of_keyring)
 }
 
-/// T4: whether what the header says, as libcryptsetup shows it, may be opened with the token's key. A refusal lets cryptsetup ask for a passphrase,
-/// which is why its text says what is wrong.
+/// T4: whether what the header says, as libcryptsetup shows it, may be opened with the token's key.
+/// A refusal lets cryptsetup ask for a passphrase, which is why its text says what is wrong.
 fn check(header: &str) -> Result<(), Refusal> {
     let forged = |error: strongroom_keyring::Error| Refusal {
         why: Why::Forged,

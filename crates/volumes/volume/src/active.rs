@@ -1,9 +1,10 @@
 //! Volumes that the kernel maps: opened, closed, swap.
 //!
-//! Invariants: V10, a volume's key reaches the kernel only from libcryptsetup, never through a file; V11, the key of swap is
-//! random, is given to the kernel once, and exists nowhere else.
+//! Invariants: V10, a volume's key reaches the kernel only from libcryptsetup, never through a
+//! file; V11, the key of swap is random, is given to the kernel once, and exists nowhere else.
 //!
-//! Must not: decide where a key comes from. Everything here needs device-mapper; what does not is in other modules.
+//! Must not: decide where a key comes from. Everything here needs device-mapper; what does not is
+//! in other modules.
 
 use std::path::{Path, PathBuf};
 
@@ -88,7 +89,8 @@ pub fn open(
     let mut attempts = volume.attempts(by)?;
     let metadata = volume.metadata()?;
     if metadata.is_reencrypting() {
-        // Opening goes on with what is written there: an old library believes it when it is forged (V16).
+        // Opening goes on with what is written there: an old library believes it when it is forged
+        // (V16).
         check_library()?;
         if !read_only && all_moved(&metadata) {
             // Perhaps nothing opens it but this: see `repair`.
@@ -199,8 +201,8 @@ pub fn mapping_of(device: &Path) -> Option<Mapping> {
     })
 }
 
-/// The name of a swap area's mapping that goes by its device, so that several do not meet: `swap-` and the last part of the path, or a digest of the
-/// path where that is no name.
+/// The name of a swap area's mapping that goes by its device, so that several do not meet: `swap-`
+/// and the last part of the path, or a digest of the path where that is no name.
 #[must_use]
 pub fn swap_name(device: &Path) -> String {
     let last = device.file_name().unwrap_or_default().to_string_lossy();
@@ -213,7 +215,8 @@ pub fn swap_name(device: &Path) -> String {
     format!("swap-{digest}")
 }
 
-/// Maps `device` under a key that nobody will ever know again. V11. What the mapping holds is noise until mkswap(8).
+/// Maps `device` under a key that nobody will ever know again. V11. What the mapping holds is noise
+/// until mkswap(8).
 ///
 /// # Errors
 /// SR-8320, SR-8327, SR-8337; SR-8321 when it holds anything but a swap area.

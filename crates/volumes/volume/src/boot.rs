@@ -1,6 +1,7 @@
 //! The table of volumes that are unlocked when the system starts.
 //!
-//! Form of the table: `docs/reference/volume.md`. Every wait in it has a limit, and there is no value for "no limit".
+//! Form of the table: `docs/reference/volume.md`. Every wait in it has a limit, and there is no
+//! value for "no limit".
 //!
 //! Must not: ask anybody; take a key server's address from a disk.
 
@@ -22,7 +23,8 @@ const TABLE_MAX: u64 = 1 << 20;
 const ENTRIES_MAX: usize = 256;
 /// Longest of its waits, in seconds.
 const WAIT_MAX_S: u64 = 3600;
-/// What an opener, or a device that is there, may take beside waiting, in seconds: key derivation within V17, work of the kernel.
+/// What an opener, or a device that is there, may take beside waiting, in seconds: key derivation
+/// within V17, work of the kernel.
 const WORK_S: u64 = 120;
 /// Longest that a passphrase is kept, in hours.
 const CACHE_MAX_H: u64 = 168;
@@ -64,7 +66,8 @@ pub struct Entry {
     /// Whether it refuses writes.
     #[serde(default)]
     pub read_only: bool,
-    /// For how many hours what the key server delivers is kept, sealed to the TPM, for a start while no server answers; not at all unless said.
+    /// For how many hours what the key server delivers is kept, sealed to the TPM, for a start
+    /// while no server answers; not at all unless said.
     #[serde(default)]
     pub cache_hours: Option<u64>,
     /// Where the TPM is, unless at its usual place.
@@ -81,7 +84,8 @@ pub struct Entry {
 pub struct Swap {
     /// The mapping's name.
     pub name: String,
-    /// The device. Swap has no header that would say which device is meant, so it is a path: best one below /dev/disk/by-partuuid.
+    /// The device. Swap has no header that would say which device is meant, so it is a path: best
+    /// one below /dev/disk/by-partuuid.
     pub device: PathBuf,
     /// How long is waited for the device.
     #[serde(default = "device_wait")]
@@ -318,7 +322,8 @@ device = "/dev/disk/by-partuuid/1"
         table.only("swap");
         assert_eq!(table.limit().as_secs(), 30 + WORK_S);
         assert_eq!(table.names(), [("swap".to_owned(), false)]);
-        // Three volumes whose servers are down and where nobody types are all tried: longer than fifteen minutes.
+        // Three volumes whose servers are down and where nobody types are all tried: longer than
+        // fifteen minutes.
         let many = ["a", "b", "c"].map(|name| {
             GOOD.replace("\"data\"", &format!("\"{name}\""))
                 .replace("\"swap\"", &format!("\"swap-{name}\""))

@@ -1,9 +1,10 @@
 //! Makes a volume.
 //!
-//! Invariants: V6, the key is in hand, and the header is complete and tried (every slot with its passphrase, the token read
-//! back), before the first byte of the device changes. V7, the header is made in memory and goes onto the device last: key
-//! slots, then the second header, then the first, each durable before the next. Killed at any point, the device holds no LUKS2
-//! header or a whole one. A new file gets its name when it is complete.
+//! Invariants: V6, the key is in hand, and the header is complete and tried (every slot with its
+//! passphrase, the token read back), before the first byte of the device changes. V7, the header is
+//! made in memory and goes onto the device last: key slots, then the second header, then the first,
+//! each durable before the next. Killed at any point, the device holds no LUKS2 header or a whole
+//! one. A new file gets its name when it is complete.
 //!
 //! Must not: ask for anything; print a recovery key.
 
@@ -56,7 +57,8 @@ pub struct New<'a> {
     pub sector_size: Option<u32>,
     /// Whether what the device holds may be destroyed.
     pub overwrite: bool,
-    /// Whether all of the device is overwritten with random bytes first, so that nothing that it held can be read below the volume.
+    /// Whether all of the device is overwritten with random bytes first, so that nothing that it
+    /// held can be read below the volume.
     pub wipe: bool,
 }
 
@@ -102,7 +104,8 @@ pub fn check(new: &New<'_>) -> Result<(), Error> {
     }
 }
 
-/// Makes the volume. `progress` is told of the wiping, which an authenticated volume always needs. Returns its UUID.
+/// Makes the volume. `progress` is told of the wiping, which an authenticated volume always needs.
+/// Returns its UUID.
 ///
 /// # Errors
 /// As [`check`]; SR-8324, SR-8327 for `integrity` without device-mapper; SR-5001.
@@ -168,7 +171,8 @@ fn format(
         .map_err(|error| failed(what(), &error))?;
     if new.integrity {
         if new.overwrite {
-            // Before the tags, which go to the device's end: zeros over them are sectors that cannot be read.
+            // Before the tags, which go to the device's end: zeros over them are sectors that
+            // cannot be read.
             let end = exclusively(place, true)?;
             wipe_end(&end, look(place)?.len).map_err(|error| io(place, error))?;
         }

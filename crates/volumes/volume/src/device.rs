@@ -1,7 +1,7 @@
 //! A LUKS2 volume on a device or in a file: its header, its slots and its tokens.
 //!
-//! Invariants: V1, only libcryptsetup writes a header that is in place; V2, a passphrase is tried on the slots it can open,
-//! before anything is changed with it.
+//! Invariants: V1, only libcryptsetup writes a header that is in place; V2, a passphrase is tried
+//! on the slots it can open, before anything is changed with it.
 //!
 //! Must not: ask for a secret.
 
@@ -47,7 +47,8 @@ pub enum By {
 const MACHINE_ITERATIONS: u32 = 1000;
 /// Length of the shortest copy of a LUKS2 header, in bytes.
 const HEADER_LEN_MIN: u64 = 16 * 1024;
-/// Argon2id for people: 64 MiB, four passes (the least that libcryptsetup allows is four), four lanes.
+/// Argon2id for people: 64 MiB, four passes (the least that libcryptsetup allows is four), four
+/// lanes.
 const PERSON_KIB: u32 = 64 * 1024;
 const PERSON_PASSES: u32 = 4;
 const PERSON_LANES: u32 = 4;
@@ -106,7 +107,8 @@ impl Volume {
         Self::load(path, Either::Right((header, path)))
     }
 
-    /// The volume that `file` holds open: it is the same one whatever becomes of the path `shown`. The file stays open as long as this is used.
+    /// The volume that `file` holds open: it is the same one whatever becomes of the path `shown`.
+    /// The file stays open as long as this is used.
     pub(crate) fn held(file: &File, shown: &Path) -> Result<Self, Error> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let mut volume = Self::load(&path, Either::Left(&path))?;
@@ -249,7 +251,8 @@ impl Volume {
     /// V17: the slots to try, one after another; `None` leaves the choice to libcryptsetup.
     pub(crate) fn attempts(&mut self, by: By) -> Result<Vec<Option<u32>>, Error> {
         let metadata = self.metadata()?;
-        // While it is re-encrypted it takes a slot of each key to open it: only libcryptsetup finds the pair.
+        // While it is re-encrypted it takes a slot of each key to open it: only libcryptsetup finds
+        // the pair.
         if by == By::Person || metadata.is_reencrypting() {
             metadata.check_tried(&metadata.key_slots())?;
             return Ok(vec![None]);
@@ -447,7 +450,8 @@ mod tests {
         }
     }
 
-    /// With the iterations of one slot set to four thousand millions, opening took hours; as the system starts nobody ends it.
+    /// With the iterations of one slot set to four thousand millions, opening took hours; as the
+    /// system starts nobody ends it.
     #[test]
     fn a_header_that_asks_for_hours_is_refused_at_once() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,8 @@
-//! Header backups at the key server: sealed here, under a key made from the volume's material, before they are sent.
+//! Header backups at the key server: sealed here, under a key made from the volume's material,
+//! before they are sent.
 //!
-//! Form: `docs/spec/volume.md`, "Header backups". Invariant V12: what is left is a header that was read back as one.
+//! Form: `docs/spec/volume.md`, "Header backups". Invariant V12: what is left is a header that was
+//! read back as one.
 //!
 //! Must not: write a header to a disk.
 
@@ -117,7 +119,8 @@ pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<
     Ok(header)
 }
 
-/// Leaves the volume's header where its key is. The server takes headers of objects only that it was told about, so it is told first.
+/// Leaves the volume's header where its key is. The server takes headers of objects only that it
+/// was told about, so it is told first.
 ///
 /// # Errors
 /// What the server reports.

@@ -1,7 +1,8 @@
-//! What libcryptsetup calls: messages, and progress of long work. Its version, which it tells in a message only.
+//! What libcryptsetup calls: messages, and progress of long work. Its version, which it tells in a
+//! message only.
 //!
-//! Invariants: a call from C never unwinds; messages go into a short list, never to the terminal, where libcryptsetup would
-//! write them by itself.
+//! Invariants: a call from C never unwinds; messages go into a short list, never to the terminal,
+//! where libcryptsetup would write them by itself.
 //!
 //! Must not: keep a pointer beyond the call that brought it.
 #![expect(
@@ -33,14 +34,15 @@ static SAID: Mutex<Said> = Mutex::new(Said {
     version: None,
 });
 
-/// Takes over libcryptsetup's messages, and has it tell its version, which it does at its first use only. Every use of the
-/// library begins with this.
+/// Takes over libcryptsetup's messages, and has it tell its version, which it does at its first use
+/// only. Every use of the library begins with this.
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         set_log_callback::<()>(Some(said), None);
         set_debug_level(CryptDebugLevel::All);
-        // The first use of its cryptography makes it tell, whatever becomes of the use: there is no volume in this file.
+        // The first use of its cryptography makes it tell, whatever becomes of the use: there is no
+        // volume in this file.
         if let Ok(mut device) = CryptInit::init(Path::new("/proc/self/exe")) {
             let loaded = device
                 .context_handle()
@@ -58,8 +60,8 @@ pub(crate) fn take_said() -> String {
     std::mem::take(&mut said.errors).join("; ")
 }
 
-/// The version of the libcryptsetup that is loaded, which may be newer than the one this was built with. `None` when it does
-/// not tell it in the way that is known.
+/// The version of the libcryptsetup that is loaded, which may be newer than the one this was built
+/// with. `None` when it does not tell it in the way that is known.
 #[must_use]
 pub fn library_version() -> Option<(u32, u32, u32)> {
     prepare();
@@ -103,7 +105,8 @@ pub(crate) struct Progress<'a>(pub(crate) &'a mut dyn FnMut(u64, u64) -> bool);
 
 /// Called by libcryptsetup while it works. Not zero ends the work.
 pub(crate) unsafe extern "C" fn progressed(size: u64, offset: u64, who: *mut c_void) -> c_int {
-    // SAFETY: the pointer is the `Progress` that was given with this function, and nobody else uses it during the work.
+    // SAFETY: the pointer is the `Progress` that was given with this function, and nobody else uses
+    // it during the work.
     let progress = unsafe { who.cast::<Progress<'_>>().as_mut() };
     let Some(progress) = progress else { return 0 };
     let told =

@@ -13,11 +13,12 @@ use crate::token::{self, Token};
 
 /// The requirement that stands in the header while the volume is re-encrypted.
 const REENCRYPTING: &str = "online-reencrypt";
-/// Most iterations of PBKDF2 that are computed for one secret, over all slots that it is tried on: a minute or two. cryptsetup
-/// makes some ten millions for a slot when it measures two seconds.
+/// Most iterations of PBKDF2 that are computed for one secret, over all slots that it is tried on:
+/// a minute or two. cryptsetup makes some ten millions for a slot when it measures two seconds.
 const ITERATIONS_MAX: u64 = 1 << 28;
-/// Most memory that Argon2 fills for one secret, over all slots and passes, in KiB: 128 GiB. cryptsetup makes slots of at most
-/// 1 GiB unless it is told otherwise, with four passes or somewhat more.
+/// Most memory that Argon2 fills for one secret, over all slots and passes, in KiB: 128 GiB.
+/// cryptsetup makes slots of at most 1 GiB unless it is told otherwise, with four passes or
+/// somewhat more.
 const FILLED_KIB_MAX: u64 = 128 << 20;
 /// Most memory of one slot, in KiB: cryptsetup's own bound.
 const MEMORY_KIB_MAX: u64 = 4 << 20;
@@ -69,7 +70,8 @@ pub struct Kdf {
 }
 
 impl Kdf {
-    /// Iterations, and KiB that are filled. `None` when it is not known or asks for more memory than there is.
+    /// Iterations, and KiB that are filled. `None` when it is not known or asks for more memory
+    /// than there is.
     fn cost(&self, memory_kib: u64) -> Option<(u64, u64)> {
         if self.kind == "pbkdf2" {
             return Some((self.iterations?.into(), 0));
@@ -187,7 +189,8 @@ impl Metadata {
     /// Our token and its number. `None` when there is none.
     ///
     /// # Errors
-    /// SR-8323, SR-3002 for one that is not in form; SR-8323 too when there are several, for none says which is right.
+    /// SR-8323, SR-3002 for one that is not in form; SR-8323 too when there are several, for none
+    /// says which is right.
     pub fn token(&self) -> Result<Option<(u32, Token)>, Error> {
         let mut ours = self
             .tokens
@@ -274,7 +277,8 @@ impl Metadata {
         slots
     }
 
-    /// Slots with a key that no segment is under: of a re-encryption that is prepared and not begun.
+    /// Slots with a key that no segment is under: of a re-encryption that is prepared and not
+    /// begun.
     #[must_use]
     pub fn unbound_slots(&self) -> Vec<u32> {
         let bound = self.bound_slots();
@@ -297,8 +301,9 @@ impl Metadata {
             })
     }
 
-    /// Whether what the header says of the data is encryption. A header is not authenticated: whoever wrote to the disk can have
-    /// named a cipher that does nothing, and the right key would open a disk that is plain from then on.
+    /// Whether what the header says of the data is encryption. A header is not authenticated:
+    /// whoever wrote to the disk can have named a cipher that does nothing, and the right key would
+    /// open a disk that is plain from then on.
     ///
     /// # Errors
     /// SR-8340.
@@ -312,7 +317,8 @@ impl Metadata {
         Ok(())
     }
 
-    /// V17: whether a secret may be tried on `slots`. Cipher, and costs of key derivation, are what whoever wrote to the disk said.
+    /// V17: whether a secret may be tried on `slots`. Cipher, and costs of key derivation, are what
+    /// whoever wrote to the disk said.
     ///
     /// # Errors
     /// SR-8340, SR-8307.
@@ -321,7 +327,8 @@ impl Metadata {
         self.check_costs(slots, memory_kib())
     }
 
-    /// Costs over all `slots` together: a secret may be tried on each. `memory_kib`: what this machine has.
+    /// Costs over all `slots` together: a secret may be tried on each. `memory_kib`: what this
+    /// machine has.
     fn check_costs(&self, slots: &[u32], memory_kib: u64) -> Result<(), Error> {
         let refused = |what: String| Err(Error::new(&code::LUKS_COST, what));
         let proofs = self.digests.values().map(|digest| digest.iterations);

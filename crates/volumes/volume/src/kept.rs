@@ -1,9 +1,13 @@
-//! A volume's passphrase of the key server that is kept for some hours, for a start while no server answers.
+//! A volume's passphrase of the key server that is kept for some hours, for a start while no server
+//! answers.
 //!
-//! Form: `docs/spec/volume.md`, "A kept passphrase". Invariants V25 to V28: kept only where the table asks for it; sealed to this machine's TPM, in its
-//! state, for a time; used only when no server could be had; removed by whatever a server decides, and by whatever changes what opens the volume.
+//! Form: `docs/spec/volume.md`, "A kept passphrase". Invariants V25 to V28: kept only where the
+//! table asks for it; sealed to this machine's TPM, in its state, for a time; used only when no
+//! server could be had; removed by whatever a server decides, and by whatever changes what opens
+//! the volume.
 //!
-//! Must not: keep key material, from which the passphrases of other volumes could be made; be used without the TPM.
+//! Must not: keep key material, from which the passphrases of other volumes could be made; be used
+//! without the TPM.
 
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -68,13 +72,15 @@ impl Term {
         }
     }
 
-    /// By the calendar, which is worth as much as the host's clock: a time before it was kept is a clock that was set back.
+    /// By the calendar, which is worth as much as the host's clock: a time before it was kept is a
+    /// clock that was set back.
     fn is_over(self, at: u64) -> bool {
         !(self.from..self.until).contains(&at)
     }
 }
 
-/// Keeps the passphrase of the volume's slots. `seal` seals to the TPM, in its present state, until the term's clock.
+/// Keeps the passphrase of the volume's slots. `seal` seals to the TPM, in its present state, until
+/// the term's clock.
 ///
 /// # Errors
 /// What `seal` reports; SR-4001 when it cannot be written.

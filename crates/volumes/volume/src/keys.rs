@@ -1,6 +1,7 @@
 //! Who has the key material of volumes: a keyring of this host, or a key server.
 //!
-//! Invariant V3: whom to ask is configured on the node; a token selects a name and a version, nothing else.
+//! Invariant V3: whom to ask is configured on the node; a token selects a name and a version,
+//! nothing else.
 //!
 //! Must not: keep material beyond the call that asked for it.
 

@@ -1,7 +1,7 @@
 //! What a device or file holds, and who uses it, before anything is written to it.
 //!
-//! Invariants: V4, a device that is mounted, mapped, or a swap area is never written to; V5, one that holds anything known is
-//! written to only when that was asked for.
+//! Invariants: V4, a device that is mounted, mapped, or a swap area is never written to; V5, one
+//! that holds anything known is written to only when that was asked for.
 //!
 //! Must not: change anything.
 
@@ -144,7 +144,8 @@ pub(crate) fn other_than_luks(path: &Path) -> Result<Option<String>, Error> {
     Ok(others.map(str::to_owned))
 }
 
-/// Whether the device or file has something other than zeros, as far as samples over all of it show: a disk that was in use has.
+/// Whether the device or file has something other than zeros, as far as samples over all of it
+/// show: a disk that was in use has.
 ///
 /// # Errors
 /// SR-1006, SR-5001.

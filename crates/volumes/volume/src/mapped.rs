@@ -1,7 +1,8 @@
-//! What mapping has a name already, and of which device it is: as the kernel shows it, without opening a device.
+//! What mapping has a name already, and of which device it is: as the kernel shows it, without
+//! opening a device.
 //!
-//! Invariant V19: a mapping counts as the volume of an entry only when it is of that entry's device and encrypted; swap counts as on only when the
-//! kernel says that it is.
+//! Invariant V19: a mapping counts as the volume of an entry only when it is of that entry's device
+//! and encrypted; swap counts as on only when the kernel says that it is.
 //!
 //! Must not: change anything.
 
@@ -13,11 +14,13 @@ use std::time::Duration;
 use crate::active::path_of;
 use crate::probe::{Places, says};
 
-/// What begins the name that libcryptsetup gives a LUKS2 mapping in the kernel; 32 digits of the UUID follow.
+/// What begins the name that libcryptsetup gives a LUKS2 mapping in the kernel; 32 digits of the
+/// UUID follow.
 const LUKS2: &str = "CRYPT-LUKS2-";
 /// The same for a plain mapping.
 const PLAIN: &str = "CRYPT-PLAIN-";
-/// How many devices deep something is looked for: dm-crypt, dm-integrity, and what a re-encryption puts between.
+/// How many devices deep something is looked for: dm-crypt, dm-integrity, and what a re-encryption
+/// puts between.
 const DEPTH_MAX: usize = 4;
 /// How long a device is waited for that is to say its label.
 const LABEL_WAIT: Duration = Duration::from_secs(2);

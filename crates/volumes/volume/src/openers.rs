@@ -1,6 +1,7 @@
 //! Who may open a volume: slots added, removed, and told apart.
 //!
-//! Invariants: V8, the last slot that opens the volume is never removed, nor the last recovery key unless that is insisted on;
+//! Invariants: V8, the last slot that opens the volume is never removed, nor the last recovery key
+//! unless that is insisted on;
 //! V9, a slot gets its token after it was tried, and loses it with the slot.
 //!
 //! Must not: ask for a secret.
@@ -50,7 +51,8 @@ pub fn add_recovery(
     Ok(slot)
 }
 
-/// Adds a slot for key material, and the token, which then names this key; slots of another key lose theirs.
+/// Adds a slot for key material, and the token, which then names this key; slots of another key
+/// lose theirs.
 ///
 /// # Errors
 /// As [`add_passphrase`].

@@ -1,9 +1,11 @@
 //! Devices found by what they say of themselves.
 //!
-//! Invariant V18: a device that does not answer holds nobody up. Each is read in a thread of its own (which ends with the process: a read of a block
-//! device gives way to a signal that kills), and the search is over when its time is.
+//! Invariant V18: a device that does not answer holds nobody up. Each is read in a thread of its
+//! own (which ends with the process: a read of a block device gives way to a signal that kills),
+//! and the search is over when its time is.
 //!
-//! Not through `/dev/disk`: where there is no udev nobody makes those links, and where there is, a link names one of two devices with one UUID.
+//! Not through `/dev/disk`: where there is no udev nobody makes those links, and where there is, a
+//! link names one of two devices with one UUID.
 //!
 //! Must not: choose between devices that are alike.
 
@@ -55,7 +57,8 @@ impl Places {
         Some(text.trim_end_matches('\n').to_owned())
     }
 
-    /// Devices that are listed below this one: `holders`, which are made of it, or `slaves`, which it is made of.
+    /// Devices that are listed below this one: `holders`, which are made of it, or `slaves`, which
+    /// it is made of.
     pub(crate) fn listed(&self, device: &str, what: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.block.join(device).join(what));
         let names = entries.into_iter().flatten().flatten();
@@ -72,7 +75,8 @@ impl Places {
         let names = entries.flatten().map(|entry| entry.file_name());
         let mut names: Vec<String> = names
             .filter_map(|name| name.into_string().ok())
-            // Drives without a medium, devices that nothing is attached to, and mappings whose I/O waits.
+            // Drives without a medium, devices that nothing is attached to, and mappings whose I/O
+            // waits.
             .filter(|name| self.shown(name, "size").as_deref() != Some("0"))
             .filter(|name| self.shown(name, "dm/suspended").as_deref() != Some("1"))
             .collect();
@@ -84,7 +88,8 @@ impl Places {
 /// Finds the device that an entry of the table means; waits for it as long as is allowed.
 ///
 /// # Errors
-/// SR-1006 when it does not come; SR-8320 when it is part of something else, as an opened volume; SR-8335 when several say that they are it.
+/// SR-1006 when it does not come; SR-8320 when it is part of something else, as an opened volume;
+/// SR-8335 when several say that they are it.
 pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
     find_in(&Places::default(), device, wait)
 }
@@ -121,7 +126,8 @@ pub(crate) fn says(path: &Path, wanted: &str, wait: Duration) -> bool {
 /// Devices that are what is looked for.
 struct Found {
     free: Vec<PathBuf>,
-    /// Parts of others: paths of a multipath device, members of a RAID, a volume that is open. What they are part of is the device.
+    /// Parts of others: paths of a multipath device, members of a RAID, a volume that is open. What
+    /// they are part of is the device.
     held: Vec<(PathBuf, Vec<String>)>,
 }
 
@@ -139,7 +145,8 @@ impl Found {
                 }
             };
         }
-        // A copy of a disk, plugged in beside it: none is taken, for one of them is not what is meant.
+        // A copy of a disk, plugged in beside it: none is taken, for one of them is not what is
+        // meant.
         let names: Vec<String> = self
             .free
             .iter()
@@ -188,7 +195,8 @@ impl Wanted {
     }
 }
 
-/// A search that goes on from round to round: a device that has not answered yet is not asked again.
+/// A search that goes on from round to round: a device that has not answered yet is not asked
+/// again.
 struct Search<'a> {
     places: &'a Places,
     wanted: Wanted,

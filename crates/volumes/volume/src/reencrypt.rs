@@ -1,11 +1,12 @@
-//! Changes the volume key: every sector is read under the old one and written under the new one, while the volume is used or
-//! while it is closed.
+//! Changes the volume key: every sector is read under the old one and written under the new one,
+//! while the volume is used or while it is closed.
 //!
-//! Order: every opener that is to stay gets a slot with the new key, under the same passphrase as its old slot, and tokens name
-//! both; then libcryptsetup writes into the header that it has begun, the header goes to the key server, and data move, eight
-//! MiB at a time; at last libcryptsetup destroys the slots of the old key. Invariants: V14, whoever could open the volume
-//! before, and is to be able to afterwards, can open it at every moment between (but for the state that `repair` mends); V15,
-//! the same command goes on after it was stopped anywhere.
+//! Order: every opener that is to stay gets a slot with the new key, under the same passphrase as
+//! its old slot, and tokens name both; then libcryptsetup writes into the header that it has begun,
+//! the header goes to the key server, and data move, eight MiB at a time; at last libcryptsetup
+//! destroys the slots of the old key. Invariants: V14, whoever could open the volume before, and is
+//! to be able to afterwards, can open it at every moment between (but for the state that `repair`
+//! mends); V15, the same command goes on after it was stopped anywhere.
 //!
 //! Must not: begin with a library that is known to lose data (V16).
 
@@ -71,10 +72,12 @@ pub fn left_out(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
     slots
 }
 
-/// Prepares and begins a re-encryption; data have not moved yet. The first of `stays` opens the volume.
+/// Prepares and begins a re-encryption; data have not moved yet. The first of `stays` opens the
+/// volume.
 ///
 /// # Errors
-/// SR-8328 when one is under way; SR-8329; SR-2002; SR-8324; SR-8320 when the volume is open and `active` does not say so.
+/// SR-8328 when one is under way; SR-8329; SR-2002; SR-8324; SR-8320 when the volume is open and
+/// `active` does not say so.
 pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> Result<(), Error> {
     check_library()?;
     let metadata = volume.metadata()?;
@@ -111,8 +114,8 @@ pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> 
     )
 }
 
-/// Moves the data, from where it was left. `progress` is told size and offset in bytes, and ends the work with false; then it
-/// can be gone on with later. Returns whether it is finished.
+/// Moves the data, from where it was left. `progress` is told size and offset in bytes, and ends
+/// the work with false; then it can be gone on with later. Returns whether it is finished.
 ///
 /// # Errors
 /// SR-2002, SR-8324, SR-8329, SR-5001.
@@ -133,7 +136,8 @@ pub fn go_on(
     }
     let metadata = volume.metadata()?;
     if metadata.is_reencrypting() && all_moved(&metadata) {
-        // Never by libcryptsetup: it may begin again with data that are under the new key already. See `repair`.
+        // Never by libcryptsetup: it may begin again with data that are under the new key already.
+        // See `repair`.
         end(volume, secret, active.is_some())?;
     } else if metadata.is_reencrypting() {
         start(
@@ -211,8 +215,9 @@ fn tidy(volume: &mut Volume) -> Result<(), Error> {
     tidy_tokens(volume)
 }
 
-/// Slots of a preparation that was stopped before it began: they hold a key that nothing is under, and a passphrase that is
-/// given opens them. Others of that sort are somebody's keys for something else.
+/// Slots of a preparation that was stopped before it began: they hold a key that nothing is under,
+/// and a passphrase that is given opens them. Others of that sort are somebody's keys for something
+/// else.
 fn discard_prepared(volume: &mut Volume, stays: &[Stays<'_>]) -> Result<(), Error> {
     for slot in volume.metadata()?.unbound_slots() {
         for stay in stays {
@@ -225,7 +230,8 @@ fn discard_prepared(volume: &mut Volume, stays: &[Stays<'_>]) -> Result<(), Erro
     Ok(())
 }
 
-/// Tokens name the new slot beside the old one, so that both are known for what they are at all times.
+/// Tokens name the new slot beside the old one, so that both are known for what they are at all
+/// times.
 fn name_both(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let with_new = |slots: &[u32]| -> Vec<u32> {

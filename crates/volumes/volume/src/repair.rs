@@ -1,16 +1,19 @@
-//! Ends a re-encryption whose data are all under the new key, when libcryptsetup was stopped before it had ended it.
+//! Ends a re-encryption whose data are all under the new key, when libcryptsetup was stopped before
+//! it had ended it.
 //!
-//! Two states. With the old key's slots still there, libcryptsetup 2.6.1 goes on at the beginning when the volume is closed:
-//! it reads data under the old key that are under the new one, and destroys them. So it is never asked to; this ends it instead.
-//! Without them nothing opens the volume:
+//! Two states. With the old key's slots still there, libcryptsetup 2.6.1 goes on at the beginning
+//! when the volume is closed: it reads data under the old key that are under the new one, and
+//! destroys them. So it is never asked to; this ends it instead. Without them nothing opens the
+//! volume:
 //!
-//! libcryptsetup ends a re-encryption by destroying the slots of the old key, and only then takes out of the header that one is
-//! under way. Stopped between, the header asks for two keys and has one. All data are under that one. The repair writes the
-//! header as the next step of libcryptsetup would have: without the old key's digest, the saved segments, the slot that
-//! remembered how far it was, and the requirement. Slots and tokens stay as they are.
+//! libcryptsetup ends a re-encryption by destroying the slots of the old key, and only then takes
+//! out of the header that one is under way. Stopped between, the header asks for two keys and has
+//! one. All data are under that one. The repair writes the header as the next step of libcryptsetup
+//! would have: without the old key's digest, the saved segments, the slot that remembered how far
+//! it was, and the requirement. Slots and tokens stay as they are.
 //!
-//! Invariant: the new header is read, and opened with the passphrase, in memory before it goes onto the device, second copy
-//! first.
+//! Invariant: the new header is read, and opened with the passphrase, in memory before it goes onto
+//! the device, second copy first.
 //!
 //! Must not: touch a header in any other state.
 
@@ -28,7 +31,8 @@ use crate::escrow;
 use crate::header::Metadata;
 use crate::look::{check_unused, exclusively, io};
 
-/// Of a LUKS2 binary header (LUKS2 On-Disk Format Specification, section 2.1): its length, and places in it.
+/// Of a LUKS2 binary header (LUKS2 On-Disk Format Specification, section 2.1): its length, and
+/// places in it.
 pub(crate) const BINARY_LEN: usize = 4096;
 const SIZE_AT: usize = 8;
 const SEQUENCE_AT: usize = 16;
@@ -43,7 +47,8 @@ pub(crate) fn all_moved(metadata: &Metadata) -> bool {
     check(metadata).is_ok()
 }
 
-/// The slots of the new key, when all data are under it and only the end of the re-encryption is missing.
+/// The slots of the new key, when all data are under it and only the end of the re-encryption is
+/// missing.
 ///
 /// # Errors
 /// SR-8331, with the reason.
@@ -135,7 +140,8 @@ pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Re
     }
     let (first, rest) = bytes.split_at_mut(size);
     let second = rest.get_mut(..size).unwrap_or_default();
-    // libcryptsetup has put a damaged copy right when it read the header; if it could not, neither can this.
+    // libcryptsetup has put a damaged copy right when it read the header; if it could not, neither
+    // can this.
     if !checksum_holds(first) || !checksum_holds(second) {
         let detail = "a copy of its header is damaged";
         return Err(Error::new(&code::VOLUME_NO_REPAIR, detail));

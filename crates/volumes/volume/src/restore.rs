@@ -1,9 +1,10 @@
 //! Puts a volume's header and key slots back from a backup.
 //!
-//! Invariants: V23, a backup is read and checked whole, by `strongroom-luks2` and by libcryptsetup, in memory, and opened there
-//! with what is given to open it, before a byte of the device changes; one of a re-encryption under way is never put back, for
-//! data may have moved on since. V24, what is on the device is looked at first: the header of another volume, one under another
-//! volume key, or anything else that is known goes only when it was named. V7 holds for the writing.
+//! Invariants: V23, a backup is read and checked whole, by `strongroom-luks2` and by libcryptsetup,
+//! in memory, and opened there with what is given to open it, before a byte of the device changes;
+//! one of a re-encryption under way is never put back, for data may have moved on since. V24, what
+//! is on the device is looked at first: the header of another volume, one under another volume key,
+//! or anything else that is known goes only when it was named. V7 holds for the writing.
 //!
 //! Must not: ask for anything; put back what was not checked.
 
@@ -57,7 +58,8 @@ pub struct Restored {
 }
 
 impl Backup {
-    /// Reads what `strongroom volume backup --out`, or cryptsetup, wrote. `device` is what it is for.
+    /// Reads what `strongroom volume backup --out`, or cryptsetup, wrote. `device` is what it is
+    /// for.
     ///
     /// # Errors
     /// SR-1006, SR-5001, SR-8354.
@@ -258,7 +260,8 @@ impl Present {
                 "volume {uuid}, whose volume key was changed after the backup: its data would be lost"
             ));
         }
-        // Openers that are newer than the backup would go, and those of the backup may open nothing any more.
+        // Openers that are newer than the backup would go, and those of the backup may open nothing
+        // any more.
         if !is_proven {
             return refused(format!(
                 "volume {uuid}, whose header is whole, and nothing was given to open the backup with"
@@ -294,7 +297,8 @@ fn same_key(one: &Metadata, other: &Metadata) -> bool {
     digest(one).is_some() && digest(one) == digest(other)
 }
 
-/// V7: nothing of what was there looks like a header while it is written over, and the beginning comes last.
+/// V7: nothing of what was there looks like a header while it is written over, and the beginning
+/// comes last.
 fn write(device: &File, backup: &Backup) -> std::io::Result<()> {
     let len = backup.bytes.len() as u64;
     let size = usize::try_from(backup.header.binary.size).unwrap_or(usize::MAX);

@@ -1,9 +1,11 @@
 //! Changes the key that opens a volume, and leaves its data as they are.
 //!
-//! Order, each step durable before the next: a new version of the key; a slot for it, tried; the token names its version, and
-//! both slots; the old slot goes, and with it its name in the token. Invariant V13: at every point between, the volume opens
-//! with the version that its token names, and the same command finishes: a slot of the token that this version does not open
-//! is an old one (it may be half wiped, and open with nothing); one without a token that a newer version opens is a new one.
+//! Order, each step durable before the next: a new version of the key; a slot for it, tried; the
+//! token names its version, and both slots; the old slot goes, and with it its name in the token.
+//! Invariant V13: at every point between, the volume opens with the version that its token names,
+//! and the same command finishes: a slot of the token that this version does not open is an old one
+//! (it may be half wiped, and open with nothing); one without a token that a newer version opens is
+//! a new one.
 //!
 //! Must not: touch slots of people.
 
@@ -42,7 +44,8 @@ pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error>
     }
     let secret = opening(volume, keys, &token)?;
     let newest = keys.fetch(&token.key_id, None)?;
-    // A newer version that there is already was made by this command, stopped; or by somebody who wants it used.
+    // A newer version that there is already was made by this command, stopped; or by somebody who
+    // wants it used.
     let began = newest.version > from;
     let new = if began {
         newest
@@ -76,7 +79,8 @@ pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error>
     })
 }
 
-/// The token names the new version, its slot, and the old ones that are to go: one change of the header.
+/// The token names the new version, its slot, and the old ones that are to go: one change of the
+/// header.
 fn name(
     volume: &mut Volume,
     token: &Token,

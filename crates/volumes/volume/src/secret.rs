@@ -20,7 +20,8 @@ pub const SLOT_SECRET_LEN: usize = 64;
 
 /// Bytes of a recovery key.
 const RECOVERY_LEN: usize = 32;
-/// Digits of a recovery key: those that stand in the same place on all common keyboards (as systemd's).
+/// Digits of a recovery key: those that stand in the same place on all common keyboards (as
+/// systemd's).
 const RECOVERY_DIGITS: &[u8; 16] = b"cbdefghijklnrtuv";
 /// Digits in a group, and groups.
 const GROUP: usize = 8;
@@ -60,7 +61,8 @@ pub fn kept_key(sealed: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKey, E
     Ok(hkdf(sealed, object_id, KEPT_INFO)?)
 }
 
-/// A new recovery key of 256 bits, as it is shown: eight groups of eight letters. The text is the passphrase.
+/// A new recovery key of 256 bits, as it is shown: eight groups of eight letters. The text is the
+/// passphrase.
 ///
 /// # Errors
 /// SR-5001.
@@ -88,8 +90,8 @@ pub fn new_recovery_key() -> Result<SecretBytes, Error> {
     Ok(text)
 }
 
-/// A recovery key as somebody typed it, in the form in which it is a passphrase: dashes and blanks may be left out or be
-/// anywhere, capital letters count as small ones.
+/// A recovery key as somebody typed it, in the form in which it is a passphrase: dashes and blanks
+/// may be left out or be anywhere, capital letters count as small ones.
 ///
 /// # Errors
 /// SR-8361 when it is not one.
@@ -124,7 +126,8 @@ pub fn recovery_key(typed: &SecretBytes) -> Result<SecretBytes, Error> {
     }
 }
 
-/// A volume key of `len` bytes. For XTS the two halves differ, as IEEE 1619 and FIPS 140-3 (IG C.I) ask.
+/// A volume key of `len` bytes. For XTS the two halves differ, as IEEE 1619 and FIPS 140-3 (IG C.I)
+/// ask.
 ///
 /// # Errors
 /// SR-5001.

@@ -68,7 +68,8 @@ impl Keys for OfServer {
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
         match self.client.create(name) {
             Ok(_) => self.fetch(name, None),
-            // There is one of that name, or whether there is one now is not known: asking for it tells.
+            // There is one of that name, or whether there is one now is not known: asking for it
+            // tells.
             Err(error) if matches!(error.kind(), Kind::Exists | Kind::Uncertain) => {
                 self.fetch(name, None)
             }

@@ -1,12 +1,15 @@
 //! Destroys what opens a volume, so that its data are noise.
 //!
-//! Order: what the key server has, then the slots, then the whole of header and key slots, overwritten with random bytes.
-//! Stopped between, the token is still there and the same command goes on. What cannot be destroyed from here is named.
+//! Order: what the key server has, then the slots, then the whole of header and key slots,
+//! overwritten with random bytes. Stopped between, the token is still there and the same command
+//! goes on. What cannot be destroyed from here is named.
 //!
-//! Invariant V20: the device is opened once, for sole use, and its UUID is compared with the one that was confirmed; all that is destroyed is
-//! destroyed through that opening, whatever its path leads to meanwhile.
+//! Invariant V20: the device is opened once, for sole use, and its UUID is compared with the one
+//! that was confirmed; all that is destroyed is destroyed through that opening, whatever its path
+//! leads to meanwhile.
 //!
-//! Must not: claim more than was done: old blocks of flash memory, copies of the header and of keys are not in reach.
+//! Must not: claim more than was done: old blocks of flash memory, copies of the header and of keys
+//! are not in reach.
 
 use std::fs::File;
 use std::path::Path;
@@ -181,8 +184,8 @@ pub fn shred(
     Ok(record)
 }
 
-/// A token only says which key it would be, and whoever could write to the disk can have named another volume's: nothing but
-/// what opens this volume is destroyed with it.
+/// A token only says which key it would be, and whoever could write to the disk can have named
+/// another volume's: nothing but what opens this volume is destroyed with it.
 fn opens_it(volume: &mut Volume, token: &Token, keys: &mut dyn Keys) -> Result<(), Error> {
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
     let secret = slot_secret(&material.key, &token.object_id)?;
@@ -218,7 +221,8 @@ mod tests {
     use crate::testing::{KEY, made};
     use crate::token::Provider;
 
-    /// Whoever has the key; when it is asked to destroy it, paths change as they do when a disk is plugged in again.
+    /// Whoever has the key; when it is asked to destroy it, paths change as they do when a disk is
+    /// plugged in again.
     struct Meanwhile {
         from: PathBuf,
         to: PathBuf,

@@ -1,7 +1,9 @@
-//! The LUKS2 token: which material opens the volume, and where it was to be had when the token was written.
+//! The LUKS2 token: which material opens the volume, and where it was to be had when the token was
+//! written.
 //!
-//! Form: `docs/spec/volume.md`. Everything in it is a hint, which whoever can write the disk can write too: it selects, it
-//! authorises nothing. Whom to ask stands in the node's configuration, never here.
+//! Form: `docs/spec/volume.md`. Everything in it is a hint, which whoever can write the disk can
+//! write too: it selects, it authorises nothing. Whom to ask stands in the node's configuration,
+//! never here.
 //!
 //! Must not: be used without [`Token::read`], which checks form and bounds.
 
@@ -13,7 +15,8 @@ use strongroom_keyring::Error;
 
 /// The type of our tokens.
 pub const TYPE: &str = "strongroom";
-/// The type of systemd's tokens of recovery keys, which ours follow in form, so that its tools know them.
+/// The type of systemd's tokens of recovery keys, which ours follow in form, so that its tools know
+/// them.
 pub const RECOVERY_TYPE: &str = "systemd-recovery";
 /// The version of the token's form.
 const VERSION: u32 = 1;

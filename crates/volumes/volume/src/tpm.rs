@@ -1,8 +1,9 @@
 //! Openers whose passphrase is made of what a TPM sealed.
 //!
-//! Form: `docs/spec/volume.md`, "The token of a TPM". The TPM itself is somebody else's: whoever calls brings what seals and
-//! unseals. Invariants: V3, where the TPM is stands on the command line or in the table, never in a token; V22, a slot gets its
-//! token after the TPM gave back what it had sealed, and the slot was opened with it.
+//! Form: `docs/spec/volume.md`, "The token of a TPM". The TPM itself is somebody else's: whoever
+//! calls brings what seals and unseals. Invariants: V3, where the TPM is stands on the command line
+//! or in the table, never in a token; V22, a slot gets its token after the TPM gave back what it
+//! had sealed, and the slot was opened with it.
 //!
 //! Must not: keep what was unsealed.
 
@@ -153,7 +154,8 @@ pub fn add(
 /// The passphrase that the TPM's part makes; it was tried on the slots of its token.
 ///
 /// # Errors
-/// SR-8330 when no token is of a TPM; SR-8350 to SR-8352; SR-2002 when what was unsealed opens nothing.
+/// SR-8330 when no token is of a TPM; SR-8350 to SR-8352; SR-2002 when what was unsealed opens
+/// nothing.
 pub fn opening(
     volume: &mut Volume,
     unseal: &dyn Fn(&[u8]) -> Result<SecretKey, Error>,
@@ -166,7 +168,8 @@ pub fn opening(
     })
 }
 
-/// The passphrase that the first of these tokens makes that the TPM unseals and `fits` takes. `what` is the volume, for errors.
+/// The passphrase that the first of these tokens makes that the TPM unseals and `fits` takes.
+/// `what` is the volume, for errors.
 ///
 /// # Errors
 /// As [`opening`].

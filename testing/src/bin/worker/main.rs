@@ -1,6 +1,8 @@
-//! The process that the tests pause, watch and kill. What it does is its first argument; the rest is `name=value`.
+//! The process that the tests pause, watch and kill. What it does is its first argument; the rest
+//! is `name=value`.
 //!
-//! Must not: be given a key on its command line, or do anything that a test in the parent does not check.
+//! Must not: be given a key on its command line, or do anything that a test in the parent does not
+//! check.
 
 mod session;
 mod writer;

@@ -1,4 +1,5 @@
-//! Backups: sealed for a certificate, damaged, restored; and a PostgreSQL server brought to a point of its log.
+//! Backups: sealed for a certificate, damaged, restored; and a PostgreSQL server brought to a point
+//! of its log.
 //!
 //! Must not: work on anything but databases and servers of its own.
 

@@ -1,4 +1,5 @@
-//! A PostgreSQL server that archives its log, and is brought back to a point between two transactions.
+//! A PostgreSQL server that archives its log, and is brought back to a point between two
+//! transactions.
 //!
 //! Must not: leave a server running.
 

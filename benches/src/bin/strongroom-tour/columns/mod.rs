@@ -1,6 +1,8 @@
-//! Confidential columns: the owner's query and the operator's, what the server has of a value, a crash of server and zone.
+//! Confidential columns: the owner's query and the operator's, what the server has of a value, a
+//! crash of server and zone.
 //!
-//! The server is a copy of PostgreSQL 15 with the extension in it: the system's stays as it is. Must not: leave a process running.
+//! The server is a copy of PostgreSQL 15 with the extension in it: the system's stays as it is.
+//! Must not: leave a process running.
 
 mod search;
 mod stack;

@@ -99,8 +99,8 @@ impl Workplace {
     }
 }
 
-/// The programs under `root`, with the extension from the tree that `STRONGROOM_COLUMNS` names, as `DESTDIR` of
-/// crates/columns/extension/install was.
+/// The programs under `root`, with the extension from the tree that `STRONGROOM_COLUMNS` names, as
+/// `DESTDIR` of crates/columns/extension/install was.
 fn copy_postgresql(root: &Path) -> Result<(), Failure> {
     let built = std::env::var_os("STRONGROOM_COLUMNS").map(PathBuf::from);
     let built =

@@ -1,7 +1,8 @@
-//! Known texts in every kind of file that holds users' data, and a search of every byte of both data directories.
+//! Known texts in every kind of file that holds users' data, and a search of every byte of both
+//! data directories.
 //!
-//! Must not: believe a search of the sealed instance that finds nothing, unless the same search of the plain one finds
-//! everything.
+//! Must not: believe a search of the sealed instance that finds nothing, unless the same search of
+//! the plain one finds everything.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -164,7 +164,8 @@ impl<'place> Instances<'place> {
     }
 }
 
-/// Runs it; what it said, whether it succeeded or not. A server that it starts must not hold its output open.
+/// Runs it; what it said, whether it succeeded or not. A server that it starts must not hold its
+/// output open.
 pub(crate) fn ran(mut command: Command) -> Result<Ran, Failure> {
     Ok(command.output()?.into())
 }

@@ -1,4 +1,5 @@
-//! Stock PostgreSQL, plain and sealed: the same work, a power cut, what lies on the disk, what does not start.
+//! Stock PostgreSQL, plain and sealed: the same work, a power cut, what lies on the disk, what does
+//! not start.
 //!
 //! Must not: run a server that the tour has not made, or leave one running.
 

@@ -89,8 +89,8 @@ fn default_path() -> Option<PathBuf> {
     Some(state.join("strongroom/history"))
 }
 
-/// Whether SQL may hold a key: the SQLite extension's functions and pragmas, and those of other encrypting
-/// builds of SQLite, which people type from habit.
+/// Whether SQL may hold a key: the SQLite extension's functions and pragmas, and those of other
+/// encrypting builds of SQLite, which people type from habit.
 pub(super) fn mentions_key(sql: &str) -> bool {
     let lower = sql.to_ascii_lowercase().replace("foreign_key", "");
     let after = |word: &str| lower.split_once(word).map(|(_, tail)| tail);

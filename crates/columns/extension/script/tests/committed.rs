@@ -1,4 +1,5 @@
-//! Goal: the committed SQL script is the one that the list of functions makes. Method: makes it, and compares.
+//! Goal: the committed SQL script is the one that the list of functions makes. Method: makes it,
+//! and compares.
 
 #[test]
 fn the_committed_script_is_what_the_list_makes() {

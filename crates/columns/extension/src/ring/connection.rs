@@ -114,7 +114,7 @@ impl Connection {
         let answer = self.host.call(descriptor, check_while_waiting);
         if matches!(answer, Ok(_) | Err(Broken::Fault(_) | Broken::Earlier(_))) {
             // There was no earlier fault, or it is the one that is reported now.
-            let apart = Op::from_number(descriptor.op).is_some_and(Op::is_apart);
+            let apart = Op::from_number(descriptor.op).is_some_and(Op::is_independent);
             self.unconfirmed = self.unconfirmed && apart;
             // Every operation before this one is done.
             self.envelope_bytes = 0;

@@ -1,5 +1,7 @@
-//! Goal: the SQL objects are sound, and are PostgreSQL's for the base types wherever PostgreSQL has them.
-//! Method: queries over the catalogs of a server, in the manner of PostgreSQL's `opr_sanity`; each finds what is wrong.
+//! Goal: the SQL objects are sound, and are PostgreSQL's for the base types wherever PostgreSQL has
+//! them.
+//! Method: queries over the catalogs of a server, in the manner of PostgreSQL's `opr_sanity`; each
+//! finds what is wrong.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! Goal: many connections work, idle ones cost nothing, and whoever is in the middle of something when the zone goes gets an error and
-//! goes on.
+//! Goal: many connections work, idle ones cost nothing, and whoever is in the middle of something
+//! when the zone goes gets an error and goes on.
 //!
-//! Method: connections through the proxy; processor time of zone and server while 200 of them do nothing; the zone is killed in the middle of a
-//! query, of a COPY, and before a commit.
+//! Method: connections through the proxy; processor time of zone and server while 200 of them do
+//! nothing; the zone is killed in the middle of a query, of a COPY, and before a commit.
 
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,8 @@ fn many_connections_work_and_idle_ones_cost_nothing() {
         .zip(before)
         .map(|(now, before)| now.saturating_sub(before))
         .collect();
-    // Hundredths of a second. The proxy asks for the catalog every ten seconds only when it is asked for something.
+    // Hundredths of a second. The proxy asks for the catalog every ten seconds only when it is
+    // asked for something.
     assert!(
         used.iter().all(|ticks| *ticks <= 10),
         "zone, proxy, server: {used:?}"
@@ -87,7 +88,8 @@ fn many_connections_work_and_idle_ones_cost_nothing() {
     }
 }
 
-/// Asks over this connection until the proxy has opened a session for it, as it tries once a second.
+/// Asks over this connection until the proxy has opened a session for it, as it tries once a
+/// second.
 fn wait_for_session(client: &mut Client, sql: &str, expected: &str) {
     let begun = Instant::now();
     loop {
@@ -137,7 +139,8 @@ fn the_end_of_the_zone_is_an_error_and_no_more() {
         wait_for_session(&mut client, "select sum(a) from t where id <= 2000", "2000");
     }
     let mut client = owner.connect().expect("a connection");
-    // In a transaction: after the loss it can be rolled back, or committed when all of it was before the loss.
+    // In a transaction: after the loss it can be rolled back, or committed when all of it was
+    // before the loss.
     let _done = client
         .query("begin; insert into t values (5000, 8)")
         .expect("a row is inserted");

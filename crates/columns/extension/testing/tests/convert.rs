@@ -1,7 +1,8 @@
-//! Goal: a column is made confidential, or plain, while its table is used, whatever ends the command and whatever others write.
+//! Goal: a column is made confidential, or plain, while its table is used, whatever ends the
+//! command and whatever others write.
 //!
-//! Method: the real command against a real server; a conversion is killed again and again while other sessions write what a plain table is
-//! told too.
+//! Method: the real command against a real server; a conversion is killed again and again while
+//! other sessions write what a plain table is told too.
 
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
@@ -213,8 +214,8 @@ fn a_conversion_that_is_killed_goes_on_and_loses_nothing_of_what_others_write() 
                         update t set n = n + 1 where id = {id} + 1;"
                     );
                     let said = owner.run(&sql);
-                    // A statement that was under way when the columns were exchanged meets another type than the proxy
-                    // knew, and fails with its transaction: nothing else may.
+                    // A statement that was under way when the columns were exchanged meets another
+                    // type than the proxy knew, and fails with its transaction: nothing else may.
                     let errors = said.messages.lines().filter(|line| line.contains("ERROR"));
                     for error in errors {
                         let expected = ["22P02", "25P02", "42804", "SR101"];

@@ -1,9 +1,11 @@
-//! Goal: with `synchronous_commit = off` too, after a crash at any moment every identifier that the server can show has its value: in rows, by every
-//! index, of committed, rolled back and open transactions.
+//! Goal: with `synchronous_commit = off` too, after a crash at any moment every identifier that the
+//! server can show has its value: in rows, by every index, of committed, rolled back and open
+//! transactions.
 //!
-//! Method: rounds of some tens of milliseconds of load on one small table that is vacuumed and swept meanwhile; then the server, the zone, or both are killed. Each row's
-//! columns say the same thing, so a value of another row or time is seen. `STRONGROOM_CRASH_ROUNDS` is how many rounds, of some 0.6 s each;
-//! `STRONGROOM_SEED` repeats the choices.
+//! Method: rounds of some tens of milliseconds of load on one small table that is vacuumed and
+//! swept meanwhile; then the server, the zone, or both are killed. Each row's columns say the same
+//! thing, so a value of another row or time is seen. `STRONGROOM_CRASH_ROUNDS` is how many rounds,
+//! of some 0.6 s each; `STRONGROOM_SEED` repeats the choices.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -88,7 +90,8 @@ impl Scene {
                 drop(server.run("vacuum t"));
             }
             std::thread::sleep(time);
-            // The server first: a zone that is killed under an open scope could not be started again here.
+            // The server first: a zone that is killed under an open scope could not be started
+            // again here.
             server.kill();
             stop.store(true, Ordering::Relaxed);
             writers

@@ -1,4 +1,5 @@
-//! Goal: what a definition may not be is refused with a reason and without a zone, and what it may be is made (X3).
+//! Goal: what a definition may not be is refused with a reason and without a zone, and what it may
+//! be is made (X3).
 //! Method: a server of its own whose zone is not there; statements beside what has to be said.
 
 use std::path::Path;

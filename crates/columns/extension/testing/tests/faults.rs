@@ -1,8 +1,8 @@
-//! Goal: errors of computing are where PostgreSQL has them: an exception block catches those of its own statements and no others, and what it
-//! caught does not come back (R2).
+//! Goal: errors of computing are where PostgreSQL has them: an exception block catches those of its
+//! own statements and no others, and what it caught does not come back (R2).
 //!
-//! Method: functions in PL/pgSQL over confidential columns, beside the same over plain ones. The operations are posted: where their errors
-//! are told is this extension's doing.
+//! Method: functions in PL/pgSQL over confidential columns, beside the same over plain ones. The
+//! operations are posted: where their errors are told is this extension's doing.
 
 use std::path::Path;
 
@@ -13,7 +13,8 @@ use strongroom_columns_testing::owner::start_all;
 const TABLE: &str = "create table t (id int primary key, a ENCint4, b ENCint4, n ENCnumeric, s ENCtext) USING_;
     insert into t values (1, 10, 0, 1.5, 'one'), (2, 2147483647, 3, 2.5, 'two'), (3, 30, 5, 3.5, 'three');";
 
-/// Functions that fail in one way or the other. The proxy lets none through whose body has a constant; none of these meets a confidential value.
+/// Functions that fail in one way or the other. The proxy lets none through whose body has a
+/// constant; none of these meets a confidential value.
 const FUNCTIONS: &str = "create table told (id int, what text);
     create function divided(x ENCint4, y ENCint4) returns ENCint4 language plpgsql as $$
         begin return x / y; exception when division_by_zero then return x; end $$;
@@ -107,7 +108,8 @@ fn exception_blocks_catch_what_is_theirs() {
         assert_eq!(said.rows, expected.rows, "{sql}: {}", said.messages);
         assert_eq!(state(&said.messages), state(&expected.messages), "{sql}");
     }
-    // A computation whose error nobody had asked for when its block was rolled back for another reason: PostgreSQL has raised it before.
+    // A computation whose error nobody had asked for when its block was rolled back for another
+    // reason: PostgreSQL has raised it before.
     assert_eq!(owner.rows("select fails_inside()"), "5");
     assert_eq!(
         state(&plain.run("select fails_inside()").messages),

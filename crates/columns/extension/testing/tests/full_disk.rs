@@ -1,8 +1,10 @@
-//! Goal: a zone whose disk is full refuses what needs the disk, with SQLSTATE 53100, and nothing else; nothing that was acknowledged is lost, no value is
-//! another one; and it goes on once there is room.
+//! Goal: a zone whose disk is full refuses what needs the disk, with SQLSTATE 53100, and nothing
+//! else; nothing that was acknowledged is lost, no value is another one; and it goes on once there
+//! is room.
 //!
-//! Method: the zone's directory is a tmpfs of a few MiB. More values than memory and disk hold; a disk without a byte left under
-//! a zone that runs, that is stopped, that is killed, and that is to start. Who may not mount leaves these tests out and says so.
+//! Method: the zone's directory is a tmpfs of a few MiB. More values than memory and disk hold; a
+//! disk without a byte left under a zone that runs, that is stopped, that is killed, and that is to
+//! start. Who may not mount leaves these tests out and says so.
 
 use strongroom_columns_testing::disk::SmallDisk;
 use strongroom_columns_testing::owner::Owner;
@@ -118,7 +120,8 @@ fn more_than_memory_and_disk_hold_is_refused_until_there_is_room() {
     );
 }
 
-/// A zone without a byte of disk: what fits into memory is served and acknowledged, because PostgreSQL's log has it.
+/// A zone without a byte of disk: what fits into memory is served and acknowledged, because
+/// PostgreSQL's log has it.
 #[test]
 fn without_a_byte_left_what_is_acknowledged_survives() {
     let Some((mut owner, server, disk)) = begin(4 << 10) else {
@@ -138,7 +141,8 @@ fn without_a_byte_left_what_is_acknowledged_survives() {
     );
     drop(owner.rows("insert into t values (2, 20, 'too')"));
     let both = "1|10|while full!\n2|20|too";
-    // A checkpoint cannot be made when a new life of the server begins: an error, and no more, until there is room.
+    // A checkpoint cannot be made when a new life of the server begins: an error, and no more,
+    // until there is room.
     server.crash_and_start();
     let answer = owner.run(ask);
     assert!(
@@ -157,7 +161,8 @@ fn without_a_byte_left_what_is_acknowledged_survives() {
     owner.start_zone_with(MEMORY, &[]);
     owner.wait_for(ask, both);
     drop(owner.rows("insert into other values ('y')"));
-    // Stopped in order on a full disk it says that it could not write; the log still has what it could not.
+    // Stopped in order on a full disk it says that it could not write; the log still has what it
+    // could not.
     disk.fill();
     drop(owner.rows("insert into t values (3, 30, 'last')"));
     let refusal = owner.stop_zone_with_failure();
@@ -168,7 +173,8 @@ fn without_a_byte_left_what_is_acknowledged_survives() {
     assert_eq!(owner.rows("select a from other order by a"), "x\ny");
 }
 
-/// A key has to be durable before the first value under it is stored (S7): the first value of all is refused on a full disk.
+/// A key has to be durable before the first value under it is stored (S7): the first value of all
+/// is refused on a full disk.
 #[test]
 fn the_first_value_under_a_key_needs_the_disk() {
     let Some((owner, server, disk)) = begin(4 << 10) else {

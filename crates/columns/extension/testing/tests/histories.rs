@@ -1,7 +1,9 @@
-//! Goal: where a server's log parts into two histories, its zone follows the server's, or says that it cannot: no value of the one is ever shown in the other.
+//! Goal: where a server's log parts into two histories, its zone follows the server's, or says that
+//! it cannot: no value of the one is ever shown in the other.
 //!
-//! Method: a standby is promoted while the former primary goes on; the former primary is rewound (`pg_rewind`) and follows, with the store that fits, and
-//! with its own, which does not; it is promoted in turn. A zone that lives on while its server is put back to an earlier time.
+//! Method: a standby is promoted while the former primary goes on; the former primary is rewound
+//! (`pg_rewind`) and follows, with the store that fits, and with its own, which does not; it is
+//! promoted in turn. A zone that lives on while its server is put back to an earlier time.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +37,8 @@ fn wait_for_log(server: &Server, what: &str) {
     }
 }
 
-/// A primary and a standby that were promoted apart: each has rows that the other has not. The primary's zone has made its own durable.
+/// A primary and a standby that were promoted apart: each has rows that the other has not. The
+/// primary's zone has made its own durable.
 fn parted() -> (Owner, Server, Owner, Server) {
     let (owner, server) = start_all(SETTINGS);
     drop(owner.rows(
@@ -83,7 +86,8 @@ fn a_former_primary_is_rewound_and_follows_with_a_store_that_fits() {
     assert!(expected.contains("new") && !expected.contains("old"));
     server.stop();
     server.rewind_to(&primary);
-    // Its own store has what never came about in this history. First it lives on, then it is started anew.
+    // Its own store has what never came about in this history. First it lives on, then it is
+    // started anew.
     follow(&server, &owner, &primary);
     wait_for_log(&server, "(SR-8030)");
     owner.kill_zone();
@@ -127,7 +131,8 @@ fn a_former_primary_is_rewound_and_follows_with_a_store_that_fits() {
     owner.wait_for(ASK, &format!("{expected}\n900|9|third"));
 }
 
-/// A zone that lives on while its server's files are put back to an earlier time has values of what was undone, and lacks what was freed.
+/// A zone that lives on while its server's files are put back to an earlier time has values of what
+/// was undone, and lacks what was freed.
 #[test]
 fn a_zone_that_lives_on_while_its_server_goes_back_is_refused() {
     let archive = tempfile::Builder::new().prefix("archive-").tempdir();
@@ -177,7 +182,8 @@ fn a_zone_that_lives_on_while_its_server_goes_back_is_refused() {
         }
     };
     refused("(SR-8030)");
-    // Started anew it finds that its checkpoint is of what was undone, if it is; the store of the backup's time is right.
+    // Started anew it finds that its checkpoint is of what was undone, if it is; the store of the
+    // backup's time is right.
     owner.kill_zone();
     owner.take_files_of(&earlier, &["zone"]);
     owner.start_zone();

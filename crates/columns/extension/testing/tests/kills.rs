@@ -1,10 +1,13 @@
-//! Goal: whatever is killed under load - the zone, PostgreSQL, both, one backend, the proxy - every transaction that was acknowledged is
-//! there afterwards with the right values, and of every other one all or nothing.
+//! Goal: whatever is killed under load - the zone, PostgreSQL, both, one backend, the proxy - every
+//! transaction that was acknowledged is there afterwards with the right values, and of every other
+//! one all or nothing.
 //!
-//! Method: writers through the proxy, each with a log of its own of what was acknowledged; a kill at a random moment; when everything
-//! is back, the rows are compared with the logs, by scan and by an index on a confidential column, and the sum of the accounts with what
-//! it was. With `synchronous_commit = off` the acknowledged ones that are there must be the first ones of each writer.
-//! `STRONGROOM_KILL_SECONDS` is how long each test lasts, `STRONGROOM_SEED` repeats its choices.
+//! Method: writers through the proxy, each with a log of its own of what was acknowledged; a kill
+//! at a random moment; when everything is back, the rows are compared with the logs, by scan and by
+//! an index on a confidential column, and the sum of the accounts with what it was. With
+//! `synchronous_commit = off` the acknowledged ones that are there must be the first ones of each
+//! writer. `STRONGROOM_KILL_SECONDS` is how long each test lasts, `STRONGROOM_SEED` repeats its
+//! choices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -18,7 +21,8 @@ use strongroom_columns_testing::owner::Owner;
 use strongroom_columns_testing::processes::kill;
 use strongroom_columns_testing::{Server, print_line, seconds, seed};
 
-/// SQLSTATE of SR-8006: a connection whose zone was started again has no session until the proxy has opened one, which it tries once a second.
+/// SQLSTATE of SR-8006: a connection whose zone was started again has no session until the proxy
+/// has opened one, which it tries once a second.
 const NO_SESSION: &str = "42501";
 /// So it may take that and what the zone takes to begin, on a loaded machine, and no longer.
 const SESSION_PATIENCE: Duration = Duration::from_secs(10);
@@ -87,7 +91,8 @@ struct Writer<'a> {
     proxy: &'a Path,
     log: PathBuf,
     stop: &'a AtomicBool,
-    /// Whether it ends with its first connection: what is acknowledged by the server's next life is not after what the last one lost.
+    /// Whether it ends with its first connection: what is acknowledged by the server's next life is
+    /// not after what the last one lost.
     once: bool,
     /// Whether its first connection has to last.
     lasting: bool,
@@ -363,7 +368,8 @@ impl Campaign {
             .filter(|number| !tried.contains_key(number))
             .collect();
         assert!(unknown.is_empty(), "{victim:?}: nobody wrote {unknown:?}");
-        // What has to be there: all that was acknowledged, or all of that before the last one that is there.
+        // What has to be there: all that was acknowledged, or all of that before the last one that
+        // is there.
         let last = new.last().copied().unwrap_or_default();
         let prefix = self.asynchronous && victim.loses_the_log();
         let lost: Vec<u32> = tried
@@ -438,8 +444,8 @@ impl Campaign {
     }
 }
 
-/// SQLSTATEs that a kill may cause: connections (08), the absence of the server (57) or of the zone (57, 28000 for a new connection), the
-/// statement under way (40).
+/// SQLSTATEs that a kill may cause: connections (08), the absence of the server (57) or of the zone
+/// (57, 28000 for a new connection), the statement under way (40).
 fn check_states(states: &BTreeSet<String>) {
     let allowed = |said: &&String| {
         [

@@ -1,7 +1,9 @@
-//! Goal: logical replication of a confidential table: what left one zone sealed is a value in the other, for whoever replicates without being able to read.
+//! Goal: logical replication of a confidential table: what left one zone sealed is a value in the
+//! other, for whoever replicates without being able to read.
 //!
-//! Method: two servers, each with a zone of its own; the owner's keyring is the same. Rows are compared through the proxies. What does not work has to
-//! fail in words, and go on when its cause is gone.
+//! Method: two servers, each with a zone of its own; the owner's keyring is the same. Rows are
+//! compared through the proxies. What does not work has to fail in words, and go on when its cause
+//! is gone.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,11 @@
-//! Goal: a zone that reads a log out of which someone took a record, in which they exchanged two, or changed one, does not go on as if nothing
-//! were: recovery stops with SR-8012 and nobody reads a value; and with the log as it was, everything is there.
+//! Goal: a zone that reads a log out of which someone took a record, in which they exchanged two,
+//! or changed one, does not go on as if nothing were: recovery stops with SR-8012 and nobody reads
+//! a value; and with the log as it was, everything is there.
 //!
-//! Method: the records are changed in the files of a server that was killed, with check sums that PostgreSQL finds right. One connection makes all of them,
-//! so that they are one chain (L2). The last record of a chain is the one that no other names: its values are missing then, each with an error.
+//! Method: the records are changed in the files of a server that was killed, with check sums that
+//! PostgreSQL finds right. One connection makes all of them, so that they are one chain (L2). The
+//! last record of a chain is the one that no other names: its values are missing then, each with an
+//! error.
 
 use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::{Owner, start_all};
@@ -10,7 +13,8 @@ use strongroom_columns_testing::wal::Record;
 
 const ROWS: u32 = 8;
 
-/// A killed server and zone whose log has `ROWS` records of one connection, behind the last checkpoint of both.
+/// A killed server and zone whose log has `ROWS` records of one connection, behind the last
+/// checkpoint of both.
 fn scene() -> (Owner, Server, Vec<Record>) {
     let (mut owner, server) = start_all("autovacuum = off\nfull_page_writes = off");
     drop(owner.rows("create table t (id int primary key, n enc_int8, note enc_text) using strongroom; insert into t values (0, 0, 'before')"));
@@ -61,7 +65,8 @@ fn begins_and_says(owner: &mut Owner, server: &Server, what: &str) -> bool {
     false
 }
 
-/// With the log changed: recovery stops, nobody reads a value. With the log as it was: everything is there.
+/// With the log changed: recovery stops, nobody reads a value. With the log as it was: everything
+/// is there.
 fn found(change: impl FnOnce(&[Record]) -> Vec<Record>) {
     let (mut owner, server, records) = scene();
     for changed in change(&records) {
@@ -143,7 +148,8 @@ fn a_record_that_was_replaced_by_an_older_one_is_found() {
     });
 }
 
-/// Nobody names the end of the log: what it had is an error where it is read, never another value, and everything else is there.
+/// Nobody names the end of the log: what it had is an error where it is read, never another value,
+/// and everything else is there.
 #[test]
 fn a_last_record_that_was_taken_out_leaves_errors_and_no_other_values() {
     let (mut owner, server, records) = scene();

@@ -1,6 +1,8 @@
-//! Goal: what the extension remembers of the zone's answers is what it was told, of this statement and this connection, or nothing.
+//! Goal: what the extension remembers of the zone's answers is what it was told, of this statement
+//! and this connection, or nothing.
 //!
-//! Method: the extension's own file, compiled here, beside a map; many more answers than there is room for.
+//! Method: the extension's own file, compiled here, beside a map; many more answers than there is
+//! room for.
 
 #[path = "../../src/scanning/memo.rs"]
 #[expect(dead_code, reason = "the extension uses all of it")]

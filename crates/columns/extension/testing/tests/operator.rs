@@ -1,7 +1,9 @@
-//! Goal: an operator, a role without rights or a zone that does not answer can neither stop the log from being read nor hold the server up;
-//! a rewrite page by page keeps a table's values together whatever crashes (lifecycle).
+//! Goal: an operator, a role without rights or a zone that does not answer can neither stop the log
+//! from being read nor hold the server up; a rewrite page by page keeps a table's values together
+//! whatever crashes (lifecycle).
 //!
-//! Method: server, zone and proxy, all real; the zone is stopped with SIGSTOP where it must not answer.
+//! Method: server, zone and proxy, all real; the zone is stopped with SIGSTOP where it must not
+//! answer.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -84,7 +86,8 @@ fn a_rewrite_page_by_page_keeps_a_table_in_one_partition() {
         "200"
     );
 
-    // A rewrite that aborts leaves everything as it was, and what follows is in the same partition still.
+    // A rewrite that aborts leaves everything as it was, and what follows is in the same partition
+    // still.
     drop(server.rows("begin; cluster t using t_pkey; rollback"));
     let said = server.run("begin; cluster t using t_pkey; prepare transaction 'p'");
     assert!(
@@ -150,7 +153,8 @@ fn a_zone_that_does_not_answer_holds_neither_the_end_of_transactions_nor_a_shutd
     assert!(stop, "a fast shutdown: {:?}", stopped.elapsed());
 }
 
-/// Without a session values of two columns, constants and results cannot be put into one column, where they could be compared.
+/// Without a session values of two columns, constants and results cannot be put into one column,
+/// where they could be compared.
 #[test]
 fn columns_and_constants_cannot_be_put_side_by_side() {
     let (owner, server) = begin();
@@ -171,7 +175,8 @@ fn columns_and_constants_cannot_be_put_side_by_side() {
     refused("insert into probe select 'bonus', bonus from emp");
     refused("update probe set v = (select bonus from emp where id = 2)");
     refused("update emp set salary = bonus");
-    // As envelopes it is no other: a dump of one column, a dump of another, a constant that was seen in the log.
+    // As envelopes it is no other: a dump of one column, a dump of another, a constant that was
+    // seen in the log.
     let envelope = |sql: &str| {
         let text = server.rows(sql);
         assert!(text.starts_with("sr1:"), "{text}");

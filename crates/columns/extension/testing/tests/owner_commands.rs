@@ -1,4 +1,5 @@
-//! Goal: what the owner and the operator do beside SQL: the status, logging in, values in clear by right.
+//! Goal: what the owner and the operator do beside SQL: the status, logging in, values in clear by
+//! right.
 //!
 //! Method: the real command against a real server.
 

@@ -1,7 +1,9 @@
-//! Goal: the planner knows how many rows a range of a confidential column keeps, and what is asked ahead of a scan changes no answer.
+//! Goal: the planner knows how many rows a range of a confidential column keeps, and what is asked
+//! ahead of a scan changes no answer.
 //!
-//! Method: a table of many pages has each value twice, confidential and in clear, and is changed while scans stand on it; conditions on both
-//! must agree for every row. Estimates are read from EXPLAIN.
+//! Method: a table of many pages has each value twice, confidential and in clear, and is changed
+//! while scans stand on it; conditions on both must agree for every row. Estimates are read from
+//! EXPLAIN.
 
 use std::path::Path;
 
@@ -98,7 +100,8 @@ fn what_is_asked_ahead_changes_no_answer() {
     check_conditions(&mut client, "as filled");
     let mut other = owner.connect().expect("a connection");
     for _ in 0..3 {
-        // Rows go and come while a scan stands in the middle of the table; it does not see it, and the pages ahead have changed.
+        // Rows go and come while a scan stands in the middle of the table; it does not see it, and
+        // the pages ahead have changed.
         let _begun = client
             .query(
                 "begin; declare c cursor for select id, pi from t where i < 500 and s <> 'text 9'",
@@ -131,7 +134,8 @@ fn what_is_asked_ahead_changes_no_answer() {
 #[test]
 fn scans_that_take_turns_keep_their_answers_apart() {
     let (_owner, _server, mut client) = made();
-    // Each fetch takes both scans some pages on; what one asked ahead is answered while the other asks.
+    // Each fetch takes both scans some pages on; what one asked ahead is answered while the other
+    // asks.
     let _begun = client
         .query(
             "begin; declare a cursor for select id, pi from t where i < 120; \

@@ -1,8 +1,8 @@
 //! Goal: values that nothing refers to are freed, and no other ever is.
 //!
-//! Method: a table with an index is changed, vacuumed and swept; what the sweep and the store count must be what the rows say, and
-//! every look-up by index must find what it found before. Readers with old snapshots, cursors that are kept, writers that go on,
-//! kills in the middle.
+//! Method: a table with an index is changed, vacuumed and swept; what the sweep and the store count
+//! must be what the rows say, and every look-up by index must find what it found before. Readers
+//! with old snapshots, cursors that are kept, writers that go on, kills in the middle.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -105,7 +105,8 @@ fn what_was_deleted_is_freed_and_every_look_up_still_works() {
     assert_eq!(before, "32\n501|1000|2000\n2\n4\n6\n8\n50000\n49998\n49996");
     let (quarantined, freed, _) = sweep(&server);
     assert_eq!(freed, 0, "one sweep frees nothing");
-    // A leaf has an even number of rows, so every high key and pivot is one of the deleted: that they are found is what this is about.
+    // A leaf has an even number of rows, so every high key and pivot is one of the deleted: that
+    // they are found is what this is about.
     assert!((20_000..25_000).contains(&quarantined), "{quarantined}");
     assert_eq!(owner.rows(look), before);
     let (again, freed, left) = sweep(&server);
@@ -304,7 +305,8 @@ fn sweeps_disturb_nobody() {
     assert_eq!(differs, None);
 }
 
-/// Kills of the zone, of the server, of both, while it is swept: nothing that is referred to is lost.
+/// Kills of the zone, of the server, of both, while it is swept: nothing that is referred to is
+/// lost.
 #[test]
 fn kills_in_the_middle_lose_nothing() {
     let (mut owner, server) = begin();

@@ -1,7 +1,9 @@
-//! Goal: recovery brings every value that a server's log can show: after crashes with open and prepared transactions, on a standby that is
-//! promoted, and at a point in time between two transactions.
+//! Goal: recovery brings every value that a server's log can show: after crashes with open and
+//! prepared transactions, on a standby that is promoted, and at a point in time between two
+//! transactions.
 //!
-//! Method: real servers; a base backup taken under load; a second zone that begins from a copy of the first one's store, made before the backup.
+//! Method: real servers; a base backup taken under load; a second zone that begins from a copy of
+//! the first one's store, made before the backup.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -137,14 +139,16 @@ fn under_load<R>(owner: &Owner, work: impl FnOnce() -> R) -> R {
     })
 }
 
-/// A primary with rows, its zone's store copied first and its data directory after, both under load.
+/// A primary with rows, its zone's store copied first and its data directory after, both under
+/// load.
 fn backed_up(settings: &str) -> (Owner, Server, Owner, Server) {
     let (owner, server) = start_all(&format!("{ARCHIVE}\n{settings}"));
     let _made = owner.rows(
         "create table t (id int primary key, a enc_int4, b enc_text) using strongroom; create index on t (b);
          insert into t select g, 1, 'before' from generate_series(1, 200) g",
     );
-    // A new life of the server begins with a checkpoint of the zone's store: from here on the backup has the log that it needs.
+    // A new life of the server begins with a checkpoint of the zone's store: from here on the
+    // backup has the log that it needs.
     server.stop();
     server.start_again();
     owner.wait_for("select sum(a) from t", "200");

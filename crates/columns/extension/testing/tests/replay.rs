@@ -1,6 +1,8 @@
-//! Goal: a recorded query runs again without the zone, the same way, without a value; and nothing but what was recorded does.
+//! Goal: a recorded query runs again without the zone, the same way, without a value; and nothing
+//! but what was recorded does.
 //!
-//! Method: the real command; the zone is killed before the replay, and the record is changed, cut and given another key.
+//! Method: the real command; the zone is killed before the replay, and the record is changed, cut
+//! and given another key.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};

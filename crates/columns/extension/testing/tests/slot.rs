@@ -1,7 +1,9 @@
-//! Goal: the log that a zone has not made durable stays for as long as the zone is away; when it is lost after all, that is said and nothing is served
-//! that lacks it; and with the log brought back from an archive everything is there.
+//! Goal: the log that a zone has not made durable stays for as long as the zone is away; when it is
+//! lost after all, that is said and nothing is served that lacks it; and with the log brought back
+//! from an archive everything is there.
 //!
-//! Method: a zone that is away while plain tables fill many segments of the log; a limit on what slots may hold back.
+//! Method: a zone that is away while plain tables fill many segments of the log; a limit on what
+//! slots may hold back.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +62,8 @@ fn the_log_stays_while_the_zone_is_away() {
     owner.start_zone();
     owner.wait_for_log(ASK, &expected(), &server);
     drop(owner.rows("update t set n = n + 1 where id <= 10"));
-    // Once the zone's store has it, the log may go. The worker makes a checkpoint when the log has grown.
+    // Once the zone's store has it, the log may go. The worker makes a checkpoint when the log has
+    // grown.
     let begun = Instant::now();
     fill(&server, 6);
     while server

@@ -1,8 +1,10 @@
-//! Goal: every way in which PostgreSQL writes, moves, copies and rebuilds rows leaves values that are right, and stay right when zone and
-//! server lose their memory and what the rows were copied from is gone.
+//! Goal: every way in which PostgreSQL writes, moves, copies and rebuilds rows leaves values that
+//! are right, and stay right when zone and server lose their memory and what the rows were copied
+//! from is gone.
 //!
-//! Method: statements through the proxy beside what they must leave. After each group the sources are dropped, zone and server are killed, and the
-//! values are read again: a table that kept identifiers of another one would now have none.
+//! Method: statements through the proxy beside what they must leave. After each group the sources
+//! are dropped, zone and server are killed, and the values are read again: a table that kept
+//! identifiers of another one would now have none.
 
 use strongroom_benches_oltp::wire::Client;
 use strongroom_columns_testing::Server;
@@ -144,7 +146,8 @@ fn every_index_build_finds_every_row() {
         let _built = owner.rows(sql);
         assert_eq!(owner.rows(ask), "2\n90\n777", "{sql}");
     }
-    // An operator without any client maintains the table, also behind a zone that was started again.
+    // An operator without any client maintains the table, also behind a zone that was started
+    // again.
     restart(&mut owner, &server);
     owner.wait_for(ask, "2\n90\n777");
     owner.kill_proxy();

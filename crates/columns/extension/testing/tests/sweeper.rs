@@ -1,7 +1,9 @@
-//! Goal: the worker that sweeps by itself frees garbage, in every database, under load, and nothing else; and comes back to it after a restart of the zone.
+//! Goal: the worker that sweeps by itself frees garbage, in every database, under load, and nothing
+//! else; and comes back to it after a restart of the zone.
 //!
-//! Method: nobody calls `strongroom_columns.sweep` here. The worker's interval is a second; garbage is made, and what the store counts must come down to
-//! what the rows have within a time, while readers find every row by its index and writers go on.
+//! Method: nobody calls `strongroom_columns.sweep` here. The worker's interval is a second; garbage
+//! is made, and what the store counts must come down to what the rows have within a time, while
+//! readers find every row by its index and writers go on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -135,7 +137,8 @@ fn garbage_goes_under_load_and_no_value_with_it() {
                 let mut round = 0;
                 while !over.load(Ordering::Relaxed) {
                     round += 1;
-                    // Comes back to where it was, so that readers can tell: between the two nobody sees anything.
+                    // Comes back to where it was, so that readers can tell: between the two nobody
+                    // sees anything.
                     let sql = format!(
                         "begin; update t set code = code + 100000 where id % 2 = {part} and id % 3 = {round} % 3;
                          update t set code = code - 100000 where id % 2 = {part} and id % 3 = {round} % 3; commit;
@@ -165,7 +168,8 @@ fn garbage_goes_under_load_and_no_value_with_it() {
     check(&owner, "other");
 }
 
-/// What was in quarantine when the zone ended is found again (L7), and a table that nobody may lock is left for later.
+/// What was in quarantine when the zone ended is found again (L7), and a table that nobody may lock
+/// is left for later.
 #[test]
 fn the_worker_goes_on_after_a_restart_of_the_zone_and_behind_a_lock() {
     let (mut owner, server) = begin();

@@ -1,7 +1,9 @@
-//! Goal: sysbench's own OLTP scripts, which know nothing of us, run through the proxy on confidential columns without an error.
+//! Goal: sysbench's own OLTP scripts, which know nothing of us, run through the proxy on
+//! confidential columns without an error.
 //!
-//! Method: the program sysbench (1.0, PostgreSQL's driver) with every script it comes with; the tables it expects are made beforehand with
-//! confidential types. Afterwards the rows are what sysbench says it has written. `STRONGROOM_SYSBENCH_SECONDS` is how long each script runs.
+//! Method: the program sysbench (1.0, PostgreSQL's driver) with every script it comes with; the
+//! tables it expects are made beforehand with confidential types. Afterwards the rows are what
+//! sysbench says it has written. `STRONGROOM_SYSBENCH_SECONDS` is how long each script runs.
 
 use std::process::Command;
 

@@ -1,9 +1,10 @@
-//! Goal: the operator of the server - superuser, root on its machine, editor of its files - learns no value, and makes no wrong value of
-//! identifiers that he moves about.
+//! Goal: the operator of the server - superuser, root on its machine, editor of its files - learns
+//! no value, and makes no wrong value of identifiers that he moves about.
 //!
-//! Method: known values go through everything, then the server's files, log, and the memory of every one of its processes are searched, and
-//! the zone's files, core dumps included; the smuggle attack with and without a ticket; identifiers copied in the table's file while the
-//! server is down. The last ones look into the file by themselves: the tables have rows of fixed length.
+//! Method: known values go through everything, then the server's files, log, and the memory of
+//! every one of its processes are searched, and the zone's files, core dumps included; the smuggle
+//! attack with and without a ticket; identifiers copied in the table's file while the server is
+//! down. The last ones look into the file by themselves: the tables have rows of fixed length.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -302,8 +303,8 @@ fn an_operator_cannot_smuggle() {
     assert!((10..=40).contains(&asked), "{asked}");
 }
 
-/// Where the identifiers of one column of a table are in its file: each row's first column, and the place of the column's eight bytes. For a table
-/// of columns of eight bytes each, without NULLs.
+/// Where the identifiers of one column of a table are in its file: each row's first column, and the
+/// place of the column's eight bytes. For a table of columns of eight bytes each, without NULLs.
 fn places(file: &Path, column: usize) -> Vec<(i64, u64)> {
     let bytes = std::fs::read(file).expect("the table's file");
     let word = |page: &[u8], at: usize| -> usize {
@@ -312,7 +313,8 @@ fn places(file: &Path, column: usize) -> Vec<(i64, u64)> {
     };
     let mut found = Vec::new();
     for (number, page) in bytes.chunks(8192).enumerate() {
-        // bufpage.h: line pointers from byte 24 to pd_lower; 15 bits of offset, 2 of state, 15 of length. htup_details.h: t_hoff at 22.
+        // bufpage.h: line pointers from byte 24 to pd_lower; 15 bits of offset, 2 of state, 15 of
+        // length. htup_details.h: t_hoff at 22.
         let lower = word(page, 12);
         for pointer in (24..lower).step_by(4) {
             let offset = word(page, pointer) & 0x7fff;
@@ -387,8 +389,8 @@ fn identifiers_that_were_moved_are_found() {
         .first()
         .map(|(_, place)| *place)
         .expect("the other table's row");
-    // Row 1: another column of the same kind. Row 2: another table. Row 3: another kind. Row 4: a generation that is none. Row 5: an
-    // ephemeral of some session. Row 6: a number of no value.
+    // Row 1: another column of the same kind. Row 2: another table. Row 3: another kind. Row 4: a
+    // generation that is none. Row 5: an ephemeral of some session. Row 6: a number of no value.
     write(&file, place(1, 1), read(&file, place(1, 2)));
     write(&file, place(2, 1), read(&foreign, elsewhere));
     write(&file, place(3, 1), read(&file, place(3, 3)));

@@ -1,8 +1,10 @@
-//! Goal: TPC-C runs on confidential columns as on plain ones, and what it leaves is consistent, also when zone and server are killed.
+//! Goal: TPC-C runs on confidential columns as on plain ones, and what it leaves is consistent,
+//! also when zone and server are killed.
 //!
-//! Method: the same transactions from the same seed, one after the other, against a plain server and through the proxy must leave the
-//! same rows in every table. Then several connections at once with kills in between: the conditions of clause 3.3.2 hold, and every order
-//! that was acknowledged is there. `STRONGROOM_TPCC_SECONDS` is how long the second one lasts.
+//! Method: the same transactions from the same seed, one after the other, against a plain server
+//! and through the proxy must leave the same rows in every table. Then several connections at once
+//! with kills in between: the conditions of clause 3.3.2 hold, and every order that was
+//! acknowledged is there. `STRONGROOM_TPCC_SECONDS` is how long the second one lasts.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,8 +1,9 @@
-//! Goal: all 22 queries of TPC-H give through the proxy, on a schema whose columns are confidential unless they are keys, what plain
-//! PostgreSQL gives.
+//! Goal: all 22 queries of TPC-H give through the proxy, on a schema whose columns are confidential
+//! unless they are keys, what plain PostgreSQL gives.
 //!
-//! Method: two servers with the same rows; results are compared as text, so NUMERIC exactly and with its scale. Rows whose place the
-//! query's ORDER BY does not decide may come in another order. `STRONGROOM_TPCH_SCALE` sets the scale, 0.01 otherwise.
+//! Method: two servers with the same rows; results are compared as text, so NUMERIC exactly and
+//! with its scale. Rows whose place the query's ORDER BY does not decide may come in another order.
+//! `STRONGROOM_TPCH_SCALE` sets the scale, 0.01 otherwise.
 
 use std::path::Path;
 
@@ -52,6 +53,7 @@ fn all_queries_give_what_plain_columns_give() {
         ));
     }
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
-    // Of these parameters the specification's answers have rows for nearly all: equal because empty would prove little.
+    // Of these parameters the specification's answers have rows for nearly all: equal because empty
+    // would prove little.
     assert!(rows > 100, "{rows} rows in all");
 }

@@ -1,8 +1,9 @@
 //! Goal: the whole works - application, proxy, server, zone - and the server never has a value.
 //!
-//! Method: the same statements on a plain table at the server and on a confidential one through the proxy must answer alike;
-//! an operator without a session is refused; after kills of the zone, of the server and of both every committed row is there; the
-//! strings of the table are nowhere in the server's files, its log or the zone's.
+//! Method: the same statements on a plain table at the server and on a confidential one through the
+//! proxy must answer alike; an operator without a session is refused; after kills of the zone, of
+//! the server and of both every committed row is there; the strings of the table are nowhere in the
+//! server's files, its log or the zone's.
 
 use std::path::Path;
 

@@ -3,8 +3,8 @@
 //!
 //! Invariants: C1 (column and trigger come together), C4 (the old column goes only when every row
 //! has a value in the new one, with writers locked out since before that was looked at). Must not:
-//! wait for a lock longer than the session's `lock_timeout`, because all other sessions queue behind
-//! the waiting.
+//! wait for a lock longer than the session's `lock_timeout`, because all other sessions queue
+//! behind the waiting.
 
 use strongroom_keyring::Error;
 

@@ -96,7 +96,8 @@ impl Server {
     }
 }
 
-/// Starts a proxy in this process, listening in `directory` as PostgreSQL would on the port that is returned.
+/// Starts a proxy in this process, listening in `directory` as PostgreSQL would on the port that is
+/// returned.
 pub(crate) fn proxy_before(server: Address, directory: &Path) -> u16 {
     proxy_with(server, directory, PlaintextConstants::Refuse)
 }

@@ -1,7 +1,8 @@
-//! What tests and benchmarks of the ring share: a zone that computes something simple, and processes in roles.
+//! What tests and benchmarks of the ring share: a zone that computes something simple, and
+//! processes in roles.
 //!
-//! The zone's real operators are elsewhere; here only the transport is of interest, so the handler adds, waits and
-//! transforms arrays, and knows when a ring was opened or closed.
+//! The zone's real operators are elsewhere; here only the transport is of interest, so the handler
+//! adds, waits and transforms arrays, and knows when a ring was opened or closed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

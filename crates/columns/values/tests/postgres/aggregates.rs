@@ -1,4 +1,5 @@
-//! Aggregates: the same groups, the same result or error; and the same again from parts that are combined.
+//! Aggregates: the same groups, the same result or error; and the same again from parts that are
+//! combined.
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::function::Aggregate;
@@ -141,7 +142,8 @@ fn every_aggregate_gives_what_the_server_gives() {
             assert_eq!(theirs.len(), groups.len());
             for (group, theirs) in groups.iter().zip(&theirs) {
                 let ours = said(accumulated(*aggregate, *kind, group), gives);
-                // Sums of doubles depend on the order, and an interval's sum can overflow in one order only.
+                // Sums of doubles depend on the order, and an interval's sum can overflow in one
+                // order only.
                 let parts = said(in_parts(*aggregate, *kind, group), gives);
                 let is_exact = !matches!(kind, Kind::Float8 | Kind::Interval);
                 if *theirs != ours || (is_exact && parts != ours) {
@@ -176,7 +178,8 @@ fn moments_of_doubles_combine_as_the_server_combines_them() {
             group(&mut random, Kind::Float8),
             group(&mut random, Kind::Float8),
         ];
-        // The server's transition states, from its own transition function; empty groups have one too.
+        // The server's transition states, from its own transition function; empty groups have one
+        // too.
         let state = |values: &[String]| {
             let list = values
                 .iter()

@@ -97,7 +97,8 @@ fn shown(kind: Kind, out: &Out, settings: &Settings) -> String {
     String::from_utf8(buf.as_slice().to_vec()).unwrap()
 }
 
-/// Whether the two say the same. Where PostgreSQL's message quotes the value or the field, ours cannot: then the SQLSTATE counts.
+/// Whether the two say the same. Where PostgreSQL's message quotes the value or the field, ours
+/// cannot: then the SQLSTATE counts.
 fn agree(theirs: &Said, ours: &Said) -> bool {
     let quotes = |message: &str| message.contains('"');
     match (theirs, ours) {
@@ -106,7 +107,8 @@ fn agree(theirs: &Said, ours: &Said) -> bool {
     }
 }
 
-/// `case`, or one that every release answers alike: `right` of the least integer gives the whole text before 15.20.
+/// `case`, or one that every release answers alike: `right` of the least integer gives the whole
+/// text before 15.20.
 fn known_to(server: &Server, function: &Function, mut case: Vec<String>) -> Vec<String> {
     let least = i32::MIN.to_string();
     if function.name == "right" && case[1] == least && server.release() < 20 {
@@ -199,7 +201,8 @@ fn every_function_gives_what_the_server_gives() {
     );
 }
 
-/// Numerics at the limits of the type, with few digits that are not 0, so that the server computes with them in no time.
+/// Numerics at the limits of the type, with few digits that are not 0, so that the server computes
+/// with them in no time.
 const FAR: [&str; 9] = [
     "1e131071",
     "-9.99e131070",

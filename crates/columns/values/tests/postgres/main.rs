@@ -1,6 +1,7 @@
-//! Goal: what this crate computes is what PostgreSQL 15 computes, to the last digit, the scale and the error. Method: a server of the
-//! tests' own and this crate are given the same random arguments, thousands for each function, aggregate, comparison and form; every
-//! difference is listed.
+//! Goal: what this crate computes is what PostgreSQL 15 computes, to the last digit, the scale and
+//! the error. Method: a server of the tests' own and this crate are given the same random
+//! arguments, thousands for each function, aggregate, comparison and form; every difference is
+//! listed.
 //!
 //! `STRONGROOM_SEED` repeats a run, `STRONGROOM_CASES` sets the cases for each function (2000).
 #![expect(
@@ -54,7 +55,8 @@ pub(crate) enum Said {
 }
 
 impl Said {
-    /// What the server's side of a test prints: `=` and the text, `0`, or `!` with SQLSTATE and message.
+    /// What the server's side of a test prints: `=` and the text, `0`, or `!` with SQLSTATE and
+    /// message.
     pub(crate) fn parse(field: &str) -> Self {
         if field == "0" {
             return Self::Null;

@@ -1,4 +1,5 @@
-//! A PostgreSQL server of the tests' own: made in a private directory, asked through psql, stopped when the last test is done.
+//! A PostgreSQL server of the tests' own: made in a private directory, asked through psql, stopped
+//! when the last test is done.
 //!
 //! Must not: listen on a network, or touch another instance.
 
@@ -10,7 +11,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-/// Where Debian puts the programs of the version whose behaviour is tested; `PG_BINDIR` names another place.
+/// Where Debian puts the programs of the version whose behaviour is tested; `PG_BINDIR` names
+/// another place.
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
@@ -178,7 +180,8 @@ fn id(args: &[&str]) -> u32 {
 
 /// Runs a command that must succeed; what it printed.
 fn checked(command: &mut Command) -> String {
-    // The server that pg_ctl starts keeps the pipes: its output goes to a file, and what is inherited is closed.
+    // The server that pg_ctl starts keeps the pipes: its output goes to a file, and what is
+    // inherited is closed.
     let is_start = command.get_args().any(|arg| arg == "start");
     if is_start {
         let status = command

@@ -1,4 +1,5 @@
-//! Goal: operations on many values give what the same operations give one by one. Method: both, on the same values.
+//! Goal: operations on many values give what the same operations give one by one. Method: both, on
+//! the same values.
 
 use strongroom_columns_ring::function::{Arg, by_name};
 use strongroom_columns_ring::op::flag;
@@ -79,7 +80,8 @@ fn many_envelopes_and_many_tests_go_together() {
         for (at, text) in texts.iter().enumerate() {
             fids.push(accept(&mut host, text, at, false));
         }
-        // A pattern that ends in its escape: it fails for values that reach its end, and for no others.
+        // A pattern that ends in its escape: it fails for values that reach its end, and for no
+        // others.
         fids.push(accept(&mut host, b"a\\", 5, false));
         fids.push(accept(&mut host, b"a%", 6, false));
         call(&mut host, Op::Sync, 0, 0).unwrap();
@@ -118,7 +120,8 @@ fn many_envelopes_and_many_tests_go_together() {
     });
 }
 
-/// A test that takes long is the only one of its batch: nobody is kept waiting for all of them, and the rest is asked about again.
+/// A test that takes long is the only one of its batch: nobody is kept waiting for all of them, and
+/// the rest is asked about again.
 #[test]
 fn a_batch_that_takes_long_is_broken_off() {
     with_zone("broken-off", |scene| {

@@ -1,4 +1,5 @@
-//! The sandbox: what is named stays possible, the rest is not. It closes over a thread, so the test goes on.
+//! The sandbox: what is named stays possible, the rest is not. It closes over a thread, so the test
+//! goes on.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;

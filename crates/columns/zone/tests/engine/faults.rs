@@ -43,7 +43,8 @@ fn a_posted_fault_is_told_once() {
     });
 }
 
-/// What nobody has asked for yet is answered whatever was posted before, and takes no fault away: the next call tells it.
+/// What nobody has asked for yet is answered whatever was posted before, and takes no fault away:
+/// the next call tells it.
 #[test]
 fn what_is_asked_ahead_leaves_the_fault_to_who_waits() {
     with_zone("faults-ahead", |scene| {

@@ -1,5 +1,7 @@
-//! Goal: what a backend asks over a ring is carried out on a real store, by real operators, and by nobody without the right.
-//! Method: a zone in a thread of the test, a backend's end and a data owner's end of the channel; no PostgreSQL.
+//! Goal: what a backend asks over a ring is carried out on a real store, by real operators, and by
+//! nobody without the right.
+//! Method: a zone in a thread of the test, a backend's end and a data owner's end of the channel;
+//! no PostgreSQL.
 #![expect(
     clippy::unwrap_used,
     clippy::unwrap_in_result,
@@ -121,7 +123,8 @@ fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
         let running = scope.spawn(move || serving.run(Some(&sandbox), |_| Ok(())).map(drop));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut host = scene.host();
-            // Who has read nothing cannot say that all was read, and no checkpoint passes over what was not.
+            // Who has read nothing cannot say that all was read, and no checkpoint passes over what
+            // was not.
             for op in [Op::Replayed, Op::Checkpoint] {
                 assert_eq!(call(&mut host, op, 9, 0), fault(Fault::Recovering));
             }
@@ -354,11 +357,13 @@ fn literals_are_found_again_and_outlive_the_statement() {
 #[test]
 fn stored_values_stay_and_are_compared_without_a_ticket_in_one_column_only() {
     with_zone("stored", |scene| {
-        // Keys get to the zone with a client's session, and stay with the columns that are bound to them.
+        // Keys get to the zone with a client's session, and stay with the columns that are bound to
+        // them.
         let mut owner = scene.client(ORDINARY, &[A, B]);
         let mut host = scene.host();
         let table = partition(&mut owner, 16_384);
-        // Constants are for a ticket: stored side by side with a column's values they could be compared with them.
+        // Constants are for a ticket: stored side by side with a column's values they could be
+        // compared with them.
         let constant = scene.int8(&mut host, A, 5);
         let refused = promote(&mut host, table, 1, Kind::Int8, &[constant]);
         assert_eq!(refused, fault(Fault::NotAllowed));
@@ -369,7 +374,8 @@ fn stored_values_stay_and_are_compared_without_a_ticket_in_one_column_only() {
         let (stored, record) = promote(&mut owner, table, 1, Kind::Int8, &values).unwrap();
         assert!(!record.is_empty());
         owner.end_statement(go_on).unwrap();
-        // Kept as they are by a second promotion into the same column; another column is for a ticket.
+        // Kept as they are by a second promotion into the same column; another column is for a
+        // ticket.
         let (again, record) = promote(&mut host, table, 1, Kind::Int8, &stored).unwrap();
         assert_eq!((again == stored, record.len()), (true, 0));
         let other = scene.int8(&mut owner, B, 1);

@@ -1,4 +1,5 @@
-//! The data owner's end of the channel, for these tests: opens a session over a ring, seals and opens envelopes.
+//! The data owner's end of the channel, for these tests: opens a session over a ring, seals and
+//! opens envelopes.
 
 use std::collections::BTreeMap;
 

@@ -91,7 +91,8 @@ fn failing_and_not_failing_are_answers_of_the_budget() {
         };
         assert_eq!((spent, asked), (Broken::Earlier(Fault::BudgetSpent), 20));
         assert!(high - low >= (1 << 20) - 1, "a bit for each");
-        // Nothing at all is told of this statement any more, and of another one nothing that was computed.
+        // Nothing at all is told of this statement any more, and of another one nothing that was
+        // computed.
         let any = call(&mut host, Op::Sync, 0, 0);
         assert_eq!(any, earlier(Fault::BudgetSpent));
         host.end_statement(go_on).unwrap();

@@ -1,4 +1,5 @@
-//! A column's binding comes back from the log and from the manifest, and no other takes its place (S6); so does the key (S7).
+//! A column's binding comes back from the log and from the manifest, and no other takes its place
+//! (S6); so does the key (S7).
 
 use std::path::Path;
 
@@ -116,7 +117,8 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
     assert_eq!(kept(&store), []);
     drop(store);
 
-    // The older store, without the keys, is refused; restored on purpose it gets the key again when a column needs it.
+    // The older store, without the keys, is refused; restored on purpose it gets the key again when
+    // a column needs it.
     let older = Disk::of(State {
         anchor: disk.state().anchor,
         ..before

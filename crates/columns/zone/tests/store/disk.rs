@@ -1,7 +1,9 @@
-//! A disk that remembers every call in order, and can be had as a crash after any of them would leave it.
+//! A disk that remembers every call in order, and can be had as a crash after any of them would
+//! leave it.
 //!
-//! What was synced is there. Of what was not, each sector of 512 bytes of each write is there or not, as the dice fall. A replacement
-//! (manifest, anchor, log) is there whole once its call has returned.
+//! What was synced is there. Of what was not, each sector of 512 bytes of each write is there or
+//! not, as the dice fall. A replacement (manifest, anchor, log) is there whole once its call has
+//! returned.
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,7 @@
 //! A host with a log, and what it expects of the store: the other half of every test here.
 //!
-//! Everything that happens is noted with the number of disk calls before it, so that the state at a crash after any call can be had.
+//! Everything that happens is noted with the number of disk calls before it, so that the state at a
+//! crash after any call can be had.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -237,7 +238,8 @@ impl Host {
         *self.partitions.keys().nth(at).unwrap()
     }
 
-    /// Promotes up to `most` values, some of them from other partitions; now and then the record is never inserted.
+    /// Promotes up to `most` values, some of them from other partitions; now and then the record is
+    /// never inserted.
     pub(crate) fn promote(&mut self, store: &mut Store, most: u64) {
         let partition = self.some_partition(store);
         let count = 1 + self.dice.roll(most);
@@ -380,7 +382,8 @@ impl Host {
             while !store.sweep(Some(ring), *number, 10).unwrap().done {}
         }
         self.insert(store, ring, Meaning::default());
-        // Only what an earlier sweep had found, and this one again, may go: orphans of records that were never inserted.
+        // Only what an earlier sweep had found, and this one again, may go: orphans of records that
+        // were never inserted.
         for number in &all {
             store.free(Some(ring), *number, first, 1000).unwrap();
         }
@@ -465,7 +468,8 @@ impl Host {
         check(store, &self.live, &self.dead);
     }
 
-    /// What the host's log holds, and what must be found, after a crash behind the first `calls` disk calls.
+    /// What the host's log holds, and what must be found, after a crash behind the first `calls`
+    /// disk calls.
     pub(crate) fn at_crash(&self, calls: usize) -> Expected {
         let mut expected = Expected::default();
         for (_, event) in self.events.iter().filter(|(before, _)| *before <= calls) {
@@ -509,7 +513,8 @@ impl Host {
     }
 }
 
-/// Has the store keep the key that every column here belongs to, for a table of its own: no later binding makes a checkpoint.
+/// Has the store keep the key that every column here belongs to, for a table of its own: no later
+/// binding makes a checkpoint.
 pub(crate) fn keep_key(store: &mut Store) {
     let partition = store.open_partition(None, relation(0x00ff_ffff)).unwrap();
     bind_all(store, partition);

@@ -30,7 +30,8 @@ fn text(n: u64) -> Vec<u8> {
     vec![byte; len]
 }
 
-/// Not a test of its own: what the next test runs and kills. Says each FID, and the number behind its value, once it is durable.
+/// Not a test of its own: what the next test runs and kills. Says each FID, and the number behind
+/// its value, once it is durable.
 #[test]
 fn puts_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else {

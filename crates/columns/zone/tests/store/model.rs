@@ -1,5 +1,5 @@
-//! Random operations beside a model, with restarts, evictions, checkpoints and replays in between; then a crash after every
-//! single disk call of such a run.
+//! Random operations beside a model, with restarts, evictions, checkpoints and replays in between;
+//! then a crash after every single disk call of such a run.
 
 use crate::disk::Unsynced;
 use crate::host::Host;

@@ -37,7 +37,8 @@ fn promoted(store: &mut Store, ring: u32, partition: u16, n: u64) -> (Fid, Recor
     (fids[0], record)
 }
 
-/// A store before anything was done, and the records of what was done: three of ring 1 with one of ring 2 between.
+/// A store before anything was done, and the records of what was done: three of ring 1 with one of
+/// ring 2 between.
 fn story(safe: &Safe) -> (State, Vec<(Fid, Record)>) {
     let (disk, mut store) = fresh(safe);
     let before = disk.state();
@@ -153,7 +154,8 @@ fn a_fid_of_a_lost_incarnation_is_never_given_to_another_value() {
     let mut seen = BTreeSet::new();
     for round in 0..4 {
         let ring = store.attach();
-        // One relation that every round loses again, and one that is known from the first checkpoint on.
+        // One relation that every round loses again, and one that is known from the first
+        // checkpoint on.
         let lost = store
             .open_partition(Some(ring), relation(100 + round))
             .unwrap();
@@ -302,7 +304,8 @@ fn generations_end_and_then_the_slot_is_retired() {
     }
 }
 
-/// A replica follows the log, writes checkpoints of its own, is started anew in the middle, and takes over.
+/// A replica follows the log, writes checkpoints of its own, is started anew in the middle, and
+/// takes over.
 #[test]
 fn a_replica_follows_and_takes_over() {
     let safe = Safe::new();
@@ -326,7 +329,8 @@ fn a_replica_follows_and_takes_over() {
             assert_eq!(follower.position(), n + 1);
         }
     }
-    // The primary has given out more than its log got: the replica's values must not have those names.
+    // The primary has given out more than its log got: the replica's values must not have those
+    // names.
     let lost: BTreeSet<Fid> = (0..2000)
         .map(|n| promoted(&mut store, rings[0], partition, n).0)
         .collect();
@@ -367,8 +371,9 @@ fn a_record_brings_its_partition_when_the_log_may_not_have_it() {
     assert_eq!(fourth.bytes.len() + 28 + 34, quick.bytes.len());
 }
 
-/// A crash of the host's server takes records that were inserted, but in its memory only, while the store lives on. What follows
-/// names them; a checkpoint before it makes that sound, which is what the engine does when a backend is of another life.
+/// A crash of the host's server takes records that were inserted, but in its memory only, while the
+/// store lives on. What follows names them; a checkpoint before it makes that sound, which is what
+/// the engine does when a backend is of another life.
 #[test]
 fn a_log_whose_end_was_lost_is_replayed_behind_a_checkpoint() {
     let safe = Safe::new();

@@ -1,4 +1,5 @@
-//! What a host may not have a store believe: values without a binding, old records, an end of the log that it did not read.
+//! What a host may not have a store believe: values without a binding, old records, an end of the
+//! log that it did not read.
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
@@ -106,7 +107,8 @@ fn a_record_that_was_kept_back_is_not_taken_after_recovery() {
     assert!(store.get(fids[0]).is_err());
 }
 
-/// A replica's zone: values are read while the log goes on, checkpoints are made, nothing is given out before the end.
+/// A replica's zone: values are read while the log goes on, checkpoints are made, nothing is given
+/// out before the end.
 #[test]
 fn a_replica_is_read_while_it_follows() {
     let safe = Safe::new();
@@ -148,7 +150,8 @@ fn a_replica_is_read_while_it_follows() {
     assert!(!fids.contains(&own[0]));
 }
 
-/// Identifiers that the history after the restored store has given out lead nowhere, and to no other value (F1).
+/// Identifiers that the history after the restored store has given out lead nowhere, and to no
+/// other value (F1).
 #[test]
 fn a_restored_store_gives_out_none_of_what_was_lost() {
     let safe = Safe::new();
@@ -189,7 +192,8 @@ fn a_restored_store_gives_out_none_of_what_was_lost() {
     }
 }
 
-/// L8: a position has the timeline that the host was on when a checkpoint reached it, whatever the host has said since, and after opening too.
+/// L8: a position has the timeline that the host was on when a checkpoint reached it, whatever the
+/// host has said since, and after opening too.
 #[test]
 fn a_position_keeps_its_timeline_until_a_checkpoint_goes_beyond_it() {
     let safe = Safe::new();

@@ -215,7 +215,8 @@ fn an_older_store_is_refused_unless_the_restore_is_on_purpose() {
     assert_eq!(code_of(opened(&safe, &replaced)), code::STORE_OLD.number);
 }
 
-/// A crash between manifest and anchor leaves a manifest that counts; after the next start it must not any more.
+/// A crash between manifest and anchor leaves a manifest that counts; after the next start it must
+/// not any more.
 #[test]
 fn a_manifest_that_was_never_acknowledged_is_refused_after_the_next_start() {
     let safe = Safe::new();
@@ -245,7 +246,8 @@ fn a_manifest_that_was_never_acknowledged_is_refused_after_the_next_start() {
     assert_eq!(code_of(opened(&safe, &put_back)), code::STORE_OLD.number);
 }
 
-/// A full disk: the operation fails with its fault, nothing is acknowledged, and all is well when there is room again.
+/// A full disk: the operation fails with its fault, nothing is acknowledged, and all is well when
+/// there is room again.
 #[test]
 fn a_full_disk_is_an_error_and_not_a_loss() {
     let (mut host, mut store) = Host::new(5, 64 * 1024);

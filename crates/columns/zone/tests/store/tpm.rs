@@ -1,5 +1,6 @@
-//! Goal: with a TPM's counter for an anchor, a store that was put back is refused (S4), a crash between manifest and counter is not, and only
-//! an index that keeps its counter is taken. Method: a real (simulated) TPM, set up with `tpm2-tools`.
+//! Goal: with a TPM's counter for an anchor, a store that was put back is refused (S4), a crash
+//! between manifest and counter is not, and only an index that keeps its counter is taken. Method:
+//! a real (simulated) TPM, set up with `tpm2-tools`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,7 +101,8 @@ fn a_crash_before_the_counter_rose_leaves_a_store_that_opens() {
         "not by a thousand checkpoints at once"
     );
     assert_eq!(ahead.read().unwrap(), stands, "neither changed it");
-    // Somebody raises it: the running store is not the newest any more, and says so instead of going on.
+    // Somebody raises it: the running store is not the newest any more, and says so instead of
+    // going on.
     ahead.advance(stands + 2).unwrap();
     let refused = store.checkpoint(30).unwrap_err();
     assert_eq!(refused.code().number, code::STORE_OLD.number);

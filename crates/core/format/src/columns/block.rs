@@ -1,7 +1,8 @@
 //! A block of the zone's store: 1024 slots, the unit of paging and of sealing.
 //!
-//! Sealed, a block is a nonce and the encrypted image. The image is the generation and the state of every slot, then the words and
-//! short values, then the bytes that are kept out of line. Specified in docs/spec/columns.md. Must not: hold a value.
+//! Sealed, a block is a nonce and the encrypted image. The image is the generation and the state of
+//! every slot, then the words and short values, then the bytes that are kept out of line. Specified
+//! in docs/spec/columns.md. Must not: hold a value.
 
 use super::Kind;
 use crate::aad::{Place, Role, aad_layout};
@@ -58,7 +59,8 @@ pub mod form {
     pub const ONE_STATE: u8 = 2;
 }
 
-/// Bytes of the words of a kind in an image, if all of a block fit: fixed for a kind, so that an image's length tells nothing of them.
+/// Bytes of the words of a kind in an image, if all of a block fit: fixed for a kind, so that an
+/// image's length tells nothing of them.
 #[must_use]
 pub const fn word_width(kind: Kind) -> usize {
     match kind {
@@ -68,7 +70,8 @@ pub const fn word_width(kind: Kind) -> usize {
     }
 }
 
-/// The associated data of a block: the FID bits of its first slot, generation 0, as position; the version as extra.
+/// The associated data of a block: the FID bits of its first slot, generation 0, as position; the
+/// version as extra.
 #[must_use]
 pub fn block_bound(
     object_id: [u8; 16],

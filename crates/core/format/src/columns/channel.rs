@@ -1,7 +1,9 @@
-//! The channel between the data owner's client and the zone, which the database server relays and cannot read.
+//! The channel between the data owner's client and the zone, which the database server relays and
+//! cannot read.
 //!
-//! The zone attests ([`Attestation`]); the client sends a [`Hello`] with its first sealed message; every message after that is a
-//! [`Sealed`] one. A message opened holds a [`Request`] or its answer. Specified in docs/spec/columns-channel.md.
+//! The zone attests ([`Attestation`]); the client sends a [`Hello`] with its first sealed message;
+//! every message after that is a [`Sealed`] one. A message opened holds a [`Request`] or its
+//! answer. Specified in docs/spec/columns-channel.md.
 //! Must not: seal anything.
 
 use alloc::vec::Vec;
@@ -165,7 +167,8 @@ impl Attestation {
             put(&mut out, at::PUBLIC_KEY, &self.public_key),
             put(&mut out, at::NONCE, &self.nonce),
         ];
-        // Lengths are constants of the table above; a mismatch is a programming error found by any test.
+        // Lengths are constants of the table above; a mismatch is a programming error found by any
+        // test.
         assert!(fields.iter().all(Option::is_some), "attestation layout");
         out
     }
@@ -204,7 +207,8 @@ impl Hello {
     }
 }
 
-/// The head of a sealed message. It is the associated data; the nonce is four zero bytes and the sequence.
+/// The head of a sealed message. It is the associated data; the nonce is four zero bytes and the
+/// sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
     /// The session; zeros in a client's first message.
@@ -306,7 +310,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Reads a ticket. Also answers what its MACs cover, and the MACs, one for each key. `None` unless it is canonical.
+    /// Reads a ticket. Also answers what its MACs cover, and the MACs, one for each key. `None`
+    /// unless it is canonical.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<ParsedTicket<'_>> {
         use ticket_layout as at;
@@ -363,13 +368,15 @@ impl Ticket {
 /// What a client asks inside a sealed message: one byte, then its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Opens a session: `u16` number of keys, for each id (16) and key (32), then the ticket with its MACs. Answered by the session's id.
+    /// Opens a session: `u16` number of keys, for each id (16) and key (32), then the ticket with
+    /// its MACs. Answered by the session's id.
     Open,
     /// Ends the session. Answered by nothing.
     Close,
     /// The ledger of the session's ticket, as JSON.
     Ledger,
-    /// The session goes on under this ticket, with its MACs: of the same name and keys. Answered by nothing.
+    /// The session goes on under this ticket, with its MACs: of the same name and keys. Answered by
+    /// nothing.
     Renew,
 }
 
@@ -417,7 +424,8 @@ pub fn opening(body: &[u8]) -> Option<(Vec<GivenKey<'_>>, &[u8])> {
     Some((keys, rest))
 }
 
-/// The associated data of a sealed message is its head; of a client's first message, its hello and its head.
+/// The associated data of a sealed message is its head; of a client's first message, its hello and
+/// its head.
 #[must_use]
 pub fn bound<'a>(hello: Option<&'a [u8]>, message: &'a [u8]) -> Option<Vec<u8>> {
     let head = message.get(..sealed_layout::SIZE)?;

@@ -1,9 +1,10 @@
-//! An envelope: one value, sealed under a column key, as it travels between the data owner and the zone, and as it stands
-//! in dumps.
+//! An envelope: one value, sealed under a column key, as it travels between the data owner and the
+//! zone, and as it stands in dumps.
 //!
-//! 56 bytes of header, salt, nonce and lineage, the sealed bytes, a tag of 16 bytes. The plaintext is PostgreSQL's binary form of the
-//! value; text, bytea and numeric are padded (one byte 0x80, then zeros) to a multiple of 16, so that only that is known of their length.
-//! In SQL text it is `sr1:` and base64 in the alphabet for URLs, without padding. Specified in docs/spec/columns.md.
+//! 56 bytes of header, salt, nonce and lineage, the sealed bytes, a tag of 16 bytes. The plaintext
+//! is PostgreSQL's binary form of the value; text, bytea and numeric are padded (one byte 0x80,
+//! then zeros) to a multiple of 16, so that only that is known of their length. In SQL text it is
+//! `sr1:` and base64 in the alphabet for URLs, without padding. Specified in docs/spec/columns.md.
 //! Must not: seal anything.
 
 use alloc::vec::Vec;
@@ -39,8 +40,8 @@ layout! {
     }
 }
 
-/// Where a value comes from, for as long as it is not computed with: every column draws a lineage when it gets its first value, and
-/// passes it on to whatever its values are copied or dumped to.
+/// Where a value comes from, for as long as it is not computed with: every column draws a lineage
+/// when it gets its first value, and passes it on to whatever its values are copied or dumped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lineage(u64);
 
@@ -125,12 +126,14 @@ impl EnvelopeHeader {
                 &self.lineage.number().to_le_bytes(),
             ),
         ];
-        // Lengths are constants of the table above; a mismatch is a programming error found by any test.
+        // Lengths are constants of the table above; a mismatch is a programming error found by any
+        // test.
         assert!(fields.iter().all(Option::is_some), "envelope layout");
         out
     }
 
-    /// The associated data: the key's id in the object's place, the kind as position, the lineage as the extra word.
+    /// The associated data: the key's id in the object's place, the kind as position, the lineage
+    /// as the extra word.
     #[must_use]
     pub fn bound(&self) -> [u8; aad_layout::SIZE] {
         let place = Place {
@@ -207,7 +210,8 @@ mod tests {
             assert!(value.len().is_multiple_of(ENVELOPE_PAD) && value.len() > len);
             assert_eq!(unpadded(Kind::Text, &value), Some(len));
         }
-        // Numerics of up to twelve digits (8 bytes, and 2 for each group of four) are of one length, zero among them.
+        // Numerics of up to twelve digits (8 bytes, and 2 for each group of four) are of one
+        // length, zero among them.
         for groups in 0..=3 {
             let mut value = vec![1; 8 + 2 * groups];
             pad(Kind::Numeric, &mut value);

@@ -1,7 +1,9 @@
-//! The identifier of a confidential value (FID): eight bytes that PostgreSQL stores in the value's place.
+//! The identifier of a confidential value (FID): eight bytes that PostgreSQL stores in the value's
+//! place.
 //!
-//! It says where the value is in the mapping store and is assigned without looking at the value. Bits, from the top:
-//! ephemeral 1, partition 15, generation 8, extent 24, index 16. Zero is no FID. Specified in docs/spec/columns.md.
+//! It says where the value is in the mapping store and is assigned without looking at the value.
+//! Bits, from the top: ephemeral 1, partition 15, generation 8, extent 24, index 16. Zero is no
+//! FID. Specified in docs/spec/columns.md.
 
 /// Slots of an extent.
 pub const EXTENT_SLOTS: u32 = 65536;
@@ -27,8 +29,8 @@ impl Fid {
         sound.then(|| Self(u64::from(partition) << 48 | u64::from(generation) << 40 | slot))
     }
 
-    /// The identifier of an ephemeral value: slot `slot` of `arena` in the statement of that number. `None` when a part
-    /// is out of range.
+    /// The identifier of an ephemeral value: slot `slot` of `arena` in the statement of that
+    /// number. `None` when a part is out of range.
     #[must_use]
     pub fn ephemeral(arena: u16, statement: u8, slot: u64) -> Option<Self> {
         let sound = arena != 0 && u32::from(arena) < PARTITIONS && slot < LITERAL;
@@ -36,7 +38,8 @@ impl Fid {
         sound.then_some(Self(EPHEMERAL | place | slot))
     }
 
-    /// The identifier of a literal, which lives as long as the connection. `None` when a part is out of range.
+    /// The identifier of a literal, which lives as long as the connection. `None` when a part is
+    /// out of range.
     #[must_use]
     pub fn literal(arena: u16, slot: u64) -> Option<Self> {
         let fid = Self::ephemeral(arena, 0, slot)?;

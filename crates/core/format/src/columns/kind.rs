@@ -1,4 +1,5 @@
-//! The kinds of confidential values: one for each type of the extension. The numbers are on disk and on the wire.
+//! The kinds of confidential values: one for each type of the extension. The numbers are on disk
+//! and on the wire.
 //!
 //! Must not: know how a value is kept or computed.
 

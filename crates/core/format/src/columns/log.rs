@@ -22,7 +22,8 @@ layout! {
 pub struct FrameHead {
     /// Bytes of the record behind it.
     pub length: u32,
-    /// Position of the frame in the log, counted from its very first byte, whether or not that is still there.
+    /// Position of the frame in the log, counted from its very first byte, whether or not that is
+    /// still there.
     pub position: u64,
     /// Everything before this position was durable when the frame was written.
     pub synced: u64,

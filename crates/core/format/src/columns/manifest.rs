@@ -1,7 +1,7 @@
 //! The manifest of the zone's store: which blocks make up the last checkpoint, and where they are.
 //!
-//! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains, the quarantine, column keys.
-//! Specified in docs/spec/columns.md. Must not: seal anything.
+//! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains,
+//! the quarantine, column keys. Specified in docs/spec/columns.md. Must not: seal anything.
 
 use super::envelope::Lineage;
 use super::fid::{EXTENTS, Fid, PARTITIONS};
@@ -574,7 +574,8 @@ impl QuarantineEntry {
     }
 }
 
-/// A column key that the store keeps, where it stands in a body. A secret: there is no `Debug`, and no copy is made here.
+/// A column key that the store keeps, where it stands in a body. A secret: there is no `Debug`, and
+/// no copy is made here.
 pub struct KeptKey<'a> {
     /// Its id.
     pub id: [u8; 16],

@@ -1,6 +1,7 @@
 //! Records of the operator's: what one backend asked the zone and what it answered.
 //!
-//! Specified in docs/spec/columns-record.md. Must not: seal anything, or know what an operation means.
+//! Specified in docs/spec/columns-record.md. Must not: seal anything, or know what an operation
+//! means.
 
 use alloc::vec::Vec;
 
@@ -148,7 +149,8 @@ impl RecordedCall {
         Some((call, rest))
     }
 
-    /// Appends the call's bytes. `None` when its arguments or its answer are longer than a field can say.
+    /// Appends the call's bytes. `None` when its arguments or its answer are longer than a field
+    /// can say.
     #[must_use]
     pub fn append(&self, out: &mut Vec<u8>) -> Option<()> {
         use record_call_layout as at;

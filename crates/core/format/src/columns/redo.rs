@@ -1,6 +1,7 @@
 //! A redo record: what a zone did to its store, sealed, as it stands in the host's log.
 //!
-//! The head is in clear; a link of the ring's chain and entries, one after the other, are sealed. Specified in docs/spec/columns.md.
+//! The head is in clear; a link of the ring's chain and entries, one after the other, are sealed.
+//! Specified in docs/spec/columns.md.
 //! Must not: seal anything.
 
 use super::block::VALUE_MAX;
@@ -44,8 +45,8 @@ layout! {
 }
 
 layout! {
-    /// Layout of an entry that puts a value; a word of 8 bytes follows (entry 1), or a length of 4 bytes and bytes (entry 2); then
-    /// padding.
+    /// Layout of an entry that puts a value; a word of 8 bytes follows (entry 1), or a length of 4
+    /// bytes and bytes (entry 2); then padding.
     redo_put_layout, 12, {
         ENTRY @ 0, 1;
         KIND @ 1, 1;
@@ -150,7 +151,8 @@ impl RedoHead {
         out
     }
 
-    /// Which of the incarnation's keys seals this record: its number by [`REDO_KEY_USES`], so that random nonces under one key are few.
+    /// Which of the incarnation's keys seals this record: its number by [`REDO_KEY_USES`], so that
+    /// random nonces under one key are few.
     #[must_use]
     pub const fn run(&self) -> u64 {
         self.number >> REDO_KEY_USES.trailing_zeros()
@@ -459,8 +461,9 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Zero bytes behind a word (`None`) or a value of so many bytes: what is of no fixed length is as long as an envelope's would be, and a
-/// word as long as the shortest of them, so that a record's length says no more than an envelope's.
+/// Zero bytes behind a word (`None`) or a value of so many bytes: what is of no fixed length is as
+/// long as an envelope's would be, and a word as long as the shortest of them, so that a record's
+/// length says no more than an envelope's.
 const fn padding(kind: Kind, length: Option<usize>) -> usize {
     if !is_padded(kind) {
         return 0;

@@ -1,8 +1,10 @@
-//! TPM 2.0 structures as a TPM marshals them: what `TPM2_Quote` answers, and the public area of an attestation key.
+//! TPM 2.0 structures as a TPM marshals them: what `TPM2_Quote` answers, and the public area of an
+//! attestation key.
 //!
-//! Source: TCG, "Trusted Platform Module Library", part 2 "Structures"; the sections are named below. What is accepted is in
-//! docs/spec/columns-channel.md, "TPM 2.0". Invariants: a length is checked against what is there; a structure with anything behind it, or
-//! with an algorithm that is not on the list, is not read. Must not: verify anything, or talk to a TPM.
+//! Source: TCG, "Trusted Platform Module Library", part 2 "Structures"; the sections are named
+//! below. What is accepted is in docs/spec/columns-channel.md, "TPM 2.0". Invariants: a length is
+//! checked against what is there; a structure with anything behind it, or with an algorithm that is
+//! not on the list, is not read. Must not: verify anything, or talk to a TPM.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]
 
 /// A client refuses an attestation that comes later than this after its question.
@@ -12,7 +14,8 @@ pub const PCRS: u8 = 24;
 
 /// `TPM_GENERATED_VALUE` (6.2): a restricted key signs nothing else that begins so.
 const GENERATED: u32 = 0xff54_4347;
-/// `clockInfo` (clock, resetCount, restartCount, safe) and `firmwareVersion`: not looked at, freshness is the nonce's.
+/// `clockInfo` (clock, resetCount, restartCount, safe) and `firmwareVersion`: not looked at,
+/// freshness is the nonce's.
 const CLOCK_AND_FIRMWARE: usize = 8 + 4 + 4 + 1 + 8;
 /// `TPM_ST_ATTEST_QUOTE` (6.9).
 const QUOTE: u16 = 0x8018;
@@ -199,8 +202,8 @@ pub enum AttestationKey<'a> {
 }
 
 impl<'a> AttestationKey<'a> {
-    /// Reads a `TPM2B_PUBLIC` (12.2.5). `None` unless it is one of a key that signs nothing but what its TPM made, with an algorithm
-    /// that is accepted.
+    /// Reads a `TPM2B_PUBLIC` (12.2.5). `None` unless it is one of a key that signs nothing but
+    /// what its TPM made, with an algorithm that is accepted.
     #[must_use]
     pub fn parse(public: &'a [u8]) -> Option<Self> {
         let mut outer = Fields(public);
@@ -212,7 +215,8 @@ impl<'a> AttestationKey<'a> {
         let wanted = FIXED_TPM | SENSITIVE_DATA_ORIGIN | RESTRICTED | SIGN;
         (attributes & (wanted | DECRYPT) == wanted).then_some(())?;
         let _policy = fields.sized()?;
-        // A key that signs has no symmetric algorithm; its scheme and that scheme's hash are its own.
+        // A key that signs has no symmetric algorithm; its scheme and that scheme's hash are its
+        // own.
         (fields.uint16()? == NULL).then_some(())?;
         let scheme = fields.uint16()?;
         (fields.uint16()? == SHA256).then_some(())?;

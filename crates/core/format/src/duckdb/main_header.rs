@@ -1,6 +1,7 @@
 //! The main header: the first 4096 bytes of a DuckDB database, in clear.
 //!
-//! Must not: believe it. Its checksum is without a key; whoever can write to the file can change any field.
+//! Must not: believe it. Its checksum is without a key; whoever can write to the file can change
+//! any field.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -97,7 +98,8 @@ pub enum Refusal {
 pub enum HeaderState {
     /// It is right.
     Whole,
-    /// Every bit of it is inverted: Strongroom is changing the key, and DuckDB is not to open the file.
+    /// Every bit of it is inverted: Strongroom is changing the key, and DuckDB is not to open the
+    /// file.
     Rekeying,
     /// Anything else.
     Damaged,
@@ -108,7 +110,8 @@ pub enum HeaderState {
 pub struct MainHeader(Vec<u8>);
 
 impl MainHeader {
-    /// The first 4096 bytes of `head`; `None` when there are fewer, or they are not those of a DuckDB database.
+    /// The first 4096 bytes of `head`; `None` when there are fewer, or they are not those of a
+    /// DuckDB database.
     #[must_use]
     pub fn parse(head: &[u8]) -> Option<Self> {
         let whole = head.get(..DUCKDB_HEADER_LEN)?;
@@ -212,7 +215,8 @@ impl MainHeader {
         kept(self) == kept(other)
     }
 
-    /// DuckDB's number of the storage version: 67 for 1.4, 68 for 1.5, 999 where the database header says it.
+    /// DuckDB's number of the storage version: 67 for 1.4, 68 for 1.5, 999 where the database
+    /// header says it.
     #[must_use]
     pub fn storage_version(&self) -> u64 {
         self.u64_field(at::STORAGE_VERSION)

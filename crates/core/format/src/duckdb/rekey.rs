@@ -1,5 +1,5 @@
-//! The file that lies beside a DuckDB database while its key is changed: what is to become of it, and the old bytes of the
-//! units that are being overwritten. Not DuckDB's: Strongroom's own.
+//! The file that lies beside a DuckDB database while its key is changed: what is to become of it,
+//! and the old bytes of the units that are being overwritten. Not DuckDB's: Strongroom's own.
 //!
 //! Must not: hold a key, or anything that was decrypted.
 
@@ -79,7 +79,8 @@ impl RekeyPlan {
         })
     }
 
-    /// As it stands in the file. Before [`RekeyPlan::digest`] is known, the bytes before it are those to hash.
+    /// As it stands in the file. Before [`RekeyPlan::digest`] is known, the bytes before it are
+    /// those to hash.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         use rekey_plan_layout as at;

@@ -1,6 +1,7 @@
 //! The first record of a DuckDB write-ahead log, which is in clear.
 //!
-//! It is an object of DuckDB's binary serialiser: field numbers of two bytes, numbers in LEB128, `ff ff` at the end.
+//! It is an object of DuckDB's binary serialiser: field numbers of two bytes, numbers in LEB128,
+//! `ff ff` at the end.
 //! Must not: read any further record.
 
 /// How entries of the log are kept.

@@ -1,4 +1,5 @@
-//! Confidential columns: envelopes, redo records, the store's manifest and log, the channel, attestation.
+//! Confidential columns: envelopes, redo records, the store's manifest and log, the channel,
+//! attestation.
 //!
 //! Must not: be called outside tests, as the rest of this module.
 

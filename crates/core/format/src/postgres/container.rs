@@ -110,7 +110,8 @@ impl ContainerHeader {
             put(&mut out, container_layout::VERSION, &version.to_le_bytes()),
             put(&mut out, container_layout::FILE_ID, &self.file_id),
         ];
-        // Lengths are constants of the table above; a mismatch is a programming error found by any test.
+        // Lengths are constants of the table above; a mismatch is a programming error found by any
+        // test.
         assert!(
             fields.iter().all(Option::is_some),
             "container header layout"
@@ -165,15 +166,16 @@ pub fn container_physical(logical: u64) -> Option<u64> {
         .checked_add(OVERHEAD)
 }
 
-/// How many bytes a container of `physical` bytes holds. `None` when no container has that length: it was cut short.
+/// How many bytes a container of `physical` bytes holds. `None` when no container has that length:
+/// it was cut short.
 #[must_use]
 pub fn container_logical(physical: u64) -> Option<u64> {
     let logical = container_fits(physical);
     (container_physical(logical) == Some(physical)).then_some(logical)
 }
 
-/// The most bytes that a container of at most `physical` bytes can hold. For a container that was cut short, the best
-/// answer to a question for its size.
+/// The most bytes that a container of at most `physical` bytes can hold. For a container that was
+/// cut short, the best answer to a question for its size.
 #[must_use]
 pub fn container_fits(physical: u64) -> u64 {
     let body = physical.saturating_sub(HEADER);
@@ -182,7 +184,8 @@ pub fn container_fits(physical: u64) -> u64 {
     let held = whole.saturating_mul(CHUNK);
     match rest.checked_sub(OVERHEAD) {
         Some(last) => held.saturating_add(last),
-        // No room for the last chunk's nonce and tag: the chunk before it must be the last, one byte short of whole.
+        // No room for the last chunk's nonce and tag: the chunk before it must be the last, one
+        // byte short of whole.
         None => held.saturating_sub(1),
     }
 }

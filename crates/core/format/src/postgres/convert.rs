@@ -1,7 +1,9 @@
-//! The state of a conversion under way: which files of a stopped instance have been converted already.
+//! The state of a conversion under way: which files of a stopped instance have been converted
+//! already.
 //!
-//! Text, so that an operator can read it. Lines are appended, each made durable before its file is put in place; a last
-//! line without its end was never acted upon and is ignored. Specified in docs/spec/postgres.md. Must not: do I/O.
+//! Text, so that an operator can read it. Lines are appended, each made durable before its file is
+//! put in place; a last line without its end was never acted upon and is ignored. Specified in
+//! docs/spec/postgres.md. Must not: do I/O.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,7 +11,8 @@ use alloc::vec::Vec;
 
 use crate::hex::{from_hex, hex};
 
-/// First words of the first line, before action and object id. The number is the version of the state's format.
+/// First words of the first line, before action and object id. The number is the version of the
+/// state's format.
 pub const CONVERT_TITLE: &str = "strongroom-convert 1";
 
 /// What is being done to the instance.
@@ -40,7 +43,8 @@ impl Action {
 /// A file that has been converted, or is about to be put in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Inode number of the converted file: the file at `path` is the converted one exactly when it has this number.
+    /// Inode number of the converted file: the file at `path` is the converted one exactly when it
+    /// has this number.
     pub inode: u64,
     /// Path relative to the data directory; any bytes but zero.
     pub path: Vec<u8>,
@@ -70,7 +74,8 @@ pub fn done_line(done: &Done) -> String {
 }
 
 impl State {
-    /// Reads the state. `None` when its first line is not one that this version writes or another line is not one.
+    /// Reads the state. `None` when its first line is not one that this version writes or another
+    /// line is not one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let whole = bytes.iter().rposition(|&byte| byte == b'\n')?;

@@ -1,7 +1,9 @@
-//! Layout of a stream: a header of 4096 bytes, then the file's bytes under AES-256 in counter mode by offset.
+//! Layout of a stream: a header of 4096 bytes, then the file's bytes under AES-256 in counter mode
+//! by offset.
 //!
-//! A byte of the file depends on the nonce, its own offset and nothing else: several processes may write different
-//! parts at the same time, and no write reads first. Specified in docs/spec/postgres.md. Must not: encrypt anything.
+//! A byte of the file depends on the nonce, its own offset and nothing else: several processes may
+//! write different parts at the same time, and no write reads first. Specified in
+//! docs/spec/postgres.md. Must not: encrypt anything.
 
 use crate::FORMAT_VERSION;
 use crate::layout::{array, layout, put, u16_at, zero_at};
@@ -27,14 +29,15 @@ layout! {
 /// The header of a stream. Nothing authenticates it, as nothing authenticates the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamHeader {
-    /// Drawn at random when the file is made and each time it is emptied: the counter block of the file's first
-    /// 16 bytes. That of the n-th is this plus n, as 128-bit big-endian numbers that wrap.
+    /// Drawn at random when the file is made and each time it is emptied: the counter block of the
+    /// file's first 16 bytes. That of the n-th is this plus n, as 128-bit big-endian numbers that
+    /// wrap.
     pub nonce: [u8; 16],
 }
 
 impl StreamHeader {
-    /// Reads a header from its first [`STREAM_PREFIX`] bytes or more. `None` unless they are canonical; the padding is
-    /// looked at only where it is given.
+    /// Reads a header from its first [`STREAM_PREFIX`] bytes or more. `None` unless they are
+    /// canonical; the padding is looked at only where it is given.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let magic: [u8; 32] = array(bytes, stream_layout::MAGIC)?;
@@ -63,7 +66,8 @@ impl StreamHeader {
             ),
             put(&mut out, stream_layout::NONCE, &self.nonce),
         ];
-        // Lengths are constants of the table above; a mismatch is a programming error found by any test.
+        // Lengths are constants of the table above; a mismatch is a programming error found by any
+        // test.
         assert!(fields.iter().all(Option::is_some), "stream header layout");
         out
     }

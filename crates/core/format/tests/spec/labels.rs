@@ -45,7 +45,8 @@ fn labels_are_those_of_the_code() {
     for source in &nonces {
         agreed.extend(between(source, "\"strongroom/v1/", "\""));
     }
-    // And of the key server's keys, which belong to its root key, of volumes', which belong to LUKS2 headers, and of what DuckDB gets.
+    // And of the key server's keys, which belong to its root key, of volumes', which belong to
+    // LUKS2 headers, and of what DuckDB gets.
     let elsewhere = [
         "crates/keys/server/src/keys.rs",
         "crates/keys/server/src/audit.rs",

@@ -1,7 +1,7 @@
 //! Provider `command:CMD`: the root key is what a shell command prints.
 //!
-//! The command line stands in the keyring in clear, and is run before the keyring could be authenticated: the
-//! keyring refuses it when others may write to the file (K14).
+//! The command line stands in the keyring in clear, and is run before the keyring could be
+//! authenticated: the keyring refuses it when others may write to the file (K14).
 
 use super::{Made, Registered, RootProvider};
 use crate::error::Error;

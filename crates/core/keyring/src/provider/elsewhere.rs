@@ -1,8 +1,10 @@
-//! A provider that this program does not have, asked through the `strongroom` command, which has it.
+//! A provider that this program does not have, asked through the `strongroom` command, which has
+//! it.
 //!
-//! The preload library of the PostgreSQL shield and the SQLite extension are loaded into other programs and carry no clients of
-//! servers and modules. Where [`COMMAND_VARIABLE`] names the command, it is run as a key command is: with the number and the
-//! argument, which are no secrets, and the root key on its standard output.
+//! The preload library of the PostgreSQL shield and the SQLite extension are loaded into other
+//! programs and carry no clients of servers and modules. Where [`COMMAND_VARIABLE`] names the
+//! command, it is run as a key command is: with the number and the argument, which are no secrets,
+//! and the root key on its standard output.
 //!
 //! Must not: be reached in the program that was asked, which would ask itself for ever.
 
@@ -58,8 +60,8 @@ pub(super) fn through_command(
     })))
 }
 
-/// The root key of this provider and argument, as material that the rule of docs/internals/keyring.md reads as the same key:
-/// what the command prints.
+/// The root key of this provider and argument, as material that the rule of
+/// docs/internals/keyring.md reads as the same key: what the command prints.
 ///
 /// # Errors
 /// SR-2020; SR-2100; what the provider reports.

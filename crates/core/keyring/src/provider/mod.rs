@@ -1,9 +1,10 @@
 //! Root key providers: what delivers the key that opens a keyring.
 //!
-//! A provider is one file and one line in a registry: [`REGISTRY`] for those that every program has, and what
-//! [`register`] was given for those that need a client. Its number and argument stand in the keyring, readable without
-//! the root key, so an argument is never a secret. Numbers are part of the format (docs/spec/keyring.md, "Providers")
-//! and never reused. What a device has wrapped for the keyring stands in the argument too: [`Wrapped`].
+//! A provider is one file and one line in a registry: [`REGISTRY`] for those that every program
+//! has, and what [`register`] was given for those that need a client. Its number and argument stand
+//! in the keyring, readable without the root key, so an argument is never a secret. Numbers are
+//! part of the format (docs/spec/keyring.md, "Providers") and never reused. What a device has
+//! wrapped for the keyring stands in the argument too: [`Wrapped`].
 //!
 //! Must not: cache a root key, or know the keyring's layout.
 
@@ -33,14 +34,15 @@ pub trait RootProvider: Send + Sync {
     fn number(&self) -> u16;
     /// The text after the colon; empty where there is none. Never a secret.
     fn argument(&self) -> &str;
-    /// Fetches the root key of a keyring that there is. `creating`: a keyring is being sealed with it, so a passphrase is
-    /// asked for twice.
+    /// Fetches the root key of a keyring that there is. `creating`: a keyring is being sealed with
+    /// it, so a passphrase is asked for twice.
     ///
     /// # Errors
     /// The codes of [`crate::KeySource`]; SR-2100 to SR-2106.
     fn fetch(&self, creating: bool) -> Result<Opener, Error>;
-    /// Makes or fetches the root key of a keyring that is about to be sealed with it: a new one at each call, where the
-    /// provider keeps no key but wraps one. Also when the argument holds the wrapped root key of before.
+    /// Makes or fetches the root key of a keyring that is about to be sealed with it: a new one at
+    /// each call, where the provider keeps no key but wraps one. Also when the argument holds the
+    /// wrapped root key of before.
     ///
     /// # Errors
     /// As [`Self::fetch`].
@@ -56,11 +58,13 @@ pub trait RootProvider: Send + Sync {
 pub struct Created {
     /// The root key.
     pub opener: Opener,
-    /// The argument that the keyring has to keep: with it, [`RootProvider::fetch`] delivers this root key.
+    /// The argument that the keyring has to keep: with it, [`RootProvider::fetch`] delivers this
+    /// root key.
     pub argument: String,
 }
 
-/// What a kind makes of an argument: a provider, or in words why it is not valid. The words do not repeat the argument.
+/// What a kind makes of an argument: a provider, or in words why it is not valid. The words do not
+/// repeat the argument.
 pub type Made = Result<Box<dyn RootProvider>, &'static str>;
 
 /// One kind of provider.
@@ -70,8 +74,8 @@ pub struct Registered {
     pub name: &'static str,
     /// The number in the keyring.
     pub number: u16,
-    /// Whether it runs or loads what its argument names, or sends credentials to where it points. A keyring that others
-    /// may write to is then not acted on (K14).
+    /// Whether it runs or loads what its argument names, or sends credentials to where it points. A
+    /// keyring that others may write to is then not acted on (K14).
     pub acts: bool,
     /// Makes one from a checked argument: not too long, no control characters.
     pub make: fn(&str) -> Made,
@@ -100,7 +104,8 @@ const ELSEWHERE: &[(u16, &str)] = &[
 
 static MORE: OnceLock<&'static [Registered]> = OnceLock::new();
 
-/// Makes further kinds known to this process. Once, when a program starts: a second call has no effect.
+/// Makes further kinds known to this process. Once, when a program starts: a second call has no
+/// effect.
 pub fn register(kinds: &'static [Registered]) {
     MORE.get_or_init(|| kinds);
 }
@@ -110,7 +115,8 @@ fn kinds() -> impl Iterator<Item = &'static Registered> {
     REGISTRY.iter().chain(more)
 }
 
-/// The number of "no provider": the file is an export, to be imported with the key it was sealed for.
+/// The number of "no provider": the file is an export, to be imported with the key it was sealed
+/// for.
 pub(crate) const EXPORT: u16 = 0;
 
 /// A root key provider of any kind.
@@ -120,8 +126,9 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// The provider written as `passphrase`, `env:VAR`, `file:PATH`, `command:CMD`, or as a registered kind has it. A
-    /// relative path is made absolute, because the keyring is used from other directories later.
+    /// The provider written as `passphrase`, `env:VAR`, `file:PATH`, `command:CMD`, or as a
+    /// registered kind has it. A relative path is made absolute, because the keyring is used from
+    /// other directories later.
     ///
     /// # Errors
     /// SR-2020; SR-2100 for a kind that this program does not have.
@@ -137,11 +144,12 @@ impl Provider {
         Self::made(kind, argument)
     }
 
-    /// The provider that a keyring names. One that this program does not have is asked through the `strongroom` command
-    /// when [`COMMAND_VARIABLE`] names it.
+    /// The provider that a keyring names. One that this program does not have is asked through the
+    /// `strongroom` command when [`COMMAND_VARIABLE`] names it.
     ///
     /// # Errors
-    /// SR-2020 when the number is unknown, which includes an export's; SR-2100 when this program does not have that kind.
+    /// SR-2020 when the number is unknown, which includes an export's; SR-2100 when this program
+    /// does not have that kind.
     pub fn from_stored(number: u16, argument: &str) -> Result<Self, Error> {
         let absent = !kinds().any(|kind| kind.number == number);
         let known = ELSEWHERE.iter().find(|(known, _)| *known == number);
@@ -178,7 +186,8 @@ impl Provider {
         }
     }
 
-    /// Whether the kind of this number runs or loads what its argument names, or sends credentials to where it points.
+    /// Whether the kind of this number runs or loads what its argument names, or sends credentials
+    /// to where it points.
     pub(crate) fn number_acts(number: u16) -> bool {
         let kind = kinds().find(|kind| kind.number == number);
         // One that this program does not have may be asked through a command.
@@ -186,7 +195,8 @@ impl Provider {
         kind.map_or_else(elsewhere, |kind| kind.acts)
     }
 
-    /// Whether the provider runs or loads what its argument names, or sends credentials to where it points.
+    /// Whether the provider runs or loads what its argument names, or sends credentials to where it
+    /// points.
     #[must_use]
     pub fn acts(&self) -> bool {
         self.acts

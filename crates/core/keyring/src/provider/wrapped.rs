@@ -1,9 +1,12 @@
-//! Where a wrapped root key is kept: in the provider's argument, behind the text that says where the device is.
+//! Where a wrapped root key is kept: in the provider's argument, behind the text that says where
+//! the device is.
 //!
-//! A device that wraps keys, and does not hand out its own, makes of 32 random bytes - the secret - a blob that only it
-//! can undo. Blob and a random id stand in the argument as `LOCATOR;blob=HEX` (docs/spec/keyring.md, "Wrapped root keys").
-//! The root key is derived from the secret, the id and the provider's number, so that a blob of another keyring, another
-//! provider or another purpose gives another key whatever the device checks; a device that can, checks too: [`Wrapped::context`].
+//! A device that wraps keys, and does not hand out its own, makes of 32 random bytes - the secret -
+//! a blob that only it can undo. Blob and a random id stand in the argument as `LOCATOR;blob=HEX`
+//! (docs/spec/keyring.md, "Wrapped root keys"). The root key is derived from the secret, the id and
+//! the provider's number, so that a blob of another keyring, another provider or another purpose
+//! gives another key whatever the device checks; a device that can, checks too:
+//! [`Wrapped::context`].
 //!
 //! Must not: call a device.
 
@@ -39,8 +42,8 @@ pub struct Wrapped {
 }
 
 impl Wrapped {
-    /// A new root key for the provider of this number at `locator`: `wrap` gets a secret of 32 random bytes and the
-    /// context to bind it to, and returns the device's blob.
+    /// A new root key for the provider of this number at `locator`: `wrap` gets a secret of 32
+    /// random bytes and the context to bind it to, and returns the device's blob.
     ///
     /// # Errors
     /// Those of `wrap`; SR-2020 when the blob is too long to be kept.

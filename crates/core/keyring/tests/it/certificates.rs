@@ -1,4 +1,5 @@
-//! Certificates in the keyring: their life, objects sealed for them, and that old keyrings open as before.
+//! Certificates in the keyring: their life, objects sealed for them, and that old keyrings open as
+//! before.
 //!
 //! Method: real key pairs; two are made once, because making one takes a second.
 
@@ -411,7 +412,8 @@ fn root_rotation_export_and_import_carry_certificates() {
         "twice changes nothing"
     );
 
-    // A host that had the public half gets the private key; one where the name is another key's refuses all.
+    // A host that had the public half gets the private key; one where the name is another key's
+    // refuses all.
     let (third, fourth) = (Home::new(), Home::new());
     let mut public = third.init();
     public
@@ -463,7 +465,8 @@ fn the_private_key_is_nowhere_in_clear() {
     let key = pkcs8(0);
     for path in [home.path.clone(), home.root("a.p12"), home.root("export")] {
         let file = std::fs::read(&path).unwrap();
-        // Beyond the modulus and exponent, which the certificate tells: the secret exponent and the primes.
+        // Beyond the modulus and exponent, which the certificate tells: the secret exponent and the
+        // primes.
         for at in (440..key.len() - 16).step_by(8) {
             let part = &key[at..at + 16];
             assert!(

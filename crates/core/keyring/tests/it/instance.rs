@@ -1,7 +1,9 @@
-//! Blocks, streams and containers of an instance against a second implementation: `testing/vectors/postgres`.
+//! Blocks, streams and containers of an instance against a second implementation:
+//! `testing/vectors/postgres`.
 //!
-//! Method: the files are discovered, and the number of cases is asserted. Keys are the sub-keys of the header vectors,
-//! which the crate's own tests derive; format and primitives make of them what the shield does, but for offsets.
+//! Method: the files are discovered, and the number of cases is asserted. Keys are the sub-keys of
+//! the header vectors, which the crate's own tests derive; format and primitives make of them what
+//! the shield does, but for offsets.
 
 #![expect(clippy::panic, reason = "a test that panics has failed")]
 

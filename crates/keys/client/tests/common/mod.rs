@@ -1,6 +1,8 @@
-//! An authority, and servers with TLS that answer whatever a test wants: what a key server does, and what it must not.
+//! An authority, and servers with TLS that answer whatever a test wants: what a key server does,
+//! and what it must not.
 //!
-//! Must not: be taken for the key server; crates/keys/server's tests run the client against that one.
+//! Must not: be taken for the key server; crates/keys/server's tests run the client against that
+//! one.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -117,7 +119,8 @@ pub(crate) struct Server {
 pub(crate) type Tls = StreamOwned<ServerConnection, TcpStream>;
 
 impl Server {
-    /// Answers each request by `answer`, which gets the request's header and body, and may do what it likes.
+    /// Answers each request by `answer`, which gets the request's header and body, and may do what
+    /// it likes.
     pub(crate) fn start(
         authority: &Authority,
         certificate: &Issued,

@@ -1,7 +1,8 @@
 //! Whom AWS takes us for: keys from the environment or from the shared credentials file.
 //!
-//! `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`, unless the provider names a profile or a file;
-//! else the profile (`AWS_PROFILE`, or `default`) of the file (`AWS_SHARED_CREDENTIALS_FILE`, or `~/.aws/credentials`).
+//! `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`, unless the provider names
+//! a profile or a file; else the profile (`AWS_PROFILE`, or `default`) of the file
+//! (`AWS_SHARED_CREDENTIALS_FILE`, or `~/.aws/credentials`).
 //!
 //! Must not: put a part of a key into an error; run what a profile names (`credential_process`).
 

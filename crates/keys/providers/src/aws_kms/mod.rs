@@ -1,11 +1,12 @@
 //! Provider `aws-kms`: the root key is sealed by a key of AWS KMS.
 //!
-//! `aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID`, or `aws-kms:alias/NAME?region=REGION`. Options: `region`, `endpoint` (of a
-//! private network; HTTP only for this host), `ca`, `profile`, `credentials-file`, `timeout`. Credentials: see
-//! [`credentials`].
+//! `aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID`, or `aws-kms:alias/NAME?region=REGION`. Options:
+//! `region`, `endpoint` (of a private network; HTTP only for this host), `ca`, `profile`,
+//! `credentials-file`, `timeout`. Credentials: see [`credentials`].
 //!
-//! Invariants: the key that sealed is named by its ARN in what is kept, and only it may open: an alias that points elsewhere
-//! later changes nothing. The secret is bound to its context by KMS's encryption context, which also stands in AWS's log.
+//! Invariants: the key that sealed is named by its ARN in what is kept, and only it may open: an
+//! alias that points elsewhere later changes nothing. The secret is bound to its context by KMS's
+//! encryption context, which also stands in AWS's log.
 //!
 //! Must not: create, change or schedule anything at AWS; tell what it says in words (R2).
 
@@ -47,7 +48,8 @@ const OPTIONS: &[&str] = &[
     "credentials-file",
     "timeout",
 ];
-/// How often a question is asked when AWS says that it is asked too often, or fails; and the first wait.
+/// How often a question is asked when AWS says that it is asked too often, or fails; and the first
+/// wait.
 const ATTEMPTS: u32 = 4;
 const WAIT: Duration = Duration::from_millis(200);
 

@@ -1,6 +1,7 @@
 //! AWS's signature of a request, version 4, as far as KMS needs it: POST to `/`, no query.
 //!
-//! Checked with the examples that AWS publishes. Must not: touch the network or a clock; hold a key beyond a call.
+//! Checked with the examples that AWS publishes. Must not: touch the network or a clock; hold a key
+//! beyond a call.
 
 use strongroom_crypto::{MacKey, SecretBytes, SecretKey, sha256};
 use strongroom_format::hex::hex;
@@ -69,7 +70,8 @@ fn canonical(request: &Signed<'_>, names: &str) -> Vec<u8> {
 /// `YYYYMMDDTHHMMSSZ` of a time since 1970, for years from 1970 to 9999.
 pub(super) fn time_of(unix_s: u64) -> String {
     let (days, rest) = (unix_s / 86_400, unix_s % 86_400);
-    // Days of eras of 400 years, from 1 March of the year 0: see Hinnant, "chrono-compatible low-level date algorithms".
+    // Days of eras of 400 years, from 1 March of the year 0: see Hinnant, "chrono-compatible
+    // low-level date algorithms".
     let from_0 = days + 719_468;
     let (era, of_era) = (from_0 / 146_097, from_0 % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,6 +1,7 @@
 //! Sealing on this side, with a key that a KMIP server hands out: for servers that cannot encrypt.
 //!
-//! Invariants: a key that is not active is not fetched; the fetched key is only ever input to a derivation.
+//! Invariants: a key that is not active is not fetched; the fetched key is only ever input to a
+//! derivation.
 //!
 //! Must not: keep the fetched key.
 

@@ -1,7 +1,7 @@
 //! KMIP's requests and responses, of the operations that are needed: one operation a message.
 //!
-//! Invariants R2 and R3: a response is taken only if it is of the operation that was asked for; what the server says in
-//! words is not looked at, only its status and reason.
+//! Invariants R2 and R3: a response is taken only if it is of the operation that was asked for;
+//! what the server says in words is not looked at, only its status and reason.
 //!
 //! Must not: touch the network.
 

@@ -1,11 +1,14 @@
-//! Provider `kmip`: the root key is sealed by a key of a KMIP server, which that key does not leave.
+//! Provider `kmip`: the root key is sealed by a key of a KMIP server, which that key does not
+//! leave.
 //!
-//! `kmip:HOST[:PORT]?name=KEY&ca=FILE&certificate=FILE&private-key=FILE`. Instead of `name` there may be `id`, the key's
-//! unique identifier. `method` says how: `gcm` or `cbc`, by the server; `get`, with a key that the server hands out, where it
-//! cannot encrypt; without it, `gcm`, or else `cbc`.
+//! `kmip:HOST[:PORT]?name=KEY&ca=FILE&certificate=FILE&private-key=FILE`. Instead of `name` there
+//! may be `id`, the key's unique identifier. `method` says how: `gcm` or `cbc`, by the server;
+//! `get`, with a key that the server hands out, where it cannot encrypt; without it, `gcm`, or else
+//! `cbc`.
 //!
-//! Invariants: the identifier of the key that sealed stands in the blob, so a new key of the same name does not lock anyone
-//! out; a key that is not active neither seals nor opens, also where this client does the sealing.
+//! Invariants: the identifier of the key that sealed stands in the blob, so a new key of the same
+//! name does not lock anyone out; a key that is not active neither seals nor opens, also where this
+//! client does the sealing.
 //!
 //! Must not: create, change or destroy a key at the server.
 
@@ -410,7 +413,8 @@ fn state_error(state: State) -> Option<Error> {
     }
 }
 
-/// Why a server did not do it, asked after it has refused: servers give one reason for several states.
+/// Why a server did not do it, asked after it has refused: servers give one reason for several
+/// states.
 fn explained(session: &mut Session, id: &str, reason: Reason, operation: Operation) -> Error {
     let told = || match (reason, operation) {
         // Some servers say no more of what does not open.

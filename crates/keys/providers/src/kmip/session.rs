@@ -1,6 +1,7 @@
 //! A connection to a KMIP server: TLS, one request after another, each answered.
 //!
-//! Invariants R1 and R3: every read and write ends at the deadline; an answer's length is looked at before it is read.
+//! Invariants R1 and R3: every read and write ends at the deadline; an answer's length is looked at
+//! before it is read.
 //!
 //! Must not: be used again after a failure.
 
@@ -44,7 +45,8 @@ struct Timed {
 }
 
 impl Session {
-    /// Connects; the handshake comes with the first request. Blocks on name resolution: call it within [`Deadline::bound`].
+    /// Connects; the handshake comes with the first request. Blocks on name resolution: call it
+    /// within [`Deadline::bound`].
     pub(super) fn open(
         address: &Address,
         trust: &Trust,

@@ -1,7 +1,8 @@
 //! KMIP's encoding: tag, type, length, value (KMIP 1.4, section 9.1).
 //!
-//! Invariants: a decoded item is a view of the bytes it was decoded from, so a secret in it is not copied; decoding is
-//! bounded by [`DEPTH_MAX`] and [`ITEMS_MAX`] whatever the bytes say, and takes no byte more or less than there are.
+//! Invariants: a decoded item is a view of the bytes it was decoded from, so a secret in it is not
+//! copied; decoding is bounded by [`DEPTH_MAX`] and [`ITEMS_MAX`] whatever the bytes say, and takes
+//! no byte more or less than there are.
 //!
 //! Must not: know what a tag means; panic.
 #![expect(

@@ -1,4 +1,5 @@
-//! Credentials of a client: in a file that nobody else may read, or in a variable that an option names.
+//! Credentials of a client: in a file that nobody else may read, or in a variable that an option
+//! names.
 //!
 //! Must not: put what it read, or a part of it, into an error; keep it outside locked memory.
 
@@ -17,7 +18,8 @@ use super::error;
 /// Most bytes of a credential, and of a file that holds one.
 const CREDENTIAL_MAX: usize = 32 * 1024;
 
-/// The contents of a file that this user or root owns, that no other user may read, and no other group may write.
+/// The contents of a file that this user or root owns, that no other user may read, and no other
+/// group may write.
 ///
 /// # Errors
 /// SR-2123.
@@ -58,7 +60,8 @@ pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
     Ok(held)
 }
 
-/// One line: what a file or variable holds without the line end. Visible ASCII only, because it goes into a header.
+/// One line: what a file or variable holds without the line end. Visible ASCII only, because it
+/// goes into a header.
 ///
 /// # Errors
 /// SR-2123.

@@ -48,8 +48,9 @@ impl Deadline {
         error(&code::PROVIDER_UNREACHABLE, detail)
     }
 
-    /// Runs `work` in a thread of its own and waits for it until the deadline. What the operating system does not bound,
-    /// such as the resolution of names, is then left behind: the thread ends by itself or with the process.
+    /// Runs `work` in a thread of its own and waits for it until the deadline. What the operating
+    /// system does not bound, such as the resolution of names, is then left behind: the thread ends
+    /// by itself or with the process.
     ///
     /// # Errors
     /// SR-2101 when the time is up; what `work` returns; SR-5001 without a thread.

@@ -1,7 +1,8 @@
 //! A small HTTP client: one question, one answer, both bounded.
 //!
-//! Invariants R1 to R3: a whole exchange has one deadline; an answer is at most [`ANSWER_MAX`] bytes, read into locked
-//! memory; no redirection is followed, and no proxy is taken from the environment. HTTP without TLS goes to this host only.
+//! Invariants R1 to R3: a whole exchange has one deadline; an answer is at most [`ANSWER_MAX`]
+//! bytes, read into locked memory; no redirection is followed, and no proxy is taken from the
+//! environment. HTTP without TLS goes to this host only.
 //!
 //! Must not: put a header, a body or what a server says into an error.
 
@@ -183,8 +184,8 @@ fn failed(given: &ureq::Error, deadline: Deadline) -> Error {
     }
 }
 
-/// A server's address as the beginning of URLs: `https://host[:port][/path]`, without a slash at its end. HTTP without TLS
-/// only to this host.
+/// A server's address as the beginning of URLs: `https://host[:port][/path]`, without a slash at
+/// its end. HTTP without TLS only to this host.
 ///
 /// # Errors
 /// Why it is not valid.

@@ -1,7 +1,7 @@
 //! The argument of a provider with a server: `PLACE?option=value&option=value`.
 //!
-//! It is stored in the keyring, readable without the root key: an option that would hold a secret is refused, and no
-//! value is repeated in an error, because it may be a secret in the wrong place.
+//! It is stored in the keyring, readable without the root key: an option that would hold a secret
+//! is refused, and no value is repeated in an error, because it may be a secret in the wrong place.
 //!
 //! Must not: touch a file or the network.
 
@@ -22,7 +22,8 @@ pub(crate) struct Locator {
 }
 
 impl Locator {
-    /// Takes an argument apart. `known`: the options that there are. What was wrapped, behind `;blob=`, is not looked at.
+    /// Takes an argument apart. `known`: the options that there are. What was wrapped, behind
+    /// `;blob=`, is not looked at.
     ///
     /// # Errors
     /// Why it is not valid.
@@ -95,7 +96,8 @@ impl Locator {
         self.option(name).map(PathBuf::from)
     }
 
-    /// How long a whole exchange may take: `timeout`, in seconds. `None`: as long as any provider may.
+    /// How long a whole exchange may take: `timeout`, in seconds. `None`: as long as any provider
+    /// may.
     ///
     /// # Errors
     /// Why it is not valid.

@@ -1,7 +1,8 @@
 //! Who a server must be, and who we are to it.
 //!
-//! Invariants: a server is checked by chain, name and dates, always; trusted are the certificates of the provider's `ca`
-//! and no others, or those of the system where none is given. TLS 1.2 and 1.3.
+//! Invariants: a server is checked by chain, name and dates, always; trusted are the certificates
+//! of the provider's `ca` and no others, or those of the system where none is given. TLS 1.2 and
+//! 1.3.
 //!
 //! Must not: have a way to go on without a check.
 

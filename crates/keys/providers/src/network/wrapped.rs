@@ -1,10 +1,12 @@
-//! A secret that a server has sealed, with a check value; and the provider made of a server that seals.
+//! A secret that a server has sealed, with a check value; and the provider made of a server that
+//! seals.
 //!
-//! The provider's blob (docs/spec/keyring.md, "Blobs of servers") is a check value of 32 bytes and what the server made of
-//! the secret.
+//! The provider's blob (docs/spec/keyring.md, "Blobs of servers") is a check value of 32 bytes and
+//! what the server made of the secret.
 //!
-//! Invariant R4: the check value is made with the secret itself, over the context and everything else in the blob. A server,
-//! or whoever stands in its place, that gives back another secret is found out before it becomes a key.
+//! Invariant R4: the check value is made with the secret itself, over the context and everything
+//! else in the blob. A server, or whoever stands in its place, that gives back another secret is
+//! found out before it becomes a key.
 //!
 //! Must not: hold a secret longer than a call; believe a blob before its secret has confirmed it.
 
@@ -53,7 +55,8 @@ pub(crate) struct Sealing<R> {
 }
 
 impl<R> Sealing<R> {
-    /// The argument to be kept: the locator in its settled form, and what was wrapped as it was given.
+    /// The argument to be kept: the locator in its settled form, and what was wrapped as it was
+    /// given.
     pub(crate) fn argument_of(settled: &str, given: &str) -> String {
         let behind = given.get(locator(given).len()..).unwrap_or_default();
         format!("{settled}{behind}")
@@ -93,7 +96,8 @@ impl<R: Remote> RootProvider for Sealing<R> {
     }
 }
 
-/// Has a secret sealed, and opened again: what may be sealed and not opened is found out before anything depends on it.
+/// Has a secret sealed, and opened again: what may be sealed and not opened is found out before
+/// anything depends on it.
 fn seal(
     remote: &dyn Remote,
     secret: &SecretKey,

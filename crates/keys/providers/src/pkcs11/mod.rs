@@ -1,8 +1,10 @@
-//! Provider `pkcs11:URI`: the root key is wrapped by an AES key that stays in a hardware security module.
+//! Provider `pkcs11:URI`: the root key is wrapped by an AES key that stays in a hardware security
+//! module.
 //!
-//! The blob is a byte that says how, and what the module made: 1, AES-GCM: 12 bytes of IV, then ciphertext and tag, with the
-//! context as associated data; 2, AES key wrap with padding (RFC 5649), for keys that may wrap but not encrypt.
-//! The module is loaded in a process of its own (`child.rs`): it may hang or crash, and has no business near other keys.
+//! The blob is a byte that says how, and what the module made: 1, AES-GCM: 12 bytes of IV, then
+//! ciphertext and tag, with the context as associated data; 2, AES key wrap with padding (RFC
+//! 5649), for keys that may wrap but not encrypt. The module is loaded in a process of its own
+//! (`child.rs`): it may hang or crash, and has no business near other keys.
 //!
 //! Must not: take a PIN from the URI; make, change or export a key of the token.
 
@@ -121,7 +123,8 @@ impl RootProvider for Pkcs11 {
         let pin = pin.as_ref();
         Wrapped::create(NUMBER, locator(&self.argument), |secret, context| {
             let blob = self.ask(WRAP, pin, context, secret.expose())?;
-            // A device that wraps and cannot unwrap would cost the keyring: tried before anything is kept.
+            // A device that wraps and cannot unwrap would cost the keyring: tried before anything
+            // is kept.
             let back = self.ask(UNWRAP, pin, context, blob.as_slice())?;
             match back.as_slice() == secret.expose() {
                 true => Ok(blob.as_slice().to_vec()),

@@ -202,7 +202,8 @@ fn unwrapped(
     Ok(SecretBytes::take(&mut secret)?)
 }
 
-/// What the module said when it was to unwrap: what is not about reaching the key is about the blob.
+/// What the module said when it was to unwrap: what is not about reaching the key is about the
+/// blob.
 fn refused(error: &Failed) -> Error {
     let told = told(error);
     match told.code().number {

@@ -1,6 +1,8 @@
-//! PKCS #11 URIs (RFC 7512), as far as they name one secret key, its token, its module and where the PIN comes from.
+//! PKCS #11 URIs (RFC 7512), as far as they name one secret key, its token, its module and where
+//! the PIN comes from.
 //!
-//! An attribute that is not known is refused rather than passed over: it might have been what tells two keys apart.
+//! An attribute that is not known is refused rather than passed over: it might have been what tells
+//! two keys apart.
 //! Must not: take a PIN.
 
 use strongroom_keyring::KeySource;

@@ -1,8 +1,10 @@
 //! The TPM's clock: what it says, and "before this time" as a condition of what is sealed.
 //!
-//! Source: TCG, "Trusted Platform Module Library", part 1, section 36 (clock and time), part 3, `TPM2_ReadClock`, `TPM2_PolicyCounterTimer`. The
-//! clock counts milliseconds while the TPM has power; it goes on from where it was after a restart, nobody sets it back, and its owner can set it
-//! forward. After a power cut it may lose what it had not written down: at most 2^22 ms, some 70 minutes.
+//! Source: TCG, "Trusted Platform Module Library", part 1, section 36 (clock and time), part 3,
+//! `TPM2_ReadClock`, `TPM2_PolicyCounterTimer`. The clock counts milliseconds while the TPM has
+//! power; it goes on from where it was after a restart, nobody sets it back, and its owner can set
+//! it forward. After a power cut it may lose what it had not written down: at most 2^22 ms, some 70
+//! minutes.
 //!
 //! Must not: believe an answer outside a session.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]

@@ -1,7 +1,7 @@
 //! The way to a TPM: one command out, one answer back, before a deadline.
 //!
-//! Source: TCG, "Trusted Platform Module Library", part 1, section 18. What commands left in the TPM - keys and sessions - is
-//! flushed when the work is done, whether it succeeded or not.
+//! Source: TCG, "Trusted Platform Module Library", part 1, section 18. What commands left in the
+//! TPM - keys and sessions - is flushed when the work is done, whether it succeeded or not.
 //!
 //! Must not: know what a command means; hold a secret in clear.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]
@@ -104,7 +104,8 @@ impl Link {
         self.held.push(handle);
     }
 
-    /// Flushes what is held. Nothing is to be done about a TPM that does not answer: its resource manager does it then.
+    /// Flushes what is held. Nothing is to be done about a TPM that does not answer: its resource
+    /// manager does it then.
     pub(super) fn flush(&mut self) {
         while let Some(handle) = self.held.pop() {
             if matches!(

@@ -1,13 +1,18 @@
-//! Provider `tpm:...`: the root key is sealed by a TPM 2.0, and comes out only while chosen registers (PCRs) are as they were.
+//! Provider `tpm:...`: the root key is sealed by a TPM 2.0, and comes out only while chosen
+//! registers (PCRs) are as they were.
 //!
-//! Options: `pcrs=7,11` (7 unless said otherwise) of the SHA-256 bank; `pin=ask|env:VAR|file:/PATH|command:CMD`, a PIN that the TPM
-//! checks and counts; `device=`, the path of a device or socket, or a simulator's `HOST:PORT` (`/dev/tpmrm0` unless said otherwise).
+//! Options: `pcrs=7,11` (7 unless said otherwise) of the SHA-256 bank;
+//! `pin=ask|env:VAR|file:/PATH|command:CMD`, a PIN that the TPM checks and counts; `device=`, the
+//! path of a device or socket, or a simulator's `HOST:PORT` (`/dev/tpmrm0` unless said otherwise).
 //!
-//! The blob: a mask of the registers (4 bytes, little-endian), the name of the TPM's storage key (34 bytes), then public and private
-//! area of the sealed object, each with a length (2 bytes, little-endian) before it. The storage key is the TPM's primary ECC P-256 key
-//! of the owner hierarchy: it is made anew from the TPM's seed each time, so nothing is kept in the TPM, and known by its name.
+//! The blob: a mask of the registers (4 bytes, little-endian), the name of the TPM's storage key
+//! (34 bytes), then public and private area of the sealed object, each with a length (2 bytes,
+//! little-endian) before it. The storage key is the TPM's primary ECC P-256 key of the owner
+//! hierarchy: it is made anew from the TPM's seed each time, so nothing is kept in the TPM, and
+//! known by its name.
 //!
-//! Must not: send a secret in clear to the TPM or read one from it in clear; keep an object or a session in it.
+//! Must not: send a secret in clear to the TPM or read one from it in clear; keep an object or a
+//! session in it.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]
 
 mod clock;
@@ -43,7 +48,8 @@ const DEVICE: &str = "/dev/tpmrm0";
 const REGISTER: &str = "7";
 /// `TPM_RH_OWNER`.
 const OWNER: u32 = 0x4000_0001;
-/// One password session (`TPM_RS_PW`), no nonce, no attributes, an empty password; its length before it.
+/// One password session (`TPM_RS_PW`), no nonce, no attributes, an empty password; its length
+/// before it.
 const EMPTY_PASSWORD: [u8; 13] = [0, 0, 0, 9, 0x40, 0, 0, 9, 0, 0, 0, 0, 0];
 // TPM_CC.
 const CREATE_PRIMARY: u32 = 0x131;
@@ -53,13 +59,14 @@ const UNSEAL: u32 = 0x15e;
 const POLICY_AUTH_VALUE: u32 = 0x16b;
 const PCR_READ: u32 = 0x17e;
 const POLICY_PCR: u32 = 0x17f;
-/// A storage key, as TCG's "EK Credential Profile" and "Provisioning Guidance" have it for ECC P-256, up to the point: type, hash of
-/// its name, attributes (fixed to this TPM, made by it, no lockout, restricted, decrypts), no policy, AES-128 in CFB, no scheme, the
-/// curve, no derivation.
+/// A storage key, as TCG's "EK Credential Profile" and "Provisioning Guidance" have it for ECC
+/// P-256, up to the point: type, hash of its name, attributes (fixed to this TPM, made by it, no
+/// lockout, restricted, decrypts), no policy, AES-128 in CFB, no scheme, the curve, no derivation.
 const STORAGE_KEY: [u8; 22] = [
     0, 0x23, 0, 0x0b, 0, 3, 4, 0x72, 0, 0, 0, 6, 0, 0x80, 0, 0x43, 0, 0x10, 0, 3, 0, 0x10,
 ];
-/// A sealed object: data, hash of its name, attributes (fixed to this TPM and key, opened by its policy alone).
+/// A sealed object: data, hash of its name, attributes (fixed to this TPM and key, opened by its
+/// policy alone).
 const SEALED: [u8; 8] = [0, 8, 0, 0x0b, 0, 0, 0, 0x92];
 const NAME_LEN: usize = 34;
 
@@ -111,7 +118,8 @@ fn chosen(text: &str) -> Result<u32, &'static str> {
 }
 
 impl Tpm {
-    /// The authorization that the PIN stands for: its SHA-256 without zeros at the end, which a TPM does not count either.
+    /// The authorization that the PIN stands for: its SHA-256 without zeros at the end, which a TPM
+    /// does not count either.
     fn auth(&self) -> Result<SecretBytes, Error> {
         let Some(source) = &self.pin else {
             return Ok(SecretBytes::with_capacity(0)?);
@@ -140,8 +148,8 @@ impl Tpm {
         done.map_err(told)
     }
 
-    /// Seals, and unseals again: what was sealed to values that the TPM does not have any more, or that it cannot unseal, is of no
-    /// use to anybody.
+    /// Seals, and unseals again: what was sealed to values that the TPM does not have any more, or
+    /// that it cannot unseal, is of no use to anybody.
     fn sealed(&self, auth: &SecretBytes, secret: &SecretKey) -> Result<Vec<u8>, Error> {
         let blob = self.with(|link| self.seal(link, auth, secret))?;
         let back = self.with(|link| self.unseal(link, auth, &blob))?;
@@ -398,8 +406,9 @@ fn registers(link: &mut Link, session: &mut Session, mask: u32) -> Result<Vec<u8
     Ok(values)
 }
 
-/// The digest of "these registers have these values, the clock is before that, and the authorization was given" (part 3,
-/// `TPM2_PolicyPCR`, `TPM2_PolicyCounterTimer`, `TPM2_PolicyAuthValue`).
+/// The digest of "these registers have these values, the clock is before that, and the
+/// authorization was given" (part 3, `TPM2_PolicyPCR`, `TPM2_PolicyCounterTimer`,
+/// `TPM2_PolicyAuthValue`).
 fn policy(mask: u32, values: &[u8], before: Option<u64>, with_pin: bool) -> [u8; 32] {
     let parts = [
         &[0; 32],
@@ -417,7 +426,8 @@ fn policy(mask: u32, values: &[u8], before: Option<u64>, with_pin: bool) -> [u8;
     }
 }
 
-/// Whether a response code is of the time rather than of what was sent: not a format-one code, which names a parameter.
+/// Whether a response code is of the time rather than of what was sent: not a format-one code,
+/// which names a parameter.
 fn is_passing(code: u32) -> bool {
     code & 0x80 == 0
 }
@@ -427,7 +437,8 @@ fn told(failed: Failed) -> Error {
         Failed::Link(error) => return error,
         Failed::Code(number) => number,
     };
-    // A format-one code's number (part 2, section 6.6) without the parameter, handle or session that it is about.
+    // A format-one code's number (part 2, section 6.6) without the parameter, handle or session
+    // that it is about.
     let plain = match number & 0x80 {
         0 => number,
         _ => number & 0xbf,

@@ -1,4 +1,5 @@
-//! The machine's TPM for whoever keeps what it sealed elsewhere than in a keyring: volumes keep it in a LUKS2 token.
+//! The machine's TPM for whoever keeps what it sealed elsewhere than in a keyring: volumes keep it
+//! in a LUKS2 token.
 //!
 //! The blob is that of the provider (docs/spec/keyring.md, "Wrapped root keys"), without a PIN.
 //!
@@ -18,9 +19,10 @@ use crate::limit::Deadline;
 pub struct Sealer(Tpm);
 
 impl Sealer {
-    /// The TPM at `place`: a path, as such or as `device:PATH`; a simulator as `ADDRESS:PORT` or, as tpm2-tools have it,
-    /// `swtpm:host=ADDRESS,port=PORT`; `/dev/tpmrm0` unless said otherwise. From now on it has `time` for all that it is
-    /// asked; else the provider's usual time for each piece of work.
+    /// The TPM at `place`: a path, as such or as `device:PATH`; a simulator as `ADDRESS:PORT` or,
+    /// as tpm2-tools have it, `swtpm:host=ADDRESS,port=PORT`; `/dev/tpmrm0` unless said otherwise.
+    /// From now on it has `time` for all that it is asked; else the provider's usual time for each
+    /// piece of work.
     ///
     /// # Errors
     /// SR-2019.
@@ -51,14 +53,16 @@ impl Sealer {
         self.0.with(clock::now)
     }
 
-    /// What is sealed from now on is unsealed only while the TPM's clock is before `end`, in milliseconds; to unseal it, the same has to be said.
+    /// What is sealed from now on is unsealed only while the TPM's clock is before `end`, in
+    /// milliseconds; to unseal it, the same has to be said.
     #[must_use]
     pub fn before(mut self, end: u64) -> Self {
         self.0.before = Some(end);
         self
     }
 
-    /// Seals a secret to the present values of these registers (7 unless said otherwise), and tries it.
+    /// Seals a secret to the present values of these registers (7 unless said otherwise), and tries
+    /// it.
     ///
     /// # Errors
     /// SR-2019; SR-2101 to SR-2106.

@@ -1,8 +1,10 @@
-//! Sessions with a TPM that an eavesdropper on the bus learns nothing from and cannot change anything in.
+//! Sessions with a TPM that an eavesdropper on the bus learns nothing from and cannot change
+//! anything in.
 //!
-//! Source: TCG, "Trusted Platform Module Library", part 1, sections 19 (sessions) and 21 (parameter encryption). The session key comes
-//! from a salt that only the TPM can open; every command and answer has an HMAC; what is secret in them is hidden by XOR with a
-//! key stream of `KDFa` over the session key, the object's authorization and both nonces.
+//! Source: TCG, "Trusted Platform Module Library", part 1, sections 19 (sessions) and 21 (parameter
+//! encryption). The session key comes from a salt that only the TPM can open; every command and
+//! answer has an HMAC; what is secret in them is hidden by XOR with a key stream of `KDFa` over the
+//! session key, the object's authorization and both nonces.
 //!
 //! Must not: accept an answer whose HMAC does not hold.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]
@@ -23,8 +25,8 @@ const XOR: u16 = 0x000a;
 /// `TPM_SE_HMAC`, `TPM_SE_POLICY`.
 pub(super) const HMAC: u8 = 0;
 pub(super) const POLICY: u8 = 1;
-// TPMA_SESSION: stays; the command's first parameter is hidden; the answer's is; it audits, which is what a session
-// of a command without an authorization is for.
+// TPMA_SESSION: stays; the command's first parameter is hidden; the answer's is; it audits, which
+// is what a session of a command without an authorization is for.
 pub(super) const STAYS: u8 = 0x01;
 pub(super) const HIDES_COMMAND: u8 = 0x20;
 pub(super) const HIDES_ANSWER: u8 = 0x40;
@@ -108,7 +110,8 @@ impl Session {
             let len = u16::try_from(hidden.len()).map_err(|_| malformed())?;
             parameters.extend_from_slice(&len.to_be_bytes());
             parameters.extend_from_slice(hidden.as_slice());
-            // In clear for the length of this call's next line, in a buffer that is overwritten by it.
+            // In clear for the length of this call's next line, in a buffer that is overwritten by
+            // it.
             crossed(
                 &mac,
                 &ours,

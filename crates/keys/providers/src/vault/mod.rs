@@ -1,11 +1,13 @@
 //! Provider `vault`: the root key is sealed by a key of a transit engine, of Vault or `OpenBao`.
 //!
-//! `vault:https://HOST[:PORT]?key=NAME&token-file=FILE`. Options: `mount` (transit), `namespace`, `ca` (the system's
-//! authorities), `certificate` and `private-key` for a server that wants them, `timeout`. The credential is one of
-//! `token-file`, `token-env` (the name of a variable), `approle-file` (JSON with `role_id` and `secret_id`; `approle-mount`).
+//! `vault:https://HOST[:PORT]?key=NAME&token-file=FILE`. Options: `mount` (transit), `namespace`,
+//! `ca` (the system's authorities), `certificate` and `private-key` for a server that wants them,
+//! `timeout`. The credential is one of `token-file`, `token-env` (the name of a variable),
+//! `approle-file` (JSON with `role_id` and `secret_id`; `approle-mount`).
 //!
-//! Invariants: the version of the key that sealed stands in what the engine returns, so a rotated key still opens what older
-//! versions have sealed; the secret is bound to its context as associated data, or as derivation context for derived keys.
+//! Invariants: the version of the key that sealed stands in what the engine returns, so a rotated
+//! key still opens what older versions have sealed; the secret is bound to its context as
+//! associated data, or as derivation context for derived keys.
 //!
 //! Must not: create, change or rotate a key of the engine; tell what the server says in words (R2).
 
@@ -322,7 +324,8 @@ impl<'a> Session<'a> {
         copy(token)
     }
 
-    /// Whether the key wants a context of derivation; a token that may not look is taken to have a usual key.
+    /// Whether the key wants a context of derivation; a token that may not look is taken to have a
+    /// usual key.
     fn is_derived(&self) -> Result<bool, Error> {
         let Vault {
             base, mount, key, ..
@@ -372,8 +375,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What a status other than 200 means. The engine tells causes in words only: the ones that are known are looked for, and
-/// no other words are told.
+/// What a status other than 200 means. The engine tells causes in words only: the ones that are
+/// known are looked for, and no other words are told.
 fn refused(answer: &Answer) -> Error {
     let says = |words: &str| {
         let body = answer.body.as_slice();

@@ -1,4 +1,5 @@
-//! systemd credentials: a directory like the one that systemd makes, named by the variable, in a process of its own.
+//! systemd credentials: a directory like the one that systemd makes, named by the variable, in a
+//! process of its own.
 
 use strongroom_keyring::{Keyring, Provider};
 

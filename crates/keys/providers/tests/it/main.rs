@@ -1,5 +1,5 @@
-//! Root key providers against the real thing: each opens a keyring through what it is for, and is then given everything that
-//! goes wrong there.
+//! Root key providers against the real thing: each opens a keyring through what it is for, and is
+//! then given everything that goes wrong there.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod certificate;
@@ -84,7 +84,8 @@ impl Home {
         Keyring::status(&self.keyring).unwrap().provider_argument
     }
 
-    /// A keyring whose provider has another argument: what somebody who may write to the file can make of it.
+    /// A keyring whose provider has another argument: what somebody who may write to the file can
+    /// make of it.
     fn with_argument(&self, argument: &str) -> Result<strongroom_keyring::Opener, Error> {
         let number = match Keyring::status(&self.keyring)?.provider {
             "pkcs11" => 6,

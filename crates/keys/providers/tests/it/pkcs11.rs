@@ -1,4 +1,5 @@
-//! `SoftHSM`: one set of tokens for the whole test program, a token for each test. And modules that hang and crash, in C.
+//! `SoftHSM`: one set of tokens for the whole test program, a token for each test. And modules that
+//! hang and crash, in C.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -160,8 +161,8 @@ fn a_key_that_was_replaced_and_a_blob_that_was_changed_do_not_open() {
     home.opens();
 }
 
-/// Makes keys that may do less, and takes rights away from `root` when `disabling`: in a process of its own, which can be told where
-/// the tokens are.
+/// Makes keys that may do less, and takes rights away from `root` when `disabling`: in a process of
+/// its own, which can be told where the tokens are.
 fn keys(token: &str, disabling: bool) {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["pkcs11::making_keys", "--exact", "--ignored", "--nocapture"])

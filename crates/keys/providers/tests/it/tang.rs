@@ -1,4 +1,5 @@
-//! Debian's tangd, started for each connection as inetd does; between it and us somebody who may change every answer.
+//! Debian's tangd, started for each connection as inetd does; between it and us somebody who may
+//! change every answer.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -87,8 +87,8 @@ fn another_tpm_and_none_are_told_apart() {
     assert_eq!(told(home.with_argument(&absent)).0, 2101);
 }
 
-/// The bus between us and the TPM in somebody else's hands: what goes over it, and what is done to the answers to a command: one
-/// bit of the byte at this place, from the end.
+/// The bus between us and the TPM in somebody else's hands: what goes over it, and what is done to
+/// the answers to a command: one bit of the byte at this place, from the end.
 struct Bus {
     place: String,
     seen: Arc<Mutex<Vec<u8>>>,

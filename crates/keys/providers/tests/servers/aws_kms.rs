@@ -1,4 +1,5 @@
-//! The provider `aws-kms` against moto; what moto does not refuse, as AWS does, is answered in its place.
+//! The provider `aws-kms` against moto; what moto does not refuse, as AWS does, is answered in its
+//! place.
 
 use serde_json::{Value, json};
 

@@ -73,7 +73,8 @@ fn a_key_of_the_server_seals_in_every_way() {
     assert_eq!(refused(&room, "name=idle&method=get"), 2104);
     assert_eq!(refused(&room, "name=none"), 2103);
     assert_eq!(refused(&room, "id=99"), 2103);
-    // A newer key of the same name: the older one's blob opens, and a new one is made under the newer key.
+    // A newer key of the same name: the older one's blob opens, and a new one is made under the
+    // newer key.
     let newer = room.key("root");
     room.home.opens();
     assert_eq!(refused(&room, "name=root"), 2103);

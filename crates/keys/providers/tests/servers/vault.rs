@@ -1,5 +1,5 @@
-//! The provider `vault` against a transit engine: one in this process that answers as `OpenBao` does, and a real one where the
-//! command `bao` or `vault` is installed.
+//! The provider `vault` against a transit engine: one in this process that answers as `OpenBao`
+//! does, and a real one where the command `bao` or `vault` is installed.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! What tests of providers with a server share: certificates, a relay that goes wrong on purpose, servers in Python.
+//! What tests of providers with a server share: certificates, a relay that goes wrong on purpose,
+//! servers in Python.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 pub(crate) mod http;

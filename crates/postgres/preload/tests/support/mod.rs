@@ -22,7 +22,8 @@ use strongroom_keyring::{NewObject, Object, Opener};
 /// 32 bytes, and the same as a key file holds them.
 const KEY: [u8; 32] = [0x5a; 32];
 
-/// `libstrongroom_shield.so`: the file that `STRONGROOM_SHIELD_LIB` names, or one built now with the profile of this test.
+/// `libstrongroom_shield.so`: the file that `STRONGROOM_SHIELD_LIB` names, or one built now with
+/// the profile of this test.
 pub(crate) fn library() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -55,7 +56,8 @@ fn built() -> PathBuf {
     profile.join("libstrongroom_shield.so")
 }
 
-/// Removes the copies of test processes that have ended: nothing of a test process runs after its last test.
+/// Removes the copies of test processes that have ended: nothing of a test process runs after its
+/// last test.
 fn remove_left_copies() {
     for entry in fs::read_dir(std::env::temp_dir()).unwrap().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -165,12 +167,14 @@ pub(crate) fn program(path: impl AsRef<Path>) -> Command {
     Command::new(path.as_ref())
 }
 
-/// The PostgreSQL whose directory of programs `PG_BINDIR` names, else the newest of Debian's packages.
+/// The PostgreSQL whose directory of programs `PG_BINDIR` names, else the newest of Debian's
+/// packages.
 pub(crate) fn binaries() -> PathBuf {
     std::env::var_os("PG_BINDIR").map_or_else(installed, PathBuf::from)
 }
 
-/// One of PostgreSQL's programs. Packages of servers alone lack the clients; those of another version do for most things.
+/// One of PostgreSQL's programs. Packages of servers alone lack the clients; those of another
+/// version do for most things.
 pub(crate) fn binary(name: &str) -> PathBuf {
     let own = binaries().join(name);
     if own.exists() {

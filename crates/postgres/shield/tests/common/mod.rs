@@ -1,4 +1,5 @@
-//! A real PostgreSQL instance for tests: made, run and stopped by the installed binaries, on a Unix socket only.
+//! A real PostgreSQL instance for tests: made, run and stopped by the installed binaries, on a Unix
+//! socket only.
 //!
 //! PostgreSQL refuses to run as root, so under root everything of it runs as the user `postgres`.
 #![allow(
@@ -210,8 +211,8 @@ impl Drop for Instance {
     }
 }
 
-/// Every file below `directory`, relative to it; the links of tablespaces are followed. What disappears while it is
-/// listed is left out.
+/// Every file below `directory`, relative to it; the links of tablespaces are followed. What
+/// disappears while it is listed is left out.
 pub(crate) fn files_of(directory: impl AsRef<Path>) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![String::new()];
@@ -236,8 +237,8 @@ pub(crate) fn files_of(directory: impl AsRef<Path>) -> Vec<String> {
     found
 }
 
-/// Whether `text` is like `pattern`: `#` is a run of decimal digits, `%` one of upper-case hexadecimal digits, `*`
-/// anything without a slash.
+/// Whether `text` is like `pattern`: `#` is a run of decimal digits, `%` one of upper-case
+/// hexadecimal digits, `*` anything without a slash.
 pub(crate) fn like(pattern: &str, text: &str) -> bool {
     let Some(head) = pattern.chars().next() else {
         return text.is_empty();

@@ -1,4 +1,5 @@
-//! Files with a header of their own, open through the core, for tests: keys, descriptors, a plain model, a weak disk.
+//! Files with a header of their own, open through the core, for tests: keys, descriptors, a plain
+//! model, a weak disk.
 #![allow(
     dead_code,
     clippy::allow_attributes,
@@ -81,8 +82,8 @@ pub(crate) fn of_vector(name: &str) -> Instance {
     of(&Object::open(&header, ObjectKind::Postgres, &opener).unwrap())
 }
 
-/// A directory for one test; in memory where there is such a place: the tests make files again and again, and nothing
-/// here is about what a power cut leaves.
+/// A directory for one test; in memory where there is such a place: the tests make files again and
+/// again, and nothing here is about what a power cut leaves.
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
@@ -123,7 +124,8 @@ impl<'a> Handle<'a> {
             layout,
             instance,
             name: [0; 16],
-            // The last word: what is wrong with the file has been told. Tests damage thousands of files.
+            // The last word: what is wrong with the file has been told. Tests damage thousands of
+            // files.
             cache: [0, 0, 0, 1].map(AtomicU64::new),
         }
     }
@@ -217,7 +219,8 @@ pub(crate) fn model_write(model: &mut Vec<u8>, from: &[u8], offset: usize) {
     model[offset..end].copy_from_slice(from);
 }
 
-// A disk that takes only so many bytes more, on this thread. After that it is full, or dead: nothing succeeds.
+// A disk that takes only so many bytes more, on this thread. After that it is full, or dead:
+// nothing succeeds.
 
 thread_local! {
     static ROOM: Cell<Option<usize>> = const { Cell::new(None) };
@@ -313,7 +316,8 @@ fn weak() -> Real {
     unsafe { Real::new(symbols) }
 }
 
-/// Starts this test binary again to run the one test `name`, with `STRONGROOM_TEST_PART` set to `part`.
+/// Starts this test binary again to run the one test `name`, with `STRONGROOM_TEST_PART` set to
+/// `part`.
 pub(crate) fn part(name: &str, directory: &Path, part: usize) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])

@@ -1,4 +1,5 @@
-//! Scans read ahead: what they see is their snapshot and nothing later, whoever writes meanwhile, in every journal mode.
+//! Scans read ahead: what they see is their snapshot and nothing later, whoever writes meanwhile,
+//! in every journal mode.
 
 use std::path::Path;
 
@@ -8,7 +9,8 @@ use crate::support::{connect, run};
 
 const ROWS: usize = 4000;
 
-/// A table of some 600 pages in order of its rows, each row with generation 0; connections with next to no cache, so that every scan reads the file.
+/// A table of some 600 pages in order of its rows, each row with generation 0; connections with
+/// next to no cache, so that every scan reads the file.
 fn made(path: &Path, journal: &str) -> Connection {
     let connection = reader(path);
     run(
@@ -103,7 +105,8 @@ fn a_connection_sees_what_it_wrote_itself_within_a_scan() {
         let path = directory.path().join("a.db");
         let connection = made(&path, journal);
         run(&connection, "BEGIN");
-        // With eight pages of cache, changed pages are written to the file in the middle of the transaction.
+        // With eight pages of cache, changed pages are written to the file in the middle of the
+        // transaction.
         for generation in 1..4 {
             next_generation(&connection);
             assert_eq!(scan(&connection, &mut || {}), all(generation), "{journal}");

@@ -1,4 +1,5 @@
-//! A database that keeps freshness: older copies of pages, of anchors, of the log and of the whole file.
+//! A database that keeps freshness: older copies of pages, of anchors, of the log and of the whole
+//! file.
 
 use std::path::Path;
 
@@ -39,7 +40,8 @@ fn make(path: &Path, cipher: Cipher, mode: &str) -> Connection {
     connection
 }
 
-/// Every page that can be written is: rows, both trees, the long row, and the free pages by a table that comes and goes.
+/// Every page that can be written is: rows, both trees, the long row, and the free pages by a table
+/// that comes and goes.
 fn change_all(connection: &Connection) {
     run(
         connection,
@@ -85,7 +87,8 @@ fn one_page_put_back_is_found_whatever_it_holds_and_in_every_journal_mode() {
             put(&path, &stale);
             assert_eq!(freshness(&path), Freshness::Stale, "{mode}: page {number}");
         }
-        // All but the header: an older file under the newest digest; and the older anchors under the newest pages.
+        // All but the header: an older file under the newest digest; and the older anchors under
+        // the newest pages.
         let mixed = [&new[..HEADER], &old[HEADER..]].concat();
         put(&path, &mixed);
         assert_eq!(freshness(&path), Freshness::Stale, "{mode}");
@@ -227,7 +230,8 @@ fn a_log_that_is_cut_or_gone_after_a_checkpoint_is_found_and_commits_alone_are_t
     assert!(
         matches!(freshness(&path), Freshness::Holds { log: true, root } if root == checkpointed)
     );
-    // A reader keeps the next checkpoint from being complete; pages of the log's first part are in the file then.
+    // A reader keeps the next checkpoint from being complete; pages of the log's first part are in
+    // the file then.
     let reader = connect(&path);
     run(&reader, "BEGIN; SELECT * FROM t LIMIT 1");
     run(
@@ -259,7 +263,8 @@ fn a_log_that_is_cut_or_gone_after_a_checkpoint_is_found_and_commits_alone_are_t
     copies_without_their_log(&directory.path().join("c.db"), &part, &whole, end);
 }
 
-/// Copies of a database from the middle of a checkpoint, and from its end, without the log that belongs to them.
+/// Copies of a database from the middle of a checkpoint, and from its end, without the log that
+/// belongs to them.
 fn copies_without_their_log(copy: &Path, part: &Snapshot, whole: &Snapshot, end: Freshness) {
     for (snapshot, without) in [(part, Freshness::Stale), (whole, end)] {
         snapshot.place(copy);

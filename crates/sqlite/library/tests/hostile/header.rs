@@ -1,4 +1,5 @@
-//! The header, byte by byte: flipped, flipped by somebody who mends the checksum, cut short, anchors damaged.
+//! The header, byte by byte: flipped, flipped by somebody who mends the checksum, cut short,
+//! anchors damaged.
 
 use strongroom_crypto::sha256;
 use strongroom_format::header::{CHECKSUM_COVERS, Header, HeaderError, header_layout};
@@ -66,7 +67,8 @@ fn every_forged_byte_of_the_header_is_found() {
         let allowed: &[u16] = match name {
             "VERSION" => &[3002, 3003],
             "KIND" => &[3003, 3007],
-            // A slot that does not open, a canary of another key, and the parts that these are bound to.
+            // A slot that does not open, a canary of another key, and the parts that these are
+            // bound to.
             "SLOTS" => &[2002, 3003, 3004],
             "OBJECT_ID" | "EPOCH" => &[2002, 3003],
             "CANARY" | "MAC" | "CREATED" | "SEQUENCE" => &[3004],
@@ -187,7 +189,8 @@ fn a_file_cut_anywhere_in_its_header_or_first_page_is_told() {
             ..15 => &[1005],
             // The last byte of the magic is zero, as a missing one is taken to be.
             15..HEADER => &[3006],
-            // A header and no page: what creating leaves. The database is new, and has no such table.
+            // A header and no page: what creating leaves. The database is new, and has no such
+            // table.
             HEADER => &[1005],
             _ => &[4002],
         };

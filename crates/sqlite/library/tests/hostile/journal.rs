@@ -1,7 +1,8 @@
 //! The rollback journal: hot ones that were changed, cut, exchanged or put back.
 //!
-//! A transaction that has spilled stands half in the database and half in the journal; only the journal makes it whole.
-//! So a journal that is there but not authentic must stop everything: no row is served, and nothing is deleted.
+//! A transaction that has spilled stands half in the database and half in the journal; only the
+//! journal makes it whole. So a journal that is there but not authentic must stop everything: no
+//! row is served, and nothing is deleted.
 
 use std::path::{Path, PathBuf};
 
@@ -23,13 +24,14 @@ struct Hot {
 }
 
 impl Hot {
-    /// A database of 150 rows with a transaction under way whose pages are all in the file, as between the first and
-    /// the last sync of a commit: a journal of one segment.
+    /// A database of 150 rows with a transaction under way whose pages are all in the file, as
+    /// between the first and the last sync of a commit: a journal of one segment.
     fn new(mode: &str) -> Self {
         Self::with(mode, 2000)
     }
 
-    /// The same with a cache of `cache` pages: a small one makes SQLite spill, with a segment for each spill.
+    /// The same with a cache of `cache` pages: a small one makes SQLite spill, with a segment for
+    /// each spill.
     fn with(mode: &str, cache: u32) -> Self {
         Self::set(mode, cache, "")
     }
@@ -159,7 +161,8 @@ fn a_flipped_record_stops_everything() {
     }
 }
 
-/// The journal's head stands twice; the slot of the first header is not, and must not pass for "no journal".
+/// The journal's head stands twice; the slot of the first header is not, and must not pass for "no
+/// journal".
 #[test]
 fn a_damaged_head_of_a_hot_journal_does_not_pass_for_none() {
     let hot = Hot::new("delete");
@@ -210,7 +213,8 @@ fn a_shortened_hot_journal_stops_everything() {
     }
 }
 
-/// As above, with many segments: a cut or a flip at the head of a later one must not pass for the journal's end.
+/// As above, with many segments: a cut or a flip at the head of a later one must not pass for the
+/// journal's end.
 #[test]
 fn a_damaged_later_segment_does_not_pass_for_the_end() {
     let hot = Hot::with("delete", 3);
@@ -234,8 +238,8 @@ fn a_damaged_later_segment_does_not_pass_for_the_end() {
     );
 }
 
-/// In PERSIST mode a longer, older journal stands behind the records of the one in use. A rollback ends where its own
-/// journal does, and needs no second one by recovery.
+/// In PERSIST mode a longer, older journal stands behind the records of the one in use. A rollback
+/// ends where its own journal does, and needs no second one by recovery.
 #[test]
 fn a_rollback_over_an_older_longer_journal_is_complete() {
     let directory = tempfile::tempdir().unwrap();
@@ -248,8 +252,8 @@ fn a_rollback_over_an_older_longer_journal_is_complete() {
         "CREATE TABLE p(a INTEGER PRIMARY KEY, b); INSERT INTO p SELECT a, zeroblob(3000) FROM t",
     );
     run(&connection, "UPDATE p SET b=zeroblob(3001)");
-    // A row a page. After a segment's header, and after 64 records of 4104 bytes, the own journal ends where a chunk
-    // does, and the next chunk is the older journal's.
+    // A row a page. After a segment's header, and after 64 records of 4104 bytes, the own journal
+    // ends where a chunk does, and the next chunk is the older journal's.
     for pages in [0, 62, 63, 64, 65, 66] {
         run(
             &connection,
@@ -326,7 +330,8 @@ fn slots_of_another_journal_are_not_accepted() {
     }
 }
 
-/// The whole journal of another database, over one that is at rest: it is not ours, and changes nothing.
+/// The whole journal of another database, over one that is at rest: it is not ours, and changes
+/// nothing.
 #[test]
 fn a_journal_of_another_database_changes_nothing() {
     let hot = Hot::new("delete");
@@ -363,7 +368,8 @@ fn a_journal_of_another_database_changes_nothing() {
     assert_eq!(bytes(&hot.copy()), at_rest);
 }
 
-/// In PERSIST mode the journal of the last transaction stays. Its header put back as it was makes it hot again.
+/// In PERSIST mode the journal of the last transaction stays. Its header put back as it was makes
+/// it hot again.
 #[test]
 fn a_persisting_journal_made_hot_again_is_refused_or_restores_a_committed_state() {
     let directory = tempfile::tempdir().unwrap();
@@ -390,14 +396,15 @@ fn a_persisting_journal_made_hot_again_is_refused_or_restores_a_committed_state(
     }
     .place(&path);
     match rows(&path) {
-        // The state before the last transaction, whole: an older state, as the whole file put back would be.
+        // The state before the last transaction, whole: an older state, as the whole file put back
+        // would be.
         Ok(found) => assert!(states.contains(&found)),
         Err(error) => assert!([4004, 4007].contains(&error.code().number), "{error}"),
     }
 }
 
-/// Without a count (`synchronous=OFF`) a slot may be found cut in two; its former version is in the shadow then, and
-/// nothing else there is taken for it.
+/// Without a count (`synchronous=OFF`) a slot may be found cut in two; its former version is in the
+/// shadow then, and nothing else there is taken for it.
 #[test]
 fn a_cut_slot_of_a_journal_without_a_count_is_taken_from_the_shadow() {
     const MIDDLE: usize = 30;

@@ -107,8 +107,8 @@ fn keyring_errors_have_their_codes() {
     assert_eq!(number(&open(&path, &swapped)), 3007);
 }
 
-/// A keyring names the command that delivers its root key. Whoever can make an application run ATTACH could name a
-/// keyring file of his own, and so a command: found in review, refused since.
+/// A keyring names the command that delivers its root key. Whoever can make an application run
+/// ATTACH could name a keyring file of his own, and so a command: found in review, refused since.
 #[test]
 fn a_keyring_named_in_sql_cannot_run_a_command() {
     let directory = tempfile::tempdir().unwrap();
@@ -143,7 +143,8 @@ fn a_keyring_named_in_sql_cannot_run_a_command() {
     assert!(ran.exists());
 }
 
-/// An error that SQLite reports by itself is not explained with one of the guard's that came before.
+/// An error that SQLite reports by itself is not explained with one of the guard's that came
+/// before.
 #[test]
 fn an_old_error_does_not_explain_a_new_one() {
     let directory = tempfile::tempdir().unwrap();

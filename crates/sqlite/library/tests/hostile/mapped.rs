@@ -1,5 +1,5 @@
-//! `PRAGMA mmap_size`: pages come from a mapping of the sealed file, and are judged as ever, whoever changes, cuts or
-//! lengthens the file.
+//! `PRAGMA mmap_size`: pages come from a mapping of the sealed file, and are judged as ever,
+//! whoever changes, cuts or lengthens the file.
 
 use std::path::Path;
 
@@ -171,7 +171,8 @@ fn a_rekey_goes_on_under_a_mapping() {
     assert!(report.bad.is_empty(), "{:?}", report.bad);
 }
 
-/// What a mapping must not be read behind is the end of a file that a checkpoint has cut: no change of the log tells the connection.
+/// What a mapping must not be read behind is the end of a file that a checkpoint has cut: no change
+/// of the log tells the connection.
 #[test]
 fn a_checkpoint_of_somebody_else_cuts_the_file_under_a_mapping() {
     let directory = tempfile::tempdir().unwrap();

@@ -89,7 +89,8 @@ fn swapped_and_foreign_pages_are_found() {
         ];
         assert_eq!(bad(&path), expected);
     }
-    // The same rows in another file under the same key: another object, so another data key and another place.
+    // The same rows in another file under the same key: another object, so another data key and
+    // another place.
     make(&other, Cipher::Aes256Gcm, 120);
     let foreign = bytes(&other);
     for number in [1, 2, count] {
@@ -246,7 +247,8 @@ fn noise_never_crashes_either_cipher() {
             if cipher == Cipher::Aes256Gcm {
                 assert_error_or(&path, &expected, 4001, "noise");
             } else if let Ok(connection) = open(&path, &options(RAW)) {
-                // Whatever SQLite makes of it: an error, or rows that nobody vouches for. Not a crash.
+                // Whatever SQLite makes of it: an error, or rows that nobody vouches for. Not a
+                // crash.
                 for sql in [
                     "PRAGMA integrity_check",
                     "SELECT * FROM t ORDER BY b",
@@ -265,7 +267,8 @@ fn noise_never_crashes_either_cipher() {
     }
 }
 
-/// The page that holds SQLite's lock bytes, at 64 KiB pages page 16385: reached and passed by a file of 1 GiB.
+/// The page that holds SQLite's lock bytes, at 64 KiB pages page 16385: reached and passed by a
+/// file of 1 GiB.
 #[test]
 #[ignore = "writes a file of more than 1 GiB"]
 fn a_file_beyond_the_lock_bytes_works() {
@@ -325,8 +328,9 @@ fn a_file_beyond_the_lock_bytes_works() {
     assert_eq!(sum, 1_100_000_000);
 }
 
-/// SQLite does not journal what a page of the free list held when it takes the page into use: a write of it that was cut in two, and
-/// rolled back, left a page at which a rekey stopped for ever, and which verify called damaged.
+/// SQLite does not journal what a page of the free list held when it takes the page into use: a
+/// write of it that was cut in two, and rolled back, left a page at which a rekey stopped for ever,
+/// and which verify called damaged.
 #[test]
 fn a_torn_page_of_the_free_list_is_no_damage() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Making, copying, changing and reading test databases.
 //!
-//! Must not: read a database's file while a connection of this process that matters has it open: closing the file
-//! drops SQLite's locks.
+//! Must not: read a database's file while a connection of this process that matters has it open:
+//! closing the file drops SQLite's locks.
 
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,8 @@ pub(crate) fn make(path: &Path, cipher: Cipher, rows: u32) {
     );
 }
 
-/// Every row, by both of the table's b-trees, after an integrity check. The code of the first error otherwise.
+/// Every row, by both of the table's b-trees, after an integrity check. The code of the first error
+/// otherwise.
 pub(crate) fn rows(path: &Path) -> Result<Vec<(i64, String)>, Error> {
     rows_with(path, RAW)
 }

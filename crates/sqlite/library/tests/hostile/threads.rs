@@ -1,4 +1,5 @@
-//! Threads of one process: databases created on one while others run statements on connections of their own.
+//! Threads of one process: databases created on one while others run statements on connections of
+//! their own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,8 +7,9 @@ use strongroom_sqlite::{explain, open};
 
 use crate::support::{RAW, clear, options, run};
 
-/// Whether an ATTACH or VACUUM INTO is what opens a file is asked of every connection of the process. A connection that
-/// another thread is using must be left alone, also when it was opened without a mutex: its statements come and go.
+/// Whether an ATTACH or VACUUM INTO is what opens a file is asked of every connection of the
+/// process. A connection that another thread is using must be left alone, also when it was opened
+/// without a mutex: its statements come and go.
 #[test]
 fn creating_databases_beside_busy_connections() {
     let directory = tempfile::tempdir().unwrap();
@@ -26,7 +28,8 @@ fn creating_databases_beside_busy_connections() {
                 let mut n = 0_u64;
                 while !done.load(Ordering::Relaxed) {
                     n += 1;
-                    // Another statement each time, so that texts and programs are allocated and freed.
+                    // Another statement each time, so that texts and programs are allocated and
+                    // freed.
                     let sql = format!("SELECT b||'{n}' FROM t WHERE a={} OR b='{n}'", n % 2);
                     let mut statement = connection.prepare(&sql).map_err(explain).unwrap();
                     let rows = statement

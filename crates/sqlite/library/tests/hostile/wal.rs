@@ -1,7 +1,8 @@
-//! The write-ahead log: frames flipped, swapped, doubled and replayed; older, foreign and shortened logs.
+//! The write-ahead log: frames flipped, swapped, doubled and replayed; older, foreign and shortened
+//! logs.
 //!
-//! Each transaction t writes its number into every row of one table and adds a row to another. What is served must be
-//! the state after some transaction, whole: a prefix of what was committed.
+//! Each transaction t writes its number into every row of one table and adds a row to another. What
+//! is served must be the state after some transaction, whole: a prefix of what was committed.
 
 use std::path::{Path, PathBuf};
 
@@ -243,7 +244,8 @@ fn an_older_log_is_ignored_after_a_checkpoint() {
     run(&bench.connection, "PRAGMA wal_checkpoint(truncate)");
     bench.transaction(5);
     bench.transaction(6);
-    // The older log in place of the newer one: transactions 5 and 6 are cut off, 1 to 4 are in the database.
+    // The older log in place of the newer one: transactions 5 and 6 are cut off, 1 to 4 are in the
+    // database.
     let now = bench.snapshot();
     assert_eq!(served_with(&bench, &now, Some(old.clone())).unwrap(), 4);
     // Frames of the older log among those of the newer one.
@@ -259,7 +261,8 @@ fn an_older_log_is_ignored_after_a_checkpoint() {
         let t = served_with(&bench, &now, Some(spliced)).unwrap();
         assert!((4..6).contains(&t), "spliced at frame {index}: {t}");
     }
-    // Put back over a checkpointed database, it is ignored; and what is written afterwards is there.
+    // Put back over a checkpointed database, it is ignored; and what is written afterwards is
+    // there.
     run(&bench.connection, "PRAGMA wal_checkpoint(truncate)");
     let now = bench.snapshot();
     assert_eq!(served_with(&bench, &now, Some(old.clone())).unwrap(), 6);
@@ -366,8 +369,8 @@ fn frames_moved_under_a_live_reader_are_an_error() {
     assert_eq!(state(&bench.connection).unwrap(), 3);
 }
 
-/// One damaged anchor costs nothing that was committed: the other one names an older log, so the newer one must not be
-/// dropped for it in silence.
+/// One damaged anchor costs nothing that was committed: the other one names an older log, so the
+/// newer one must not be dropped for it in silence.
 #[test]
 fn a_damaged_anchor_does_not_drop_the_log_in_silence() {
     let bench = Bench::new(2);
@@ -402,8 +405,9 @@ fn a_damaged_anchor_does_not_drop_the_log_in_silence() {
     }
 }
 
-/// What an attacker with older copies can do, and no tag can tell: an older anchor together with the log that it names
-/// is an older state of the database's end, mixed with the pages that were checkpointed since.
+/// What an attacker with older copies can do, and no tag can tell: an older anchor together with
+/// the log that it names is an older state of the database's end, mixed with the pages that were
+/// checkpointed since.
 #[test]
 fn an_older_anchor_with_its_log_is_the_limit_of_what_is_found() {
     let bench = Bench::new(2);
@@ -419,7 +423,8 @@ fn an_older_anchor_with_its_log_is_the_limit_of_what_is_found() {
         journal: None,
     }
     .place(&bench.copy());
-    // The pages that transaction 2 wrote are all those that transaction 3 wrote: the older state comes back whole here.
+    // The pages that transaction 2 wrote are all those that transaction 3 wrote: the older state
+    // comes back whole here.
     assert_eq!(served(&bench.copy()).unwrap(), 2);
     let report = ops::verify(&bench.copy(), &options(RAW), &mut |_, _| {}).unwrap();
     assert!(
@@ -430,10 +435,11 @@ fn an_older_anchor_with_its_log_is_the_limit_of_what_is_found() {
     );
 }
 
-/// The limit inside one log: a rolled-back transaction leaves frames that SQLite writes over, and an older copy of one,
-/// in its own place, carries a valid tag. Recovery is not fooled, because the log's running checksum does not fit. A
-/// reader that has the frame in its index reads the page alone and cannot tell; like an older copy of a page of the
-/// database, this needs somebody who kept the bytes and writes to the file while it is in use.
+/// The limit inside one log: a rolled-back transaction leaves frames that SQLite writes over, and
+/// an older copy of one, in its own place, carries a valid tag. Recovery is not fooled, because the
+/// log's running checksum does not fit. A reader that has the frame in its index reads the page
+/// alone and cannot tell; like an older copy of a page of the database, this needs somebody who
+/// kept the bytes and writes to the file while it is in use.
 #[test]
 fn an_overwritten_frame_put_back_does_not_fool_recovery() {
     let bench = Bench::new(1);

@@ -1,5 +1,5 @@
-//! Goal: whatever happens to a cache, rows are right; what is missing or wrong in it is fetched; it stays within its bounds, and
-//! nothing in it is in clear.
+//! Goal: whatever happens to a cache, rows are right; what is missing or wrong in it is fetched; it
+//! stays within its bounds, and nothing in it is in clear.
 
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Goal: the requests and bytes that reading costs stay what docs/benchmarks.md says. `cargo test -p strongroom-sqlite --test
-//! remote counts -- --nocapture` prints them.
+//! Goal: the requests and bytes that reading costs stay what docs/benchmarks.md says. `cargo test
+//! -p strongroom-sqlite --test remote counts -- --nocapture` prints them.
 
 use crate::nginx::{Logged, Nginx};
 use crate::support::{ROWS, Scratch, body, point, scan};

@@ -1,4 +1,5 @@
-//! A web server that serves one file honestly, unless it is told to lie. Plain HTTP on this host; one thread a connection.
+//! A web server that serves one file honestly, unless it is told to lie. Plain HTTP on this host;
+//! one thread a connection.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

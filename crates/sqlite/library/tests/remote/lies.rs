@@ -1,4 +1,5 @@
-//! Goal: whatever a server answers, the reader gets what was published, or a stable error within its time.
+//! Goal: whatever a server answers, the reader gets what was published, or a stable error within
+//! its time.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use strongroom_format::slot::{Argon2Cost, SlotKind};
 use crate::liar::{Answer, Asked, Liar, Way};
 use crate::support::{ROWS, Scratch, code_of, point, remote, scan, with_ctr};
 
-/// Lies from the request `from` on; the codes of opening and scanning, and the longest time of both.
+/// Lies from the request `from` on; the codes of opening and scanning, and the longest time of
+/// both.
 fn told(from: usize, lie: impl Fn(&Asked, &mut Answer) + Send + 'static) -> (u16, Duration) {
     told_within(1, from, lie)
 }
@@ -102,7 +104,8 @@ fn lengths_that_lie() {
         answer.set("Content-Range", &range);
     });
     assert_eq!(code, 2246);
-    // A file that is said to be longer than it is: pages that are not there are an error, not zeros.
+    // A file that is said to be longer than it is: pages that are not there are an error, not
+    // zeros.
     let (code, _) = told(0, |asked, answer| {
         let last = asked.start + answer.body.len().saturating_sub(1);
         answer.set(
@@ -212,7 +215,8 @@ fn a_file_that_changes_is_an_error_and_never_a_mix() {
     let connection = scratch.open(&remote(&server.url)).unwrap();
     connection.execute_batch("BEGIN").unwrap();
     assert_eq!(point(&connection, 1).unwrap(), crate::support::body(1, 1));
-    // The same database, the same key, the same length: every page of either would pass as authentic.
+    // The same database, the same key, the same length: every page of either would pass as
+    // authentic.
     scratch.publish("x.db", 2);
     let two = std::fs::read(&path).unwrap();
     server.replace(two.clone(), "\"two\"");

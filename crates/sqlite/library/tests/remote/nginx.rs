@@ -1,4 +1,5 @@
-//! A real nginx over TLS, on a port of this host, with a certificate of a private authority. Stopped by its process id.
+//! A real nginx over TLS, on a port of this host, with a certificate of a private authority.
+//! Stopped by its process id.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -34,7 +35,8 @@ impl Nginx {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         certificates(directory.path());
-        // Closed again before nginx has it: should somebody else take it, nginx says so and the test fails.
+        // Closed again before nginx has it: should somebody else take it, nginx says so and the
+        // test fails.
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()

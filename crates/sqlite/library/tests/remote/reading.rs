@@ -1,4 +1,5 @@
-//! Goal: a real server's file is read by every door of the library as it was written, and nothing is written anywhere.
+//! Goal: a real server's file is read by every door of the library as it was written, and nothing
+//! is written anywhere.
 
 use std::thread::spawn;
 use std::time::{Duration, SystemTime};
@@ -179,7 +180,8 @@ fn a_file_replaced_under_a_transaction() {
     let new = std::fs::read(scratch.publish("new.db", 2)).unwrap();
     let path = scratch.path("x.db");
     strongroom_keyring::durable::replace(&path, &new, 0o644).unwrap();
-    // nginx makes its ETag of length and time, which it knows in whole seconds: docs/guides/remote.md.
+    // nginx makes its ETag of length and time, which it knows in whole seconds:
+    // docs/guides/remote.md.
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(10))
         .unwrap();

@@ -1,5 +1,6 @@
-//! Goal: the distribution's `sqlite3` and Python read a remote database with the loaded extension: by a URI, and by a pointer
-//! file where only a name can be given. Several processes fill one cache while some of them are killed.
+//! Goal: the distribution's `sqlite3` and Python read a remote database with the loaded extension:
+//! by a URI, and by a pointer file where only a name can be given. Several processes fill one cache
+//! while some of them are killed.
 //!
 //! The extension is the one named by `STRONGROOM_EXT`, else it is built.
 
@@ -81,7 +82,8 @@ fn the_shell_reads_by_uri_and_by_pointer() {
         "{out}{errors}"
     );
     assert!(errors.contains("readonly database"), "{errors}");
-    // A pointer, where there is only a name. It may name the key's id, which needs a keyring; here the URI names the key.
+    // A pointer, where there is only a name. It may name the key's id, which needs a keyring; here
+    // the URI names the key.
     pointer(&scratch, &nginx, "books.remote", "");
     let open = format!(
         ".open file:books.remote?key_file={}",

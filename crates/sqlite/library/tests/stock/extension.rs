@@ -1,4 +1,5 @@
-//! The loadable extension for tests that put it into a stock SQLite: `STRONGROOM_EXT`, or one that is built beside the test.
+//! The loadable extension for tests that put it into a stock SQLite: `STRONGROOM_EXT`, or one that
+//! is built beside the test.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ pub(crate) fn extension() -> &'static Path {
     })
 }
 
-/// Builds the extension with the profile and in the target directory of this test. Always: an old one would be tested.
+/// Builds the extension with the profile and in the target directory of this test. Always: an old
+/// one would be tested.
 fn build() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();

@@ -1,9 +1,11 @@
-//! Goal: the loadable extension does on the distribution's SQLite what the library does on the bundled one, and no
-//! statement, connection or crash there leaves plaintext behind or serves rows that were never committed together.
+//! Goal: the loadable extension does on the distribution's SQLite what the library does on the
+//! bundled one, and no statement, connection or crash there leaves plaintext behind or serves rows
+//! that were never committed together.
 //!
-//! Method: the Python scripts beside this file, run with the distribution's Python (`/usr/bin/python3`, which has the
-//! distribution's SQLite) and `/usr/bin/sqlite3`, each in a directory of its own. The extension is the one named by
-//! `STRONGROOM_EXT`, else it is built. A host that cannot load extensions fails the tests with the package to install.
+//! Method: the Python scripts beside this file, run with the distribution's Python
+//! (`/usr/bin/python3`, which has the distribution's SQLite) and `/usr/bin/sqlite3`, each in a
+//! directory of its own. The extension is the one named by `STRONGROOM_EXT`, else it is built. A
+//! host that cannot load extensions fails the tests with the package to install.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod extension;
@@ -44,8 +46,8 @@ fn run(script: &str) {
     checked(script, &output);
 }
 
-/// Appends a script to a command that ends with the Python interpreter, and sets the working directory
-/// and the environment that every script needs.
+/// Appends a script to a command that ends with the Python interpreter, and sets the working
+/// directory and the environment that every script needs.
 fn python<'a>(command: &'a mut Command, script: &str, scratch: &Path) -> &'a mut Command {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stock");
     command

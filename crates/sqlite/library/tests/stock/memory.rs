@@ -1,11 +1,11 @@
 //! Goal: the extension uses no memory that it has given back, writes behind the end of none and
 //! loses none, whatever order a program closes its connections in.
 //!
-//! Method: the scripts of this directory and `memory.c` under valgrind, and `memory.c` compiled with
-//! the address sanitizer, whose allocator the extension then uses too. The extension itself is not
-//! compiled with it, so that the sanitizer sees leaks, memory that is freed twice, and calls of the
-//! C library, but not each access. No report is suppressed. Values that were never written are not
-//! asked for: docs/internals/findings.md, "Open".
+//! Method: the scripts of this directory and `memory.c` under valgrind, and `memory.c` compiled
+//! with the address sanitizer, whose allocator the extension then uses too. The extension itself is
+//! not compiled with it, so that the sanitizer sees leaks, memory that is freed twice, and calls of
+//! the C library, but not each access. No report is suppressed. Values that were never written are
+//! not asked for: docs/internals/findings.md, "Open".
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::path::{Path, PathBuf};
@@ -63,8 +63,8 @@ fn compiled(directory: &Path, options: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs the compiled program: under `tool` unless that is empty, and with the mistake on purpose that
-/// `mistake` names, if any.
+/// Runs the compiled program: under `tool` unless that is empty, and with the mistake on purpose
+/// that `mistake` names, if any.
 fn program(tool: &[&str], program: &Path, mistake: Option<&str>) -> Output {
     let scratch = tempfile::tempdir().unwrap();
     let mut command = match tool.split_first() {
@@ -85,8 +85,8 @@ fn program(tool: &[&str], program: &Path, mistake: Option<&str>) -> Output {
         .unwrap()
 }
 
-/// Compiles `memory.c` with `options` and runs it under `tool`. The tool has to report nothing, and then
-/// each of the two mistakes that the program makes when it is told to.
+/// Compiles `memory.c` with `options` and runs it under `tool`. The tool has to report nothing, and
+/// then each of the two mistakes that the program makes when it is told to.
 fn program_and_its_mistakes(tool: &[&str], options: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let built = compiled(directory.path(), options);

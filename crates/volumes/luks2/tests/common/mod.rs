@@ -39,7 +39,8 @@ impl Place {
         path
     }
 
-    /// A volume of `mib` MiB with `PASS` as its passphrase, cheap to open unless the options say otherwise.
+    /// A volume of `mib` MiB with `PASS` as its passphrase, cheap to open unless the options say
+    /// otherwise.
     pub(crate) fn image(&self, name: &str, mib: u64, options: &[&str]) -> PathBuf {
         let path = self.path(name);
         let file = fs::File::create(&path).unwrap();

@@ -1,4 +1,5 @@
-//! Compares two trees: every name, every attribute, SHA-256 of every file, and which names are one file.
+//! Compares two trees: every name, every attribute, SHA-256 of every file, and which names are one
+//! file.
 //!
 //! Must not: change anything; take the word of times and sizes for contents.
 

@@ -1,11 +1,13 @@
 //! Copies a plain file system onto an encrypted one, and proves that both hold the same.
 //!
-//! Kept: contents with their holes, owner, mode, times to the nanosecond, extended attributes (access control lists and
-//! capabilities among them), hard links, symbolic links, devices, pipes. Not kept: sockets, which are of processes.
-//! Nothing is taken from another file system that is mounted below.
+//! Kept: contents with their holes, owner, mode, times to the nanosecond, extended attributes
+//! (access control lists and capabilities among them), hard links, symbolic links, devices, pipes.
+//! Not kept: sockets, which are of processes. Nothing is taken from another file system that is
+//! mounted below.
 //!
-//! Invariants: a file gets its name when it is complete; what is there already and looks the same is not copied again, but it
-//! is compared like everything else; the copy counts only after every byte and attribute was read back.
+//! Invariants: a file gets its name when it is complete; what is there already and looks the same
+//! is not copied again, but it is compared like everything else; the copy counts only after every
+//! byte and attribute was read back.
 //!
 //! Must not: write to the source; follow a symbolic link.
 

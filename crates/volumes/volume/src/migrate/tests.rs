@@ -1,4 +1,5 @@
-//! Goal: a copy is whole or is not said to be one. Method: a tree with everything that a file system can hold.
+//! Goal: a copy is whole or is not said to be one. Method: a tree with everything that a file
+//! system can hold.
 
 use super::*;
 use std::fs;

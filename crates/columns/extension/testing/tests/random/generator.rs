@@ -1,7 +1,8 @@
 //! Random statements over the two tables of the test, typed, so that most of them are sound.
 //!
-//! What may fail for a row (division, overflow, a square root) stands in lists of results and in SET only: the order in which a server
-//! evaluates the conditions of a WHERE is its own affair. Must not: draw from anything but its own generator.
+//! What may fail for a row (division, overflow, a square root) stands in lists of results and in
+//! SET only: the order in which a server evaluates the conditions of a WHERE is its own affair.
+//! Must not: draw from anything but its own generator.
 
 use fastrand::Rng;
 
@@ -81,12 +82,14 @@ impl Generator {
             ),
             Date => self.date(below),
             Timestamp => self.timestamp(below),
-            // What a comparison gives is a plain truth; beside a confidential one it would not be of its type.
+            // What a comparison gives is a plain truth; beside a confidential one it would not be
+            // of its type.
             Bool => self.conditional(Bool, below),
         }
     }
 
-    /// An expression with a column in it: a function of constants alone is one of plain values, also where its result meets others.
+    /// An expression with a column in it: a function of constants alone is one of plain values,
+    /// also where its result meets others.
     fn data(&mut self, of: Type, depth: u32) -> String {
         let made = self.value(of, depth);
         let has_column = self

@@ -1,10 +1,13 @@
-//! Goal: a statement says the same of confidential columns as of plain ones: the same rows, the same SQLSTATE.
+//! Goal: a statement says the same of confidential columns as of plain ones: the same rows, the
+//! same SQLSTATE.
 //!
-//! Method: random statements over all types, from a seed that is printed, against a plain server and through the proxy; changes are compared
-//! by what is in the table afterwards, and mostly rolled back. What is refused by design (SQLSTATE `SR1xx`, `0A000`) is counted and may
-//! be a small share only; anything else that differs fails the test, but for two things that are no promise of PostgreSQL's either: which
-//! of its errors a statement ends with when it has several - expressions and rows have no order - and whether an error among constants
-//! comes for no row at all, because the planner met it. A run is the same number of statements from the same seed;
+//! Method: random statements over all types, from a seed that is printed, against a plain server
+//! and through the proxy; changes are compared by what is in the table afterwards, and mostly
+//! rolled back. What is refused by design (SQLSTATE `SR1xx`, `0A000`) is counted and may be a small
+//! share only; anything else that differs fails the test, but for two things that are no promise of
+//! PostgreSQL's either: which of its errors a statement ends with when it has several - expressions
+//! and rows have no order - and whether an error among constants comes for no row at all, because
+//! the planner met it. A run is the same number of statements from the same seed;
 //! `STRONGROOM_SQL_SECONDS` makes it last so long, from a new seed or that of `STRONGROOM_SEED`.
 
 mod generator;
@@ -117,7 +120,8 @@ fn ask(client: &mut Client, statement: &Statement) -> Result<Rows, (String, Stri
     Ok(rows)
 }
 
-/// A number without zeros at its end: which of equal numbers stands for them all - 0 and 0.00 - is up to the plan.
+/// A number without zeros at its end: which of equal numbers stands for them all - 0 and 0.00 - is
+/// up to the plan.
 fn shortest(field: &str) -> String {
     let number = field.contains('.')
         && field
@@ -165,7 +169,8 @@ fn is_of_computing(state: &str) -> bool {
     state.starts_with("22")
 }
 
-/// Whether the planner alone fails with this error: it folds constants, also those that no row would ask for.
+/// Whether the planner alone fails with this error: it folds constants, also those that no row
+/// would ask for.
 fn fails_at_planning(client: &mut Client, statement: &Statement, state: &str) -> bool {
     let explained = Statement {
         sql: format!("explain {}", statement.sql),
