@@ -137,7 +137,7 @@ pub(super) fn path_error(path: &Path, error: io::Error) -> Error {
     io_error(path.display().to_string(), error)
 }
 
-/// As [`trouble`], of something that has no path.
+/// As [`path_error`], of something that has no path.
 pub(super) fn io_error(what: impl Into<String>, error: io::Error) -> Error {
     let full = matches!(
         error.kind(),
