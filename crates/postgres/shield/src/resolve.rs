@@ -111,7 +111,7 @@ pub fn resolve(base: &[u8], path: &[u8]) -> Result<Resolved, Errno> {
 /// links to tablespaces too, and those must not be taken for one of ours.
 ///
 /// # Errors
-/// As [`rule`].
+/// As [`resolve`].
 pub fn resolve_followed(base: &[u8], name: &[u8]) -> Result<Resolved, Errno> {
     let mut buffer = [0_u8; PATH_BUFFER];
     resolve_below_prefixes(normalise_path(base, name, &mut buffer)?)

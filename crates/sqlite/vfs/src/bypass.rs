@@ -161,7 +161,7 @@ fn refusal(name: *const c_char, flags: c_int) -> Option<c_int> {
     Some(rc)
 }
 
-/// As [`refused`], for a temporary file (P4). It cannot be sealed here: SQLite has allocated what
+/// The refusal of a temporary file (P4). It cannot be sealed here: SQLite has allocated what
 /// the other VFS's own files need, and no more.
 fn temporary_refusal() -> Option<c_int> {
     if matches!(defaults::get(), Ok(None)) {

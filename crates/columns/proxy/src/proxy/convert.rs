@@ -179,7 +179,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// As [`Self::reveal`] for the text form of one value.
+    /// As [`Self::open_result`], for the text form of one value.
     pub(crate) fn open_text(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let sealed = envelope::from_text(text).map_err(envelope_refusal)?;
         let value = envelope::open(self.keys, kind, &sealed).map_err(envelope_refusal)?;
