@@ -10,8 +10,8 @@
 //! 2. The identity of a block depends on what PostgreSQL preserves in a copy, a move and an upgrade
 //!    (database, relation, fork, segment), never on the tablespace or on the version directory.
 //! 3. A file that PostgreSQL renames into place has the same treatment, and the same identity,
-//!    under both names. The one exception is [`Class::WalTemp`], whose contents are converted at the
-//!    rename.
+//!    under both names. The one exception is [`Class::WalTemp`], whose contents are converted when
+//!    it is renamed.
 //!
 //! Must not: determine how a class is sealed; that is [`crate::table`].
 #![deny(
