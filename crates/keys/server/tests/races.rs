@@ -12,12 +12,12 @@ mod common;
 
 use std::sync::Arc;
 
-use common::Installation;
 use common::service::{enrolled, opened, peer};
 use common::store::Hooked;
+use common::{Installation, request};
 use strongroom_keyring::Error;
 use strongroom_keys_server::keys::Keys;
-use strongroom_keys_server::paths::{ESCROW, ESCROW_DATA, ESCROW_WORK, GRANTS};
+use strongroom_keys_server::paths::{ESCROW, ESCROW_DATA, ESCROW_WORK, GRANTS, NODES};
 use strongroom_keys_server::records::{self, Report, Role, UnnamedPieces};
 use strongroom_keys_server::service::{Peer, Service};
 use strongroom_keys_server::store::{Append, Store};
@@ -232,4 +232,19 @@ fn a_revocation_that_broke_off_leaves_nothing_to_the_next_of_that_name() {
     two.other.grant(&two.admin, "a", "k", false).unwrap();
     let again = enrolled(&two.other, &two.admin, "a", Role::Node);
     two.other.deliver(&again, "k", None).unwrap();
+}
+
+/// Of two requests that use a renewed certificate for the first time, the second one finds it in
+/// use between its two reads, and is served too.
+#[test]
+fn a_first_use_that_another_request_has_just_committed_is_served() {
+    let two = Two::new();
+    let renewed = two.other.renew(&two.node, &request("a").1).unwrap();
+    let client = peer(&renewed.certificate);
+    let (other, same) = (Arc::clone(&two.other), client.clone());
+    two.store
+        .before_read(NODES, move || drop(other.identify(&same).unwrap()));
+    two.one.identify(&client).unwrap();
+    let ended = two.one.identify(&two.node).err().unwrap();
+    assert_eq!(ended.code().number, 8421);
 }

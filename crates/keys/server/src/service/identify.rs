@@ -128,11 +128,11 @@ impl Service {
             }
             let path = node_path(&identity.name);
             let node: Guarded<Node> = self.read(&path)?;
-            let Some(former) = node
-                .record
-                .filter(|node| node.next.as_deref() == Some(spki))
-            else {
-                return Ok(None);
+            let former = match node.record {
+                Some(node) if node.next.as_deref() == Some(spki) => node,
+                // Another request committed the first use between the two reads.
+                Some(node) if node.spki == spki => continue,
+                _ => return Ok(None),
             };
             identity.unused = false;
             let renewed = Node {

@@ -17,6 +17,7 @@ pub(crate) const REMOVAL_OF_ROWS: &str = "rows are removed";
 pub(crate) struct Hooked {
     pub(crate) store: Arc<dyn Store>,
     before: Mutex<Option<(&'static str, Act)>>,
+    before_read: Mutex<Option<(&'static str, Act)>>,
     dead: AtomicBool,
 }
 
@@ -25,6 +26,7 @@ impl Hooked {
         Arc::new(Self {
             store,
             before: Mutex::default(),
+            before_read: Mutex::default(),
             dead: AtomicBool::new(false),
         })
     }
@@ -32,6 +34,11 @@ impl Hooked {
     /// Calls `act` once, before the next commit that changes a path with this prefix.
     pub(crate) fn before(&self, prefix: &'static str, act: impl FnOnce() + Send + 'static) {
         *self.before.lock().unwrap() = Some((prefix, Box::new(act)));
+    }
+
+    /// Calls `act` once, before the next read of a path with this prefix.
+    pub(crate) fn before_read(&self, prefix: &'static str, act: impl FnOnce() + Send + 'static) {
+        *self.before_read.lock().unwrap() = Some((prefix, Box::new(act)));
     }
 
     /// Lets every write fail from that commit on, until [`Self::revive`].
@@ -67,6 +74,15 @@ fn path_of(change: &Change) -> &str {
 
 impl Store for Hooked {
     fn read(&self, path: &str) -> Result<Option<Stored>, Error> {
+        let mut before = self
+            .before_read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let act = before.take_if(|(prefix, _)| path.starts_with(*prefix));
+        drop(before);
+        if let Some((_, act)) = act {
+            act();
+        }
         self.store.read(path)
     }
 
