@@ -167,7 +167,8 @@ pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Base
 }
 
 /// Removes a head that was published and is not to stay, unless another one names it by now. True
-/// when it is gone. Its position is not given again before a later one has a head.
+/// when it is gone. The caller has the lock of changes. On a store without locks the mark stays, so
+/// that the position is not given again before a later one has a head.
 ///
 /// # Errors
 /// As of [`remove_head`].

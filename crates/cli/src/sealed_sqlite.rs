@@ -81,6 +81,7 @@ pub(crate) fn decrypt(
     Ok(done?)
 }
 
+/// As [`ops::rekey`], and shows its progress.
 pub(crate) fn rekey(
     sealed: &Path,
     options: &OpenOptions,

@@ -153,6 +153,7 @@ impl Work<'_> {
         Ok(report)
     }
 
+    /// The open database file.
     fn disk(&self) -> &dyn Disk {
         self.site.database()
     }

@@ -198,7 +198,7 @@ impl RunRecord {
         of_set.or(self.archived)
     }
 
-    /// Bytes of the set on the medium.
+    /// Bytes of the set that the run made or used, compressed, on the medium; `None` without a set.
     #[must_use]
     pub fn stored_bytes(&self) -> Option<u64> {
         self.set.as_ref().map(|set| set.compressed_size_bytes)

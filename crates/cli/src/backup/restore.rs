@@ -183,8 +183,8 @@ impl OwnerOptions {
 const LOG_IS_NOT_SIGNED: &str = "the archived log that the recovery replays is not signed: whoever can write to the medium and has the \
      certificate, or the key, can have made it";
 
-/// Notes who made a set, as its head says. Its seal proves that it was not changed without the key,
-/// but a certificate is enough to make one. Only a checked signature proves who made it.
+/// Notes the user, machine and software that the set names as its maker, and whether the key
+/// `signer` has signed that. The seal does not prove it: a certificate is enough to make a set.
 fn say_who_made(description: &Description, signer: Option<&str>) {
     let Description {
         user_name,

@@ -38,7 +38,8 @@ pub(super) struct SealingOptions {
 }
 
 impl SealingOptions {
-    /// The key that is named; `None` if certificates are, or no encryption is wanted.
+    /// The key that the options name. If they name none: `None` with certificates or with
+    /// `--no-encryption`, otherwise an error.
     pub(super) fn key(&self, command: &str) -> Result<Option<KeySource>, Failure> {
         if self.no_encryption || self.has_certificates() {
             return Ok(keys::source(self.key.clone()));

@@ -187,7 +187,8 @@ fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     })
 }
 
-/// The exponent after a `p`, if there is one, and the rest of the text.
+/// The exponent of a text that begins with `p`, at most a thousand million, and what follows it;
+/// 0 and the whole text if it does not begin with one.
 fn binary_exponent(text: &str) -> (i64, &str) {
     let Some(rest) = text.strip_prefix(['p', 'P']) else {
         return (0, text);

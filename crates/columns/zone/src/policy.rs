@@ -192,7 +192,8 @@ pub(crate) fn declassify(
 /// reading values in clear.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`].
+/// [`Fault::NotAllowed`] without a session, a key or the right. The session's ledger counts each
+/// value, and each refusal.
 pub(crate) fn classify(session: Option<&mut Session>) -> Result<Scope, Fault> {
     let session = session.ok_or(Fault::NotAllowed)?;
     let key = session.first_key().ok_or(Fault::NotAllowed)?;

@@ -28,7 +28,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session under a ticket that was checked, with the counts of earlier sessions under it.
+    /// A session under a ticket that was checked. `ledger` has the counts of earlier sessions under the
+    /// ticket and goes on counting.
     #[must_use]
     pub const fn new(id: [u8; 16], ticket: Ticket, ledger: Ledger) -> Self {
         Self { id, ticket, ledger }
@@ -57,7 +58,8 @@ impl Session {
         &self.ledger
     }
 
-    /// The key for columns that this session makes without naming a key.
+    /// The first key of the ticket. It counts where nothing else names a key: for new columns, for
+    /// computed values that leave the zone, and for values that come in clear.
     #[must_use]
     pub fn first_key(&self) -> Option<KeyId> {
         self.ticket.keys.first().copied()

@@ -456,7 +456,7 @@ codes! {
     NODE_RENEWAL_COMMAND = 8471, Io, "the certificate was renewed, but the command that was to run then failed", "mend it and run `strongroom keyserver renew` again: it goes on from there, and the former certificate counts until the new one is used";
     SERVER_BREAK_GLASS = 8472, Warning, "an administrator was made with the root key of the key server", "if nobody of yours did that, somebody has the root key or the custodians' shares: revoke that administrator, and read the audit log";
     SERVER_CERTIFICATE_ENDS = 8473, Warning, "the key server's certificate is due and could not be renewed", "see the detail; `strongroom keyserver server-cert renew` on the server's machine makes a new one; nodes believe no server whose certificate has ended";
-    SERVER_ROOM = 8474, Warning, "the key server's store is filling up; without room no key is delivered", "archive the audit log, or give the store more room: docs/guides/keyserver-audit.md, \"When there is no room\"";
+    SERVER_ROOM = 8474, Warning, "the key server runs short of room, or cannot archive its audit log; without room no key is delivered", "see the detail; archive the audit log, or give more room: docs/guides/keyserver-audit.md, \"When there is no room\"";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

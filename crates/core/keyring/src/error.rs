@@ -109,6 +109,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl fmt::Display for Error {
+    /// As `SR-2002: <what happened> (<detail>)`; without the brackets if there is no detail.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SR-{:04}: {}", self.code.number, self.code.what)?;
         if self.detail.is_empty() {

@@ -153,7 +153,8 @@ async fn unseal_by_provider(server: Arc<Server>, mut stop: watch::Receiver<bool>
     }
 }
 
-/// Erases keys whose time of destruction has passed, and removes what has expired.
+/// At intervals, unless the server is sealed: erases keys whose time of destruction has passed, and
+/// removes expired tokens and pieces of headers that no record names.
 async fn sweep(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     loop {
         if let Ok(service) = server.service() {

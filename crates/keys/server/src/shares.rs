@@ -86,6 +86,7 @@ impl TryRng for KernelRandom {
         Ok(u64::from_le_bytes(bytes))
     }
 
+    /// Fills `out`. A failure sets `failed` instead of being returned; `out` is then useless.
     fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
         self.failed |= fill_random(out).is_err();
         Ok(())

@@ -3,7 +3,7 @@
 //! They are mmap, transfers within the kernel (sendfile, splice), asynchronous I/O of the C
 //! library, clones of extents, and `io_uring`, whose requests are not calls of C functions. On
 //! files that are not sealed all of them work as without the shield, except `io_uring`, which is
-//! refused as a whole: PostgreSQL 18 uses it only to read relations.
+//! refused as a whole while an instance is open: PostgreSQL 18 uses it only to read relations.
 //!
 //! Must not: let one of these calls reach a sealed file.
 #![expect(unsafe_code, reason = "interposed C functions")]

@@ -406,6 +406,7 @@ fn in_tablespace_link(path: &[u8]) -> Option<Classified> {
     }
 }
 
+/// A file in a database's directory, or in `global` (`database` 0). `None` for an unknown name.
 fn in_database(database: u32, name: &[u8]) -> Option<Classified> {
     match name {
         // pgBackRest restores it under the second name and renames it; pg_upgrade disables an

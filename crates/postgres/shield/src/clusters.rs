@@ -58,9 +58,9 @@ pub fn clusters_of(data: &Path, root: &Path) -> Vec<Cluster> {
     found
 }
 
-/// The server's options that name a configuration outside of the data directory, as `pg_ctl -o`
-/// takes them: words of the shell's language. As `pg_ctlcluster` has them: files that the
-/// configuration does not name are those beside it.
+/// Options of the server for a configuration outside its data directory (`directory`), for `pg_ctl
+/// -o`, quoted for the shell: `config_file`; and, as `pg_ctlcluster` does, `hba_file` and
+/// `ident_file` beside it, unless the configuration names them or the data directory has them.
 #[must_use]
 pub fn configuration_options(directory: &Path, configuration: &Path) -> OsString {
     let mut text = b"-c config_file=".to_vec();

@@ -182,8 +182,8 @@ pub(crate) unsafe fn with_variables<T>(
     Some(start(list.as_ptr().cast()))
 }
 
-/// Restores the variables in the environment of this process, for functions of the C library that
-/// start a program with this environment and take none.
+/// Sets the variables that load this library again, if the program has removed them from its own
+/// environment: for functions of the C library that start a program with it and take none.
 pub(crate) fn restore_variables() {
     // SAFETY: the process's own environment.
     let lacks = unsafe { lacks_library(own_environment()) };

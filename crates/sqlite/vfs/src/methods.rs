@@ -189,6 +189,7 @@ unsafe extern "C" fn file_control(
     }
 }
 
+/// The sector size of the file below, which is the operating system's; 4096 for a file that failed.
 unsafe extern "C" fn sector_size(file: *mut sqlite3_file) -> c_int {
     with(file, |open| Ok(open.file.lower().sector_size())).unwrap_or(4096)
 }

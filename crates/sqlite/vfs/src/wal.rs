@@ -164,6 +164,7 @@ impl WalFile {
         Ok(())
     }
 
+    /// The key of the generation that the prologue begins.
     fn derive(&self, prologue: &Prologue) -> SqliteResult<UnitKey> {
         unit_key(
             &self.sealed.opened_header().object,
@@ -540,6 +541,7 @@ impl IoMethods for WalFile {
         self.lower.sync(flags)
     }
 
+    /// The size that SQLite sees. First writes a pending frame header ([`Self::flush_pending`]).
     fn size(&mut self) -> SqliteResult<u64> {
         self.flush_pending()?;
         Ok(self.geometry.logical_size(self.lower.size()?))

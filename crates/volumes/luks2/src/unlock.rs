@@ -146,7 +146,8 @@ fn requires_reencryption(header: &Header) -> bool {
     !header.metadata.config.requirements.is_empty()
 }
 
-/// Opens what the passphrase opens, and says whether the metadata is authentic.
+/// Why a volume under re-encryption is not opened. The passphrase only serves to check that its
+/// metadata is authentic; a wrong passphrase and forged metadata are errors of their own.
 fn refuse_reencryption(
     source: &(impl Source + ?Sized),
     header: &Header,

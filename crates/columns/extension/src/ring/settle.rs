@@ -33,7 +33,7 @@ fn take_fault() -> Option<Broken> {
 }
 
 /// A subtransaction begins inside transaction level `level`: keeps the fault of what was posted
-/// before it. The same happens when the zone does not answer in time whether there is a fault.
+/// before it. A zone that does not answer in time counts as a fault.
 pub(crate) fn before_subtransaction(level: i32) {
     if let Some(broken) = take_fault() {
         deferred_fault::defer(level, broken);

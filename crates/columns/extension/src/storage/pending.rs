@@ -55,7 +55,9 @@ pub(crate) fn add_created(storage: StorageId) {
     add(Change::Created(storage));
 }
 
-/// A relation loses this storage. Nothing is to be done for storage whose partition goes to a copy.
+/// A relation loses this storage: its partition in the zone is dropped if the transaction commits.
+/// Not if the transaction has copied the storage (SET TABLESPACE, VACUUM FULL): then the partition
+/// moves.
 pub(crate) fn add_dropped(storage: StorageId) {
     let is_copied = |one: &Pending| match one.change {
         Change::Copied(from, _) | Change::Moved(from, _) => from == storage,

@@ -194,10 +194,9 @@ pub(crate) fn inserted(number: u64) -> Descriptor {
     }
 }
 
-/// Puts a redo record into the write-ahead log, and tells the zone.
-///
-/// A zone that is started later reads the log to an end after the record. If another zone was
-/// started before, this raises, and heap does not get the identifiers that the record names.
+/// Puts a redo record into the write-ahead log, and tells the zone its number. Raises an error, and
+/// writes nothing, if another zone has been started since the record was made: that zone reads the
+/// log only up to its own start, and the heap must not get the identifiers that the record names.
 pub(crate) fn log_record(record: &[u8]) {
     match insert_record(record) {
         Some(number) => zone::with(|connection| connection.post(inserted(number))),

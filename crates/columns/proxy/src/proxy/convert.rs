@@ -487,7 +487,8 @@ fn map_array_elements(
     Ok(Zeroizing::new(framed.split_off(4)))
 }
 
-/// Converts a binary value of the declared type to the base type of the confidential type.
+/// Widens an `int2` to `int4` and a `float4` to `float8`; other values stay as they are. `declared`
+/// is the OID of the type that the client declared; `kind` is for the error.
 #[expect(
     clippy::big_endian_bytes,
     reason = "PostgreSQL's binary forms are big-endian"

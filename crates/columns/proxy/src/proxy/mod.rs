@@ -186,6 +186,7 @@ fn connection(client: Stream, shared: &Arc<Shared>) {
     }
 }
 
+/// Relays a connection whose start is over, a thread for each direction, until either side ends.
 fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
     let Connection {
         client,

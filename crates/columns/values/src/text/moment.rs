@@ -155,8 +155,8 @@ fn calendar(text: &str) -> Result<(Civil, &str), Unreadable> {
     Ok((civil, rest))
 }
 
-/// `hours:minutes[:seconds[.fraction]]` behind blanks or a T. `None` when there is nothing;
-/// otherwise what follows.
+/// `hours:minutes[:seconds[.fraction]]` after blanks or a T; returns what follows it, or `None` if
+/// `text` is empty. Does not check ranges: 99:99 is taken.
 fn clock<'a>(text: &'a str, civil: &mut Civil) -> Result<Option<&'a str>, Unreadable> {
     if text.is_empty() {
         return Ok(None);

@@ -69,7 +69,7 @@ impl Lineage {
         self.0
     }
 
-    /// Whether it is a column's.
+    /// Whether it is a column's, not a client's or a result's.
     #[must_use]
     pub const fn is_column(self) -> bool {
         self.0 > Self::RESULT.0

@@ -120,6 +120,8 @@ fn key(session: &Session, object: &[u8], id: &[u8]) -> Result<ObjectHandle, Erro
     }
 }
 
+/// Wraps the secret under the token's key: AES-GCM with the context as associated data or, where
+/// the token cannot do that, AES key wrap with padding, which does not bind the context.
 fn wrapped(
     session: &Session,
     key: ObjectHandle,

@@ -295,6 +295,7 @@ fn judge_object(
     }
 }
 
+/// How late an object is with its rotation, backup, verification and report, in this order.
 fn measures_of(record: &ObjectRecord, policy: Policy, now: u64) -> [Measure; 4] {
     let made = record.created;
     let measure = |at: Option<u64>, days: u32, has_interval: bool| {

@@ -37,6 +37,7 @@ impl Service {
         Ok((found.guard, change))
     }
 
+    /// SR-8443 for a count that has grown and is above its quota.
     fn check_usage(&self, before: &Usage, after: &Usage) -> Result<(), Error> {
         let most = self.rules().quotas;
         let numbers = [

@@ -28,7 +28,7 @@ pub(super) struct Log<'a> {
     file: Mutex<File>,
 }
 
-/// The bytes of a regular file; nothing else is waited for.
+/// The bytes of a regular file. Never waits; a link, a pipe or a device is an error.
 fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     let (mut file, _) = open_regular(path, Link::Refused)?;
     let mut bytes = Vec::new();

@@ -224,7 +224,7 @@ impl RunningDigest {
         self.anchor = anchor;
     }
 
-    /// Notes that the anchor holds the digest; a playback is over.
+    /// Notes that the digest is in `anchor`, which is in force from now on; a playback is over.
     pub(crate) fn set_written(&mut self, anchor: Anchor) {
         self.written = self.state();
         self.anchor = anchor;
