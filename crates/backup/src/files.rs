@@ -122,7 +122,8 @@ impl Files {
         self.sealing = Some(sealing);
     }
 
-    /// Makes a member; a file is open afterwards.
+    /// Makes a member; [`Self::data`] then gives a file's bytes. `again`: a directory that was named
+    /// before, which now gets its owner, mode and times.
     pub(crate) fn member(&mut self, member: Member, again: bool) -> Result<()> {
         if !again && !member.is_root() && !self.make_way(&member)? {
             return Ok(());
@@ -291,7 +292,8 @@ impl Files {
         }
     }
 
-    /// Writes what was kept back and makes everything durable.
+    /// Ends the restore: times, owners and modes that were held back, the control file last, sync.
+    /// SR-7150, and no control file, when the directory of a tablespace was exchanged.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.set_times_of_kept()?;
         self.sync()?;

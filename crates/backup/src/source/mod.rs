@@ -25,7 +25,8 @@ pub trait Source {
     /// The source, for the set's description. It must not contain secrets.
     fn shown(&self) -> String;
 
-    /// Checks that it can be read, before anything is written.
+    /// Opens the source, or tries that it opens with its key, before a medium is written to. What
+    /// earlier runs left beside it may be removed.
     ///
     /// # Errors
     /// SR-7114 and others, by source.

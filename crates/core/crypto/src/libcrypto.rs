@@ -371,6 +371,7 @@ pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
         .ok_or(CryptoError::Library)
 }
 
+/// The cipher of this name, never freed; `None` when libcrypto has none.
 fn fetched(name: &std::ffi::CStr) -> Option<NonNull<ffi::EVP_CIPHER>> {
     // SAFETY: the name is a C string; null means the default context and no properties.
     let cipher = unsafe { ffi::EVP_CIPHER_fetch(ptr::null_mut(), name.as_ptr(), ptr::null()) };

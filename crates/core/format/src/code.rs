@@ -280,7 +280,7 @@ codes! {
     WAL_DIFFERS = 7120, Refused, "the archive has another file of that name already", "find out which server wrote it: two servers must not share one archive; nothing was overwritten";
     WAL_ABSENT = 7121, Usage, "the archive has no file of that name", "none, at the end of recovery: PostgreSQL asks until there is none";
     UNTIL_LATER = 7122, Usage, "the point to recover to lies before the end of the backup", "choose an earlier set: a backup is consistent from its end on";
-    UNEXPIRED = 7123, Refused, "the medium holds a set that has not expired", "wait, or use --skip if it may be removed";
+    UNEXPIRED = 7123, Refused, "--init or --format would remove a set that has not expired", "wait until it expires, add the set with --append, or give --skip to remove it all the same";
     BACKUP_KEY_LOST = 7124, Warning, "whoever loses the key of this backup has lost the backup", "keep the key, or an export of the keyring, in a second place, apart from the medium";
     SET_NOT_SEALED = 7126, Data, "the set or archived file is not sealed, but must be", "leave out the key only if this was never sealed; else someone has replaced it: use another copy of the medium";
     WAL_GAP = 7130, Data, "the archive lacks a file of the log, but has later ones", "bring the file back from another copy of the medium, or end recovery before it with --until-lsn or --until-time";
@@ -380,7 +380,7 @@ codes! {
     VOLUME_ROTATING = 8328, Refused, "a re-encryption of the volume was begun and not finished", "finish it with `strongroom volume rotate`, with the options that it was begun with";
     VOLUME_LIBRARY_VERSION = 8329, Refused, "this version of libcryptsetup must not re-encrypt: before 2.4.3 it can be made to decrypt (CVE-2021-4122), and 2.7.0 to 2.7.4 can damage data", "install another version; nothing was changed";
     VOLUME_SLOT = 8330, Usage, "the volume has no such key slot, or no opener of that kind", "`strongroom volume status` lists its slots";
-    VOLUME_NO_REPAIR = 8331, Refused, "the header is not in the state that can be repaired", "nothing was changed; a re-encryption that was interrupted elsewhere goes on with `strongroom volume rotate`";
+    VOLUME_NO_REPAIR = 8331, Refused, "the header is not in the state that can be repaired", "nothing was changed; a re-encryption that stopped before its last step goes on with `strongroom volume rotate`";
     VOLUME_NO_RECOVERY = 8332, Warning, "the volume has no recovery key: lose the key and the data is gone", "`strongroom volume enroll DEVICE recovery` makes one";
     VOLUME_NOT_ESCROWED = 8333, Warning, "the backup of the header could not be brought to the key server", "keep a backup of your own, and run `strongroom volume backup DEVICE` when the server answers";
     VOLUME_COPY = 8334, Data, "the copy differs from its source", "do not use the copy; run the command again, which copies what differs, on a source that nobody writes to";

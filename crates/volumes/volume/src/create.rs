@@ -127,7 +127,8 @@ pub fn create(
     Ok(uuid)
 }
 
-/// Formats into the header in memory, with every slot and token.
+/// Formats into the header in memory, with every slot and token; returns the UUID. With
+/// `integrity` it writes every sector of `place` too, which `progress` is told of.
 fn format(
     new: &New<'_>,
     openers: &Openers<'_>,

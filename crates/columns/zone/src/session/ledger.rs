@@ -132,7 +132,7 @@ impl Ledger {
         self.raise(Count::Classified, count);
     }
 
-    /// Adds the counts of another one.
+    /// Adds the counts of `other` to these, saturating. Not atomic: by the one thread that counts.
     pub fn add(&self, other: &Self) {
         for (own, theirs) in self.0.iter().zip(other.0.iter()) {
             own.store(

@@ -223,6 +223,7 @@ async fn keys(
     list_response("keys", &found.await?, limit)
 }
 
+/// One key's description; its bytes are delivered by [`material`] only.
 async fn key(
     State(server): SharedServer,
     Extension(connection): Connection,

@@ -51,7 +51,8 @@ impl Source<'_> {
         }
     }
 
-    /// Copies the bytes at `range` to `to`, which has the same length.
+    /// Copies the bytes at `range` to `to`, of the same length; [`Source::Zeros`] gives zeros.
+    /// [`Fault::Damaged`] when the lengths differ or `range` ends beyond the bytes.
     pub(super) fn put(&self, range: Range<usize>, to: &mut [u8]) -> Result<(), Fault> {
         match self {
             Self::Zeros(_) => to.fill(0),
