@@ -122,8 +122,8 @@ impl Files {
         self.sealing = Some(sealing);
     }
 
-    /// Makes a member; [`Self::data`] then gives a file's bytes. `again`: a directory that was named
-    /// before, which now gets its owner, mode and times.
+    /// Makes a member; [`Self::data`] then gives a file's bytes. `again`: a directory that was
+    /// named before, which now gets its owner, mode and times.
     pub(crate) fn member(&mut self, member: Member, again: bool) -> Result<()> {
         if !again && !member.is_root() && !self.make_way(&member)? {
             return Ok(());

@@ -200,9 +200,9 @@ impl Server {
         run(name, command, self.stop)
     }
 
-    /// Starts the server, and waits until it has recovered; with an archive, gives it the log from there
-    /// meanwhile. Gives up after 30 minutes without a sign of life; before PostgreSQL 15, without an
-    /// archive, there is no such sign, and it waits without limit.
+    /// Starts the server, and waits until it has recovered; with an archive, gives it the log from
+    /// there meanwhile. Gives up after 30 minutes without a sign of life; before PostgreSQL 15,
+    /// without an archive, there is no such sign, and it waits without limit.
     pub(super) fn start(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<()> {
         check_stop(self.stop)?;
         let lost =

@@ -126,8 +126,8 @@ impl<'a, I: Input> StreamReader<'a, I> {
         }
     }
 
-    /// The next bytes of the file that is being read, as many as are at hand; adds them to the file's
-    /// digest and size. Fails if the set has more bytes than it says.
+    /// The next bytes of the file that is being read, as many as are at hand; adds them to the
+    /// file's digest and size. Fails if the set has more bytes than it says.
     fn data(&mut self) -> Result<Event<'_>> {
         self.refill()?;
         let available = self.piece.len() - self.at;

@@ -140,8 +140,8 @@ impl RestoreArgs {
         }
     }
 
-    /// The header backup from the key server, opened with the key that sealed it, and that key's slot
-    /// passphrase.
+    /// The header backup from the key server, opened with the key that sealed it, and that key's
+    /// slot passphrase.
     fn of_server(&self, context: &Context) -> Result<(Backup, SecretBytes), Failure> {
         let (object_id, key_id) = self.which()?;
         let who = self.provider.provider.unwrap_or(ProviderChoice::Keyserver);

@@ -84,7 +84,8 @@ impl Given {
 }
 
 impl RotateArgs {
-    /// New slots only, or a re-encryption, begun or gone on with; then the key server's header backup.
+    /// New slots only, or a re-encryption, begun or gone on with; then the key server's header
+    /// backup.
     pub(super) fn run(mut self, context: &mut Context) -> Result<(), Failure> {
         self.path = device_of(&self.path);
         let mut volume = Volume::open_to_change(&self.path)?;

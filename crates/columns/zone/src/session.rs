@@ -28,8 +28,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session under a ticket that was checked. `ledger` has the counts of earlier sessions under the
-    /// ticket and goes on counting.
+    /// A session under a ticket that was checked. `ledger` has the counts of earlier sessions under
+    /// the ticket and goes on counting.
     #[must_use]
     pub const fn new(id: [u8; 16], ticket: Ticket, ledger: Ledger) -> Self {
         Self { id, ticket, ledger }

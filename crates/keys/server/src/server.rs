@@ -132,8 +132,8 @@ impl Server {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts a configuration in force: limits, policy, syslog. Another store or another source of the
-    /// root key takes effect after a restart.
+    /// Puts a configuration in force: limits, policy, syslog. Another store or another source of
+    /// the root key takes effect after a restart.
     pub fn reconfigure(&self, config: Config) {
         self.limiter.set_limits(&config.limits);
         if let Ok(service) = self.service() {

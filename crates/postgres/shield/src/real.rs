@@ -186,7 +186,8 @@ impl Real {
     /// pwrite(2) until all is written.
     ///
     /// # Errors
-    /// The kernel's, EINTR too, with a part written; ENOSPC when it writes nothing without an error.
+    /// The kernel's, EINTR too, with a part written; ENOSPC when it writes nothing without an
+    /// error.
     pub fn pwrite_full(&self, fd: RawFd, from: &[u8], offset: u64) -> Result<(), Errno> {
         let mut written = 0_usize;
         while let Some(rest) = from.get(written..).filter(|rest| !rest.is_empty()) {

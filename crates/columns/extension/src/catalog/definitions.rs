@@ -47,8 +47,8 @@ fn refuse(message: &str, hint: &str) -> ! {
     fault::Report::new("0A000", message).hint(hint).raise()
 }
 
-/// Raises an error if a definition is being made: a literal is an identifier of this connection, and
-/// the definition would outlive it. Called for each literal.
+/// Raises an error if a definition is being made: a literal is an identifier of this connection,
+/// and the definition would outlive it. Called for each literal.
 pub(crate) fn refuse_literal_in_definition() {
     if DEFINING.get() > 0 {
         refuse_constant();

@@ -225,8 +225,8 @@ impl Upstream {
         done
     }
 
-    /// Appends a message and notes which answer is due. If the server would ignore the message, nothing
-    /// is appended, and the outcome is [`Failure::Skipped`].
+    /// Appends a message and notes which answer is due. If the server would ignore the message,
+    /// nothing is appended, and the outcome is [`Failure::Skipped`].
     pub(super) fn send(
         &mut self,
         expect: PendingAnswer,

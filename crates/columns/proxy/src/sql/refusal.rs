@@ -33,8 +33,8 @@ impl Refusal {
         }
     }
 
-    /// SR-8101: a constant of a confidential expression would reach the server in clear. `location`:
-    /// bytes into the statement, negative when it is not known.
+    /// SR-8101: a constant of a confidential expression would reach the server in clear.
+    /// `location`: bytes into the statement, negative when it is not known.
     pub(crate) fn constant(shown: &str, location: i32, why: &str) -> Self {
         Self {
             hint: Some(HINT_PLAIN),

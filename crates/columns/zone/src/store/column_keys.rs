@@ -212,8 +212,8 @@ impl Store {
         )
     }
 
-    /// The host has confirmed that its log has the bindings of these (partition, column) pairs. They are
-    /// left out of later records once a manifest has them too.
+    /// The host has confirmed that its log has the bindings of these (partition, column) pairs.
+    /// They are left out of later records once a manifest has them too.
     pub(super) fn confirm_bindings(&mut self, bound: &[(u16, u16)]) {
         for (number, column) in bound {
             let partition = self.partitions.get_mut(*number);

@@ -50,7 +50,8 @@ impl Marks {
         words[usize::from(index >> 6)] |= 1 << (index & 63);
     }
 
-    /// Whether a slot counts as marked. Those of extents that were opened after marking began all do.
+    /// Whether a slot counts as marked. Those of extents that were opened after marking began all
+    /// do.
     pub(super) fn contains(&self, extent: u32, index: u16) -> bool {
         let words = self.extents.get(&extent);
         extent >= self.end

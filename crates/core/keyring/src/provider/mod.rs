@@ -186,8 +186,8 @@ impl Provider {
         }
     }
 
-    /// Whether the kind of this number runs or loads what its argument names, or sends credentials to
-    /// where it points. True also of a kind of other builds, which a command is asked for.
+    /// Whether the kind of this number runs or loads what its argument names, or sends credentials
+    /// to where it points. True also of a kind of other builds, which a command is asked for.
     pub(crate) fn number_acts(number: u16) -> bool {
         let kind = kinds().find(|kind| kind.number == number);
         // One that this program does not have may be asked through a command.
