@@ -19,7 +19,7 @@ import strongroom
 RAW = "11" * 32
 OTHER = "22" * 32
 NEEDLE = "CANARY-TEXT"
-TREE = Path(__file__).resolve().parents[3]
+TREE = Path(__file__).resolve().parents[4]
 os.environ["K"] = RAW
 os.environ["K2"] = OTHER
 
