@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::source::{code_only, files, without_tests};
+use crate::source::{code_only, declared_modules, files, without_tests};
 
 /// Most re-exports that are followed for one name.
 const HANDED_ON_MAX: usize = 8;
@@ -98,7 +98,7 @@ fn modules(root: &Path) -> std::io::Result<BTreeMap<ModulePath, Module>> {
             Some("mod.rs" | "lib.rs" | "main.rs") => file.parent().map(Path::to_path_buf),
             _ => Some(file.with_extension("")),
         };
-        for name in declared(&code) {
+        for name in declared_modules(&code) {
             let Some(folder) = &folder else { continue };
             let flat = folder.join(format!("{name}.rs"));
             let deep = folder.join(&name).join("mod.rs");
@@ -119,28 +119,6 @@ fn modules(root: &Path) -> std::io::Result<BTreeMap<ModulePath, Module>> {
         modules.insert(path, module);
     }
     Ok(modules)
-}
-
-/// Names of the modules that are declared in files of their own.
-fn declared(code: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for line in code.lines() {
-        let mut words = line
-            .trim()
-            .trim_end_matches(';')
-            .split_whitespace()
-            .peekable();
-        if !line.trim().ends_with(';') {
-            continue;
-        }
-        while words.next_if(|word| word.starts_with("pub")).is_some() {}
-        if words.next() == Some("mod")
-            && let Some(name) = words.next()
-        {
-            names.push(name.to_owned());
-        }
-    }
-    names
 }
 
 /// A path that is named in a `use`, and the name by which it is known from then on.

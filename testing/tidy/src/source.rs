@@ -149,6 +149,29 @@ pub fn without_tests(code: &str) -> String {
     kept
 }
 
+/// Names of the modules that are declared in files of their own.
+#[must_use]
+pub fn declared_modules(code: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for line in code.lines() {
+        let mut words = line
+            .trim()
+            .trim_end_matches(';')
+            .split_whitespace()
+            .peekable();
+        if !line.trim().ends_with(';') {
+            continue;
+        }
+        while words.next_if(|word| word.starts_with("pub")).is_some() {}
+        if words.next() == Some("mod")
+            && let Some(name) = words.next()
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

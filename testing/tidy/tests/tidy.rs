@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use strongroom_tidy::circles::circles;
-use strongroom_tidy::source::files;
+use strongroom_tidy::source::{declared_modules, files};
 
 /// Longest source file, in lines. May only go down.
 const LINES_MAX: usize = 620;
@@ -249,14 +249,14 @@ fn every_source_is_a_module_of_something() {
             Some("mod.rs" | "lib.rs" | "main.rs") => folder.to_path_buf(),
             _ => path.with_extension(""),
         };
-        for line in text.lines().map(str::trim) {
-            if let Some(name) = line.strip_suffix(';').and_then(module_name) {
-                // Within the file's own folder, and for the first file of a test beside it.
-                for folder in [own.as_path(), folder] {
-                    named.insert(folder.join(format!("{name}.rs")));
-                    named.insert(folder.join(name).join("mod.rs"));
-                }
+        for name in declared_modules(&text) {
+            // Within the file's own folder, and for the first file of a test beside it.
+            for folder in [own.as_path(), folder] {
+                named.insert(folder.join(format!("{name}.rs")));
+                named.insert(folder.join(&name).join("mod.rs"));
             }
+        }
+        for line in text.lines().map(str::trim) {
             let quoted = line.split('"').nth(1);
             if let Some(other) =
                 quoted.filter(|_| line.contains("path = ") || line.contains("include"))
@@ -295,16 +295,6 @@ fn every_source_is_a_module_of_something() {
         .filter(|path| !named.contains(path))
         .collect();
     assert!(lost.is_empty(), "no module is made of {lost:#?}");
-}
-
-/// The name that `mod name` or `pub(crate) mod name` declares.
-fn module_name(declaration: &str) -> Option<&str> {
-    let mut words = declaration.split_whitespace();
-    let mut word = words.next()?;
-    while word.starts_with("pub") {
-        word = words.next()?;
-    }
-    (word == "mod").then(|| words.next())?
 }
 
 /// A page that no other page names is one that nobody finds.

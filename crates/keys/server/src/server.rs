@@ -152,38 +152,33 @@ impl Server {
     /// # Errors
     /// SR-8428 while the server is sealed.
     pub fn service(&self) -> Result<Arc<Service>, Error> {
-        match &*self.seal.read().unwrap_or_else(PoisonError::into_inner) {
-            SealState::Open(service) => Ok(Arc::clone(service)),
-            SealState::Sealed {
-                by_admin,
-                store_failed,
-            } => {
-                let waits_for = self.waits_for(*by_admin, *store_failed);
-                Err(Error::new(&code::SERVER_SEALED, waits_for.detail()))
-            }
-        }
+        self.open_service()
+            .map_err(|waits_for| Error::new(&code::SERVER_SEALED, waits_for.detail()))
     }
 
-    fn waits_for(&self, by_admin: bool, store_failed: bool) -> WaitsFor {
-        match (store_failed, self.config().root.keyring.is_some()) {
+    /// The service of an open server, or what a sealed one waits for.
+    fn open_service(&self) -> Result<Arc<Service>, WaitsFor> {
+        let (by_admin, store_failed) =
+            match &*self.seal.read().unwrap_or_else(PoisonError::into_inner) {
+                SealState::Open(service) => return Ok(Arc::clone(service)),
+                SealState::Sealed {
+                    by_admin,
+                    store_failed,
+                } => (*by_admin, *store_failed),
+            };
+        Err(match (store_failed, self.config().root.keyring.is_some()) {
             (true, _) => WaitsFor::Store,
             (false, false) => WaitsFor::Shares,
             (false, true) if by_admin => WaitsFor::Start,
             (false, true) => WaitsFor::Provider,
-        }
+        })
     }
 
     /// The state that every client may know.
     #[must_use]
     pub fn status(&self) -> Status {
         let shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        let waits_for = match &*self.seal.read().unwrap_or_else(PoisonError::into_inner) {
-            SealState::Open(_) => None,
-            SealState::Sealed {
-                by_admin,
-                store_failed,
-            } => Some(self.waits_for(*by_admin, *store_failed)),
-        };
+        let waits_for = self.open_service().err();
         Status {
             sealed: waits_for.is_some(),
             waits_for,

@@ -1,5 +1,5 @@
-//! Goal: what the extension remembers of the zone's answers is what it was told, of this statement
-//! and this connection, or nothing.
+//! Goal: the extension's memory of the zone's answers returns the answer that the zone gave in this
+//! statement and this connection, or none.
 //!
 //! Method: the extension's own file, compiled here, beside a map; many more answers than there is
 //! room for.
