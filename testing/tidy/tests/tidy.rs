@@ -105,6 +105,11 @@ fn dependencies_point_one_way() {
                 "benches",
             ],
         ),
+        // PostgreSQL's wire protocol is spoken in one place.
+        (
+            "postgres-protocol",
+            &["crates/postgres/wire", "crates/postgres/replication"],
+        ),
         // Fetched for its C source, which the comparison compiles; never built by cargo.
         ("libsqlite3-sys", &["benches/sqlite/peers"]),
         ("rand", &[]),

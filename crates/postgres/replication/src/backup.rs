@@ -18,13 +18,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use postgres_protocol::message::frontend;
+use strongroom_postgres_wire::Fields;
+use strongroom_postgres_wire::client::{Error, Reply, Result, Row};
 
 use crate::command::{optional, parse_column, quote, text};
 use crate::connection::{Connection, row_bytes};
-use crate::error::{Error, Result};
 use crate::lsn::Lsn;
-use crate::reply::{Reply, Row};
-use crate::wire::Fields;
 
 const DURING: &str = "a base backup was being received";
 const BEGINNING: &str = "a base backup was being begun";
@@ -204,14 +203,14 @@ impl Connection {
             let bytes = piece.get(..got).unwrap_or_default();
             let message = frontend::CopyData::new(bytes);
             let message = message.map_err(|_| Error::Misuse("a piece that is too long"))?;
-            message.write(&mut self.wire.output);
+            message.write(self.output());
             self.flush(UPLOADING)?;
         }
-        frontend::copy_done(&mut self.wire.output);
+        frontend::copy_done(self.output());
         self.flush(UPLOADING)?;
         loop {
             match self.reply(UPLOADING)? {
-                Reply::Complete => {}
+                Reply::Complete(_) => {}
                 Reply::Ready => return Ok(()),
                 _ => return self.out_of_place("an answer to a manifest"),
             }
@@ -242,7 +241,7 @@ impl Connection {
         let (mut sets, mut bytes): (Vec<Vec<Row>>, usize) = (Vec::new(), 0);
         loop {
             match self.reply(BEGINNING) {
-                Ok(Reply::Columns) if sets.len() < 2 => sets.push(Vec::new()),
+                Ok(Reply::Columns(_)) if sets.len() < 2 => sets.push(Vec::new()),
                 Ok(Reply::Row(row)) => {
                     bytes += row_bytes(&row);
                     match sets.last_mut() {
@@ -250,7 +249,7 @@ impl Connection {
                         _ => return self.out_of_place("a list of tablespaces that is too long"),
                     }
                 }
-                Ok(Reply::Complete) => {}
+                Ok(Reply::Complete(_)) => {}
                 Ok(Reply::CopyOut) => break,
                 Ok(_) => return self.out_of_place("an answer that does not begin a backup"),
                 Err(error) => {
@@ -317,7 +316,7 @@ impl BaseBackup<'_> {
             Stage::Done(end) => Place::End(end),
             _ => self.advance()?,
         };
-        let bytes = |range| self.connection.wire.bytes(range);
+        let bytes = |range| self.connection.session.bytes(range);
         Ok(match place {
             Place::Archive(name, path) => {
                 let name = str::from_utf8(bytes(name)).unwrap_or_default();
@@ -351,7 +350,7 @@ impl BaseBackup<'_> {
 
     /// One message of the copy: its first byte says what it is.
     fn take(&mut self, body: Range<usize>) -> std::result::Result<Place, Stopped> {
-        let payload = self.connection.wire.bytes(body.clone());
+        let payload = self.connection.session.bytes(body.clone());
         let mut fields = Fields(payload);
         let kind = fields.byte();
         match (kind, self.stage) {
@@ -360,8 +359,8 @@ impl BaseBackup<'_> {
             }
             (Some(b'n'), Stage::Before | Stage::InArchive) => {
                 let (name, path) = fields
-                    .text()
-                    .zip(fields.text())
+                    .string()
+                    .zip(fields.string())
                     .ok_or("an archive without a name")?;
                 if !is_file_name(name) || !fields.0.is_empty() {
                     return Err("an archive whose name is not one".into());
@@ -380,7 +379,7 @@ impl BaseBackup<'_> {
                 Ok(Place::Manifest)
             }
             (Some(b'p'), _) => {
-                let number = fields.number().filter(|_| fields.0.is_empty());
+                let number = fields.uint64().filter(|_| fields.0.is_empty());
                 let bytes = number.ok_or("a progress that is no number")?;
                 Ok(Place::Progress(bytes))
             }
@@ -401,7 +400,7 @@ impl BaseBackup<'_> {
         let mut rows: Vec<Row> = Vec::new();
         loop {
             match self.connection.reply(DURING).map_err(Stopped::By)? {
-                Reply::Columns | Reply::Complete => {}
+                Reply::Columns(_) | Reply::Complete(_) => {}
                 Reply::Row(row) if rows.is_empty() => rows.push(row),
                 Reply::Ready => break,
                 _ => return Err("a message after a backup".into()),

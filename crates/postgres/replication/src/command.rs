@@ -3,10 +3,10 @@
 //! Invariant Q12: a caller's text becomes part of a command only quoted, or after every character
 //! was checked.
 
+use strongroom_postgres_wire::client::{Error, Result, Row};
+
 use crate::connection::Connection;
-use crate::error::{Error, Result};
 use crate::lsn::Lsn;
-use crate::reply::Row;
 
 /// The longest name that PostgreSQL keeps, in bytes.
 const NAME_MAX: usize = 63;

@@ -4,33 +4,39 @@
 //! - Q11: a connection is ready, busy, or given up. Only the server's `ReadyForQuery` makes it
 //!   ready again, so that messages of a dropped stream or a failed command are never taken for the
 //!   answer to a later command.
-//! - Q7: a result is at most [`RESULT_MAX`], and 64 notices and 256 parameters are kept.
+//! - Q7: a message is at most 1 MiB, a result at most [`RESULT_MAX`].
 
-use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use bytes::BytesMut;
 use postgres_protocol::message::frontend;
-
-use crate::auth::Authenticator;
-use crate::config::Config;
-use crate::error::{Error, Result, ServerError};
-use crate::reply::{self, Reply, Row};
-use crate::tls;
-use crate::transport::{FAREWELL, Socket, Transport};
-use crate::wire::{Patience, Wire};
+use strongroom_postgres_wire::client::{
+    AuthenticationPolicy, CLOSE_TIMEOUT, Config, Error, Reply, Result, Row, ServerError, Session,
+    SessionOptions, Socket, WaitLimit, unexpected_message,
+};
 
 /// Largest result of a command, in bytes.
 const RESULT_MAX: usize = 16 << 20;
 
-const NOTICES_MAX: usize = 64;
-const PARAMETERS_MAX: usize = 256;
+/// Longest message that is taken, type and length included, in bytes. The server's longest are 128
+/// KiB of the log and 32 KiB of a backup; history files and lists of tablespaces are far below.
+const MESSAGE_MAX: usize = 1 << 20;
+
+const OPTIONS: SessionOptions = SessionOptions {
+    parameters: &[("replication", "true")],
+    body_max: MESSAGE_MAX - 5,
+    authentication: AuthenticationPolicy {
+        accepts_md5: true,
+        rounds_max: 100_000,
+    },
+};
 
 /// The oldest version that speaks the forms of `BASE_BACKUP` that are used here.
 const OLDEST: u32 = 15;
 
 /// Messages that are looked through for the reason of a connection's end.
-const LAST_WORDS_MAX: usize = 10_000;
+const END_MESSAGES_MAX: usize = 10_000;
 
 /// A notice of the server, usually a warning.
 pub type Notice = ServerError;
@@ -45,11 +51,9 @@ pub(crate) enum State {
 /// A connection to a server's sender of backups and log.
 #[derive(Debug)]
 pub struct Connection {
-    pub(crate) wire: Wire,
+    pub(crate) session: Session,
     pub(crate) state: State,
     silence: Option<Duration>,
-    parameters: BTreeMap<String, String>,
-    notices: VecDeque<Notice>,
     major: u32,
 }
 
@@ -76,9 +80,7 @@ impl Connection {
     /// # Errors
     /// Every kind but [`Error::GivenUp`].
     pub fn open(config: &Config) -> Result<Self> {
-        let deadline = config.connect_timeout.map(|wait| Instant::now() + wait);
-        let socket = Socket::connect(config, deadline)?;
-        Self::begin_on(socket, config, deadline)
+        Self::begin(Session::open(config, &OPTIONS)?)
     }
 
     /// Authenticates on a local socket that is connected already.
@@ -86,70 +88,30 @@ impl Connection {
     /// # Errors
     /// As [`Self::open`].
     pub fn on_socket(socket: UnixStream, config: &Config) -> Result<Self> {
-        let deadline = config.connect_timeout.map(|wait| Instant::now() + wait);
-        Self::begin_on(Socket::Local(socket), config, deadline)
+        Self::begin(Session::on_socket(Socket::Local(socket), config, &OPTIONS)?)
     }
 
-    fn begin_on(socket: Socket, config: &Config, deadline: Option<Instant>) -> Result<Self> {
-        let transport = Transport::agree(socket, config, deadline)?;
+    fn begin(session: Session) -> Result<Self> {
         let mut connection = Self {
-            wire: Wire::new(transport),
-            state: State::Busy,
+            session,
+            state: State::Ready,
             silence: None,
-            parameters: BTreeMap::new(),
-            notices: VecDeque::new(),
             major: 0,
         };
-        connection.start(config, deadline)?;
-        connection.major = connection.told_version();
+        connection.major = connection.parse_version();
         if connection.major < OLDEST {
+            // A server that is not spoken to gets no message of the end either.
+            connection.state = State::GivenUp;
             let version = connection.parameter("server_version").unwrap_or("unknown");
             return Err(Error::Unsupported(format!(
                 "PostgreSQL {version}; it has to be {OLDEST} or later"
             )));
         }
-        connection.state = State::Ready;
         Ok(connection)
     }
 
-    fn start(&mut self, config: &Config, deadline: Option<Instant>) -> Result<()> {
-        let during = "the connection was being set up";
-        let mut parameters = vec![
-            ("user", config.user.as_str()),
-            ("replication", "true"),
-            ("application_name", config.application_name.as_str()),
-            ("client_encoding", "UTF8"),
-        ];
-        for (name, value) in [("database", &config.database), ("options", &config.options)] {
-            if !value.is_empty() {
-                parameters.push((name, value));
-            }
-        }
-        frontend::startup_message(parameters, &mut self.wire.output)
-            .map_err(|_| Error::Misuse("a setting with a zero byte"))?;
-        let wait = deadline.map(crate::transport::left);
-        self.wire.send(wait, during)?;
-        let transport = self.wire.transport();
-        let end_point = transport.tls().and_then(tls::server_end_point);
-        let (private, is_tls) = (transport.is_private(), transport.tls().is_some());
-        let mut authenticator = Authenticator::new(config, private, is_tls, end_point);
-        let patience = deadline.map_or(Patience::Silence(None), Patience::Until);
-        loop {
-            let reply = self.reply_in_time(patience, during).map_err(whose_fault)?;
-            match reply.ok_or(Error::TimedOut(during))? {
-                Reply::Authentication(request) => {
-                    authenticator.step(&request, &mut self.wire.output)?;
-                    if !self.wire.output.is_empty() {
-                        self.wire.send(wait, during)?;
-                    }
-                }
-                Reply::Ready if authenticator.is_done() => return Ok(()),
-                _ => return Err(Error::protocol("an answer before there was a question")),
-            }
-        }
-    }
-
-    fn told_version(&self) -> u32 {
+    /// The major version that the server reports; 0 when it reports none.
+    fn parse_version(&self) -> u32 {
         let version = self.parameter("server_version").unwrap_or_default();
         let digits = version.split(|character: char| !character.is_ascii_digit());
         digits
@@ -168,13 +130,13 @@ impl Connection {
     /// A parameter that the server reports by itself, such as `server_version` or `in_hot_standby`.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
-        self.parameters.get(name).map(String::as_str)
+        self.session.parameter(name)
     }
 
     /// Whether the connection is encrypted.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        self.wire.transport().tls().is_some()
+        self.session.is_tls()
     }
 
     /// Whether a command can be sent.
@@ -185,7 +147,7 @@ impl Connection {
 
     /// The notices that came since this was last called; the oldest go when there are many.
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        self.notices.drain(..).collect()
+        self.session.take_notices()
     }
 
     /// How long the server may be silent in a command or a backup before that is
@@ -200,7 +162,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Io`].
     pub fn interrupter(&self) -> Result<Interrupter> {
-        let socket = self.wire.transport().socket().try_clone();
+        let socket = self.session.socket().try_clone();
         socket.map(Interrupter).map_err(Error::Io)
     }
 
@@ -214,7 +176,7 @@ impl Connection {
             return Err(Error::GivenUp);
         }
         self.state = State::Busy;
-        frontend::query(command, &mut self.wire.output)
+        frontend::query(command, self.session.output())
             .map_err(|_| Error::Misuse("a command with a zero byte"))?;
         self.flush(during)
     }
@@ -230,11 +192,11 @@ impl Connection {
     /// Sends what is in the output buffer, to a server that may have carried the command out and
     /// gone by now.
     pub(crate) fn flush_unless_done(&mut self, during: &'static str) -> Result<Sent> {
-        match self.wire.send(self.silence, during) {
+        match self.session.send(self.silence, during) {
             Ok(()) => Ok(Sent::Whole),
             Err(error) => {
                 self.state = State::GivenUp;
-                self.last_words(error)
+                self.reason_of_end(error)
             }
         }
     }
@@ -242,13 +204,15 @@ impl Connection {
     /// Why the server ended the connection, if it said so before and it can still be read; else the
     /// error itself. Bytes of a copy that are met on the way are lost, and a command that ended
     /// behind them has not ended well.
-    fn last_words(&mut self, error: Error) -> Result<Sent> {
-        let patience = Patience::Silence(Some(FAREWELL));
+    fn reason_of_end(&mut self, error: Error) -> Result<Sent> {
+        let limit = WaitLimit::Silence(Some(CLOSE_TIMEOUT));
         let mut lost = false;
-        for _ in 0..LAST_WORDS_MAX {
-            match self.reply_in_time(patience, "its end was being read") {
-                Ok(Some(Reply::Complete)) if !lost => return Ok(Sent::AfterTheEnd),
-                Ok(Some(Reply::CopyData(body))) => lost |= !self.wire.bytes(body).starts_with(b"k"),
+        for _ in 0..END_MESSAGES_MAX {
+            match self.reply_in_time(limit, "its end was being read") {
+                Ok(Some(Reply::Complete(_))) if !lost => return Ok(Sent::AfterTheEnd),
+                Ok(Some(Reply::CopyData(body))) => {
+                    lost |= !self.session.bytes(body).starts_with(b"k")
+                }
                 Ok(Some(_)) => {}
                 Err(said @ Error::Server(_)) => return Err(said),
                 Ok(None) | Err(_) => break,
@@ -260,24 +224,24 @@ impl Connection {
     /// The next message of the command that is being carried out. Any error gives the connection
     /// up.
     pub(crate) fn reply(&mut self, during: &'static str) -> Result<Reply> {
-        let patience = Patience::Silence(self.silence);
-        let reply = self.reply_within(patience, during)?;
+        let limit = WaitLimit::Silence(self.silence);
+        let reply = self.reply_within(limit, during)?;
         reply.ok_or_else(|| {
             self.state = State::GivenUp;
             Error::TimedOut(during)
         })
     }
 
-    /// As [`Self::reply`]; `None` when the patience ended, after which it can be called again.
+    /// As [`Self::reply`]; `None` when the limit ended, after which it can be called again.
     pub(crate) fn reply_within(
         &mut self,
-        patience: Patience,
+        limit: WaitLimit,
         during: &'static str,
     ) -> Result<Option<Reply>> {
         if self.state != State::Busy {
             return Err(Error::GivenUp);
         }
-        let reply = self.reply_in_time(patience, during);
+        let reply = self.reply_in_time(limit, during);
         match &reply {
             Ok(Some(Reply::Ready)) => self.state = State::Ready,
             Ok(_) => {}
@@ -286,33 +250,17 @@ impl Connection {
         reply
     }
 
-    /// The next message that is not for this connection itself.
-    fn reply_in_time(&mut self, patience: Patience, during: &'static str) -> Result<Option<Reply>> {
-        loop {
-            let Some(frame) = self.wire.frame(patience, during)? else {
-                return Ok(None);
-            };
-            match reply::read(&self.wire, &frame)? {
-                Reply::Nothing => {}
-                Reply::Notice(notice) => {
-                    if self.notices.len() == NOTICES_MAX {
-                        self.notices.pop_front();
-                    }
-                    self.notices.push_back(notice);
-                }
-                Reply::Parameter(name, value) => {
-                    let known = self.parameters.contains_key(&name);
-                    if known || self.parameters.len() < PARAMETERS_MAX {
-                        self.parameters.insert(name, value);
-                    }
-                }
-                Reply::Error(error) => return Err(Error::Server(Box::new(error))),
-                other => return Ok(Some(other)),
-            }
-            if patience.is_over() {
-                return Ok(None);
-            }
+    /// As [`Session::reply`], without the messages that only the extended protocol has.
+    fn reply_in_time(&mut self, limit: WaitLimit, during: &'static str) -> Result<Option<Reply>> {
+        match self.session.reply(limit, during)? {
+            Some(Reply::Step(tag)) => Err(unexpected_message(tag)),
+            reply => Ok(reply),
         }
+    }
+
+    /// The buffer of messages that [`Self::flush`] sends.
+    pub(crate) fn output(&mut self) -> &mut BytesMut {
+        self.session.output()
     }
 
     /// Gives the connection up because of an unexpected message.
@@ -339,7 +287,7 @@ impl Connection {
         let mut bytes = 0;
         loop {
             match self.reply(during)? {
-                Reply::Columns if sets.len() < 16 => sets.push(Vec::new()),
+                Reply::Columns(_) if sets.len() < 16 => sets.push(Vec::new()),
                 Reply::Row(row) => {
                     bytes += row_bytes(&row);
                     match sets.last_mut() {
@@ -347,7 +295,7 @@ impl Connection {
                         _ => return self.out_of_place("a result that is too large"),
                     }
                 }
-                Reply::Complete => {}
+                Reply::Complete(_) => {}
                 Reply::Ready => return Ok(sets),
                 _ => return self.out_of_place("an answer that is not a result"),
             }
@@ -377,14 +325,13 @@ pub(crate) enum Sent {
 impl Drop for Connection {
     fn drop(&mut self) {
         if self.state == State::Ready {
-            frontend::terminate(&mut self.wire.output);
+            frontend::terminate(self.session.output());
             // The server notices an end without a word too.
             drop(
-                self.wire
-                    .send(Some(FAREWELL), "the connection was being closed"),
+                self.session
+                    .send(Some(CLOSE_TIMEOUT), "the connection was being closed"),
             );
         }
-        self.wire.close();
     }
 }
 
@@ -394,14 +341,4 @@ pub(crate) fn row_bytes(row: &Row) -> usize {
         .iter()
         .map(|value| 32 + value.as_ref().map_or(0, Vec::len));
     values.sum::<usize>() + 32
-}
-
-/// An error of class 28 during the setup of a connection is one of authentication.
-fn whose_fault(error: Error) -> Error {
-    match error {
-        Error::Server(told) if told.sqlstate.starts_with("28") => {
-            Error::Authentication(told.to_string())
-        }
-        other => other,
-    }
 }

@@ -13,13 +13,12 @@ use std::time::Duration;
 
 use bytes::BufMut as _;
 use postgres_protocol::message::frontend;
+use strongroom_postgres_wire::Fields;
+use strongroom_postgres_wire::client::{Error, Reply, Result, Row, WaitLimit};
 
 use crate::command::{parse_column, slot_name};
 use crate::connection::{Connection, Sent, State};
-use crate::error::{Error, Result};
 use crate::lsn::{Lsn, clock};
-use crate::reply::{Reply, Row};
-use crate::wire::{Fields, Patience};
 
 const STARTING: &str = "the stream of the log was being begun";
 const DURING: &str = "the log was being received";
@@ -130,8 +129,8 @@ impl Connection {
                 confirmed: Positions::default(),
                 over: None,
             })),
-            Ok(Reply::Columns) => {
-                let next = self.next_timeline(Patience::Silence(self.silence()))?;
+            Ok(Reply::Columns(_)) => {
+                let next = self.next_timeline(WaitLimit::Silence(self.silence()))?;
                 match next {
                     Some(next) => Ok(Started::TimelineEnded(next)),
                     None => self.out_of_place("a timeline that ends in nothing"),
@@ -148,11 +147,11 @@ impl Connection {
     }
 
     /// What comes after both sides have ended a copy, up to "ready".
-    fn next_timeline(&mut self, patience: Patience) -> Result<Option<NextTimeline>> {
+    fn next_timeline(&mut self, limit: WaitLimit) -> Result<Option<NextTimeline>> {
         let mut rows: Vec<Row> = Vec::new();
         loop {
-            match self.in_time(patience)? {
-                Reply::Columns | Reply::Complete => {}
+            match self.in_time(limit)? {
+                Reply::Columns(_) | Reply::Complete(_) => {}
                 Reply::Row(row) if rows.is_empty() => rows.push(row),
                 Reply::Ready => break,
                 _ => return self.out_of_place("a message after a stream"),
@@ -167,8 +166,8 @@ impl Connection {
         next.transpose()
     }
 
-    fn in_time(&mut self, patience: Patience) -> Result<Reply> {
-        let reply = self.reply_within(patience, STOPPING)?;
+    fn in_time(&mut self, limit: WaitLimit) -> Result<Reply> {
+        let reply = self.reply_within(limit, STOPPING)?;
         reply.ok_or_else(|| {
             self.state = State::GivenUp;
             Error::TimedOut(STOPPING)
@@ -203,7 +202,7 @@ impl WalStream<'_> {
             Place::Data(start, server_end, range) => WalEvent::Data {
                 start,
                 server_end,
-                bytes: self.connection.wire.bytes(range),
+                bytes: self.connection.session.bytes(range),
             },
             Place::Keepalive(server_end) => WalEvent::Keepalive { server_end },
             Place::Idle => WalEvent::Idle,
@@ -213,17 +212,17 @@ impl WalStream<'_> {
     }
 
     fn advance(&mut self, wait: Duration) -> Result<Place> {
-        let patience = Patience::of(wait);
-        let Some(reply) = self.connection.reply_within(patience, DURING)? else {
+        let limit = WaitLimit::of(wait);
+        let Some(reply) = self.connection.reply_within(limit, DURING)? else {
             return Ok(Place::Idle);
         };
         match reply {
             Reply::CopyData(body) => self.take(body),
             Reply::CopyDone => {
-                frontend::copy_done(&mut self.connection.wire.output);
+                frontend::copy_done(self.connection.output());
                 self.connection.flush(DURING)?;
-                let patience = Patience::Silence(self.connection.silence());
-                match self.connection.next_timeline(patience)? {
+                let limit = WaitLimit::Silence(self.connection.silence());
+                match self.connection.next_timeline(limit)? {
                     Some(next) => Ok(self.end(Over::Timeline(next))),
                     None => self
                         .connection
@@ -231,7 +230,7 @@ impl WalStream<'_> {
                 }
             }
             // A server that shuts down says that the command is done, and nothing of the copy.
-            Reply::Complete => {
+            Reply::Complete(_) => {
                 self.connection.state = State::GivenUp;
                 Ok(self.end(Over::ShutDown))
             }
@@ -248,12 +247,12 @@ impl WalStream<'_> {
 
     /// One message of the copy: its first byte says what it is.
     fn take(&mut self, body: Range<usize>) -> Result<Place> {
-        let payload = self.connection.wire.bytes(body.clone());
+        let payload = self.connection.session.bytes(body.clone());
         let mut fields = Fields(payload);
         let kind = fields.byte();
         let head = match kind {
-            Some(b'w') => fields.number().zip(fields.number()).zip(fields.number()),
-            Some(b'k') => fields.number().zip(fields.number()).zip(Some(0)),
+            Some(b'w') => fields.uint64().zip(fields.uint64()).zip(fields.uint64()),
+            Some(b'k') => fields.uint64().zip(fields.uint64()).zip(Some(0)),
             _ => None,
         };
         let Some(((first, second), _clock)) = head else {
@@ -317,7 +316,7 @@ impl WalStream<'_> {
         if self.connection.state != State::Busy {
             return Err(Error::GivenUp);
         }
-        let output = &mut self.connection.wire.output;
+        let output = self.connection.output();
         // Type and length of CopyData, then a standby status update: type, three positions, clock,
         // "answer at once".
         output.put_u8(b'd');
@@ -351,22 +350,22 @@ impl WalStream<'_> {
             Some(Over::ShutDown) => return Ok(None),
             None => {}
         }
-        let patience = Patience::of(wait);
-        frontend::copy_done(&mut self.connection.wire.output);
+        let limit = WaitLimit::of(wait);
+        frontend::copy_done(self.connection.output());
         if self.connection.flush_unless_done(STOPPING)? == Sent::AfterTheEnd {
             return Ok(None);
         }
         loop {
-            match self.connection.in_time(patience)? {
+            match self.connection.in_time(limit)? {
                 // A busy server must not outlast the deadline either.
-                Reply::CopyData(_) if patience.is_over() => {
+                Reply::CopyData(_) if limit.has_passed() => {
                     self.connection.state = State::GivenUp;
                     return Err(Error::TimedOut(STOPPING));
                 }
                 Reply::CopyData(_) => {}
-                Reply::CopyDone => return self.connection.next_timeline(patience),
+                Reply::CopyDone => return self.connection.next_timeline(limit),
                 // It shut down meanwhile.
-                Reply::Complete => {
+                Reply::Complete(_) => {
                     self.connection.state = State::GivenUp;
                     return Ok(None);
                 }

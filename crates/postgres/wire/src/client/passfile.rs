@@ -10,7 +10,7 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use crate::secret::Secret;
+use super::secret::Secret;
 
 /// Longest file that is read, in bytes.
 const FILE_MAX: u64 = 1 << 20;
@@ -19,6 +19,8 @@ const FILE_MAX: u64 = 1 << 20;
 pub(crate) struct Wanted<'a> {
     pub(crate) host: &'a str,
     pub(crate) port: u16,
+    /// `replication` for a replication connection, whatever its database is.
+    pub(crate) database: &'a str,
     pub(crate) user: &'a str,
 }
 
@@ -30,7 +32,7 @@ pub(crate) enum Found {
     NotUsed(String),
 }
 
-/// Looks for a password in the file. The database of a replication connection is `replication`.
+/// Looks for a password in the file.
 pub(crate) fn look(path: &Path, wanted: &Wanted<'_>) -> Found {
     let Ok(about) = fs::metadata(path) else {
         return Found::Nothing;
@@ -59,7 +61,7 @@ fn password(line: &[u8], wanted: &Wanted<'_>) -> Option<Secret> {
     }
     let port = wanted.port.to_string();
     let mut rest = line;
-    for expected in [wanted.host, &port, "replication", wanted.user] {
+    for expected in [wanted.host, &port, wanted.database, wanted.user] {
         let (field, after) = field(rest)?;
         let any = rest.starts_with(b"*:");
         if !any && *field != expected.as_bytes() {
@@ -105,6 +107,7 @@ mod tests {
         let wanted = Wanted {
             host: "db::1",
             port: 5433,
+            database: "replication",
             user: "us\\er",
         };
         let secret = password(line.as_bytes(), &wanted)?;
@@ -145,6 +148,7 @@ mod tests {
         let wanted = Wanted {
             host: "h",
             port: 1,
+            database: "replication",
             user: "u",
         };
         assert!(matches!(look(&path, &wanted), Found::Nothing));

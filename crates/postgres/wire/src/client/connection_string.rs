@@ -4,7 +4,7 @@
 //! Invariants: Q1, a message quotes keywords, never a value; Q2, a keyword that is not known is an
 //! error, here by the caller, because a misspelt `sslmode` must not become the default.
 
-use crate::error::{Error, Result};
+use super::error::{Error, Result};
 
 /// Keyword and value, in the order in which they stand; a later one wins.
 pub(crate) type Pairs = Vec<(String, String)>;

@@ -1,12 +1,16 @@
-//! The protocol's frames: a type byte, a length, a body. Frontend/backend protocol 3.0, "Message
-//! Formats".
+//! The messages of a connection: read without copying their bodies, and with time limits.
 //!
 //! Invariants:
-//! - Q7: no frame is longer than [`FRAME_MAX`], and no memory is allocated for one before its bytes
-//!   arrive: the buffer grows only to the length that a frame needs.
+//! - Q7: no body is longer than the caller accepts, and no memory is allocated for one before its
+//!   bytes arrive: the buffer grows only to the length that a message needs.
 //! - Q8: a body is returned where it was read; it is not copied here.
 //! - Q5: running out of time in the middle of a frame loses nothing.
 //! - Q1: what was sent is overwritten after a password.
+
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "the protocol's integers are big-endian"
+)]
 
 use std::io;
 use std::ops::Range;
@@ -15,12 +19,10 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use zeroize::Zeroize as _;
 
-use crate::error::{Error, Result};
-use crate::transport::{Transport, left};
-
-/// Longest frame that is taken, type and length included, in bytes. The server's longest are 128
-/// KiB of the log and 32 KiB of a backup; history files and lists of tablespaces are far below.
-pub(crate) const FRAME_MAX: usize = 1 << 20;
+use super::error::{Error, Result};
+use super::socket::time_left;
+use super::transport::Transport;
+use crate::message::body_length;
 
 /// Type and length.
 const HEADER: usize = 5;
@@ -28,7 +30,7 @@ const HEADER: usize = 5;
 /// The buffer to begin with, in bytes; at most this much is asked for in one read.
 const INPUT: usize = 256 * 1024;
 
-/// A message; its body is read with [`Wire::bytes`] before the next one is asked for.
+/// A message; its body is read with [`MessageStream::bytes`] before the next one is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) tag: u8,
@@ -37,23 +39,25 @@ pub(crate) struct Frame {
 
 /// How long a read may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub enum WaitLimit {
     /// At most this long without a byte.
     Silence(Option<Duration>),
     /// Until then.
     Until(Instant),
 }
 
-impl Patience {
+impl WaitLimit {
     /// At most this long from now.
-    pub(crate) fn of(wait: Duration) -> Self {
+    #[must_use]
+    pub fn of(wait: Duration) -> Self {
         // What no clock can hold is for ever.
         let deadline = Instant::now().checked_add(wait);
         deadline.map_or(Self::Silence(None), Self::Until)
     }
 
     /// Whether a deadline has passed.
-    pub(crate) fn is_over(self) -> bool {
+    #[must_use]
+    pub fn has_passed(self) -> bool {
         match self {
             Self::Silence(_) => false,
             Self::Until(deadline) => Instant::now() >= deadline,
@@ -63,8 +67,9 @@ impl Patience {
 
 /// Frames in, bytes out.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct MessageStream {
     transport: Transport,
+    body_max: usize,
     input: Vec<u8>,
     /// What was read and not yet handed out.
     unread: Range<usize>,
@@ -72,10 +77,12 @@ pub(crate) struct Wire {
     pub(crate) output: BytesMut,
 }
 
-impl Wire {
-    pub(crate) fn new(transport: Transport) -> Self {
+impl MessageStream {
+    /// A stream of messages whose bodies have at most `body_max` bytes.
+    pub(crate) fn new(transport: Transport, body_max: usize) -> Self {
         Self {
             transport,
+            body_max,
             input: vec![0; INPUT],
             unread: 0..0,
             output: BytesMut::with_capacity(4096),
@@ -86,10 +93,10 @@ impl Wire {
         &self.transport
     }
 
-    /// The next frame. `None` when the patience ended before it was whole.
+    /// The next frame. `None` when the limit ended before it was whole.
     pub(crate) fn frame(
         &mut self,
-        patience: Patience,
+        limit: WaitLimit,
         during: &'static str,
     ) -> Result<Option<Frame>> {
         let mut tried = false;
@@ -98,12 +105,12 @@ impl Wire {
                 return Ok(Some(frame));
             }
             // A peer that sends a byte now and then must not outlast a deadline.
-            if tried && patience.is_over() {
+            if tried && limit.has_passed() {
                 return Ok(None);
             }
-            let wait = match patience {
-                Patience::Silence(wait) => wait,
-                Patience::Until(deadline) => Some(left(deadline)),
+            let wait = match limit {
+                WaitLimit::Silence(wait) => wait,
+                WaitLimit::Until(deadline) => Some(time_left(deadline)),
             };
             match self.fill(wait) {
                 Ok(0) => return Err(Error::EndedEarly(during)),
@@ -141,14 +148,13 @@ impl Wire {
         let Some(header) = self.bytes(self.unread.clone()).first_chunk::<HEADER>() else {
             return Ok(None);
         };
-        let [_, length @ ..] = *header;
-        let length = length
-            .iter()
-            .fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-        // The length counts itself and not the type.
-        match usize::try_from(length) {
-            Ok(length) if (4..FRAME_MAX).contains(&length) => Ok(Some(length + 1)),
-            _ => Err(Error::protocol(format!("a message of {length} bytes"))),
+        let [_, field @ ..] = *header;
+        match body_length(field, self.body_max) {
+            Some(length) => Ok(Some(HEADER + length)),
+            None => {
+                let length = u32::from_be_bytes(field);
+                Err(Error::protocol(format!("a message of {length} bytes")))
+            }
         }
     }
 
@@ -211,34 +217,4 @@ pub(crate) fn is_timeout(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
     )
-}
-
-/// A reader of a body's fields, most significant byte first, as the protocol has them.
-#[derive(Debug)]
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Fields<'a> {
-    pub(crate) fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    pub(crate) fn number(&mut self) -> Option<u64> {
-        let (bytes, rest) = self.0.split_first_chunk::<8>()?;
-        self.0 = rest;
-        Some(
-            bytes
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-        )
-    }
-
-    /// Text up to a zero byte.
-    pub(crate) fn text(&mut self) -> Option<&'a [u8]> {
-        let end = self.0.iter().position(|byte| *byte == 0)?;
-        let text = self.0.get(..end)?;
-        self.0 = self.0.get(end + 1..)?;
-        Some(text)
-    }
 }

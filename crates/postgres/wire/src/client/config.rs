@@ -3,7 +3,7 @@
 //!
 //! Invariants: Q1, the password is never shown; Q2, an unknown keyword is refused, and so is a
 //! setting that libpq supports and this crate does not, because ignoring it could mean another
-//! server or a weaker connection. docs/internals/replication.md lists the differences.
+//! server or a weaker connection. docs/internals/postgres-wire.md lists the differences.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::passfile::{self, Found, Wanted};
-use crate::secret::Secret;
-use crate::text;
+use super::connection_string::{self, Pairs};
+use super::error::{AuthenticationError, Error, Result};
+use super::passfile::{self, Found, Wanted};
+use super::secret::Secret;
 
 /// How the connection is protected. Ignored on a local socket, as libpq does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,7 +167,7 @@ const KEYWORDS: [(&str, &str, Support); 46] = [
 
 /// The words of a connection string and of the environment.
 struct Words<'a> {
-    pairs: text::Pairs,
+    pairs: Pairs,
     environment: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
@@ -263,7 +263,7 @@ impl Config {
     /// [`Error::Config`].
     pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<OsString>) -> Result<Self> {
         let mut words = Words {
-            pairs: text::pairs(text)?,
+            pairs: connection_string::pairs(text)?,
             environment,
         };
         words.refuse_what_is_not_supported()?;
@@ -317,6 +317,38 @@ impl Config {
         })
     }
 
+    /// Settings for a socket that the caller has connected: without TLS, with this password or none.
+    #[must_use]
+    pub fn without_tls(user: &str, database: &str, password: Option<Secret>) -> Self {
+        Self {
+            host: String::new(),
+            address: None,
+            port: 0,
+            user: String::from(user),
+            database: String::from(database),
+            password,
+            password_in_text: false,
+            passfile: None,
+            tls: TlsSettings {
+                mode: SslMode::Disable,
+                roots: None,
+                identity: None,
+                only_13: false,
+            },
+            channel_binding: ChannelBindingMode::Prefer,
+            connect_timeout: None,
+            application_name: String::from("strongroom"),
+            options: String::new(),
+            keepalive: Keepalive {
+                on: false,
+                idle: None,
+                interval: None,
+                count: None,
+                user_timeout: None,
+            },
+        }
+    }
+
     /// Whether the string itself held a password: a program whose command line it came from should
     /// refuse it.
     #[must_use]
@@ -354,25 +386,25 @@ impl Config {
         self.tls.mode
     }
 
-    /// The password: of the settings, else of the password file. The error says why there is none.
-    pub(crate) fn password(&self) -> std::result::Result<Secret, String> {
+    /// The password: of the settings, else of the password file.
+    pub(crate) fn password(&self) -> std::result::Result<Secret, AuthenticationError> {
         if let Some(password) = &self.password {
             return Ok(password.again());
         }
-        let none = "the server asks for a password and none is given";
         let Some(path) = &self.passfile else {
-            return Err(String::from(none));
+            return Err(AuthenticationError::NoPassword(None));
         };
         let standard = self.is_local() && SOCKET_DIRECTORIES.contains(&self.host.as_str());
         let wanted = Wanted {
             host: if standard { "localhost" } else { &self.host },
             port: self.port,
+            database: "replication",
             user: &self.user,
         };
         match passfile::look(path, &wanted) {
             Found::Password(password) => Ok(password),
-            Found::Nothing => Err(String::from(none)),
-            Found::NotUsed(why) => Err(format!("{none}: {why}")),
+            Found::Nothing => Err(AuthenticationError::NoPassword(None)),
+            Found::NotUsed(why) => Err(AuthenticationError::NoPassword(Some(why))),
         }
     }
 }
