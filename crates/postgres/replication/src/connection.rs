@@ -1,9 +1,9 @@
-//! One replication connection: opening it, sending a command, taking results.
+//! One replication connection: opens it, sends a command, collects its results.
 //!
 //! Invariants:
-//! - Q11: a connection is ready, busy, or given up. Only the server's `ReadyForQuery` makes it
-//!   ready again, so that messages of a dropped stream or a failed command are never taken for the
-//!   answer to a later command.
+//! - Q11: a connection is ready, busy, or given up. Only the server's `ReadyForQuery` makes a busy
+//!   connection ready again, so that messages of a dropped stream or of a failed command are never
+//!   taken for the answer to a later command.
 //! - Q7: a message is at most 1 MiB, a result at most [`RESULT_MAX`].
 
 use std::os::unix::net::UnixStream;
@@ -19,10 +19,11 @@ use strongroom_postgres_wire::client::{
 /// Largest result of a command, in bytes.
 const RESULT_MAX: usize = 16 << 20;
 
-/// Longest message that is taken, type and length included, in bytes. The server's longest are 128
-/// KiB of the log and 32 KiB of a backup; history files and lists of tablespaces are far below.
+/// Longest message that is accepted, type and length included, in bytes. The server's longest are
+/// 128 KiB of the log and 32 KiB of a backup; history files and lists of tablespaces are far below.
 const MESSAGE_MAX: usize = 1 << 20;
 
+/// What a replication connection is beside its settings.
 const OPTIONS: SessionOptions = SessionOptions {
     parameters: &[("replication", "true")],
     body_max: MESSAGE_MAX - 5,
@@ -32,10 +33,10 @@ const OPTIONS: SessionOptions = SessionOptions {
     },
 };
 
-/// The oldest version that speaks the forms of `BASE_BACKUP` that are used here.
+/// The oldest major version of PostgreSQL whose `BASE_BACKUP` has the syntax that is used here.
 const OLDEST: u32 = 15;
 
-/// Messages that are looked through for the reason of a connection's end.
+/// The most messages that are searched for the reason why the server ended a connection.
 const END_MESSAGES_MAX: usize = 10_000;
 
 /// A notice of the server, usually a warning.
@@ -43,16 +44,20 @@ pub type Notice = ServerError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
+    /// A command can be sent.
     Ready,
+    /// A command is being executed; `ReadyForQuery` has not come yet.
     Busy,
+    /// A failure left unread messages: every further use is [`Error::GivenUp`].
     GivenUp,
 }
 
-/// A connection to a server's sender of backups and log.
+/// A connection to a WAL sender, the server process that sends base backups and the log.
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) session: Session,
     pub(crate) state: State,
+    /// How long the server may send nothing during a command or a backup.
     silence: Option<Duration>,
     major: u32,
 }
@@ -62,10 +67,11 @@ pub struct Connection {
 pub struct Interrupter(Socket);
 
 impl Interrupter {
-    /// Whatever the connection is waiting for ends with [`Error::EndedEarly`], now and later.
+    /// Shuts the socket down: the call that waits on the connection, and every later one, fails
+    /// with [`Error::EndedEarly`].
     ///
     /// # Errors
-    /// The system's; a connection that has ended already is none.
+    /// The system's. A connection that has ended already is no error.
     pub fn interrupt(&self) -> std::io::Result<()> {
         match self.0.shut_down() {
             Err(error) if error.kind() != std::io::ErrorKind::NotConnected => Err(error),
@@ -91,6 +97,7 @@ impl Connection {
         Self::begin(Session::on_socket(Socket::Local(socket), config, &OPTIONS)?)
     }
 
+    /// Refuses a server that is too old.
     fn begin(session: Session) -> Result<Self> {
         let mut connection = Self {
             session,
@@ -150,14 +157,14 @@ impl Connection {
         self.session.take_notices()
     }
 
-    /// How long the server may be silent in a command or a backup before that is
-    /// [`Error::TimedOut`]. `None`, which is so at the beginning: for ever, because a backup waits
-    /// for a checkpoint, and may wait for the archive.
+    /// Sets how long the server may send nothing during a command or a backup before the call fails
+    /// with [`Error::TimedOut`]. The default is `None`, no limit, because a backup waits for a
+    /// checkpoint, and may wait until the server has archived its log.
     pub fn set_silence_limit(&mut self, limit: Option<Duration>) {
         self.silence = limit;
     }
 
-    /// What can end this connection from another thread.
+    /// A handle that ends this connection from another thread.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -181,17 +188,17 @@ impl Connection {
         self.flush(during)
     }
 
-    /// Sends what is in the output buffer.
+    /// Sends the messages of the output buffer.
     pub(crate) fn flush(&mut self, during: &'static str) -> Result<()> {
-        match self.flush_unless_done(during)? {
+        match self.flush_or_end(during)? {
             Sent::Whole => Ok(()),
             Sent::AfterTheEnd => Err(Error::EndedEarly(during)),
         }
     }
 
-    /// Sends what is in the output buffer, to a server that may have carried the command out and
-    /// gone by now.
-    pub(crate) fn flush_unless_done(&mut self, during: &'static str) -> Result<Sent> {
+    /// Sends the messages of the output buffer to a server that may have completed the command and
+    /// closed the connection by now. Any other failure gives the connection up.
+    pub(crate) fn flush_or_end(&mut self, during: &'static str) -> Result<Sent> {
         match self.session.send(self.silence, during) {
             Ok(()) => Ok(Sent::Whole),
             Err(error) => {
@@ -201,14 +208,14 @@ impl Connection {
         }
     }
 
-    /// Why the server ended the connection, if it said so before and it can still be read; else the
-    /// error itself. Bytes of a copy that are met on the way are lost, and a command that ended
-    /// behind them has not ended well.
+    /// Looks for the reason of a failed write in the messages that the server sent before it closed
+    /// the connection: its error if there is one, else `error`. A `CommandComplete` among them is
+    /// [`Sent::AfterTheEnd`], unless data of a copy came before it: that data is lost.
     fn reason_of_end(&mut self, error: Error) -> Result<Sent> {
         let limit = WaitLimit::Silence(Some(CLOSE_TIMEOUT));
         let mut lost = false;
         for _ in 0..END_MESSAGES_MAX {
-            match self.reply_in_time(limit, "its end was being read") {
+            match self.next_reply(limit, "its end was being read") {
                 Ok(Some(Reply::Complete(_))) if !lost => return Ok(Sent::AfterTheEnd),
                 Ok(Some(Reply::CopyData(body))) => {
                     lost |= !self.session.bytes(body).starts_with(b"k")
@@ -221,8 +228,8 @@ impl Connection {
         Err(error)
     }
 
-    /// The next message of the command that is being carried out. Any error gives the connection
-    /// up.
+    /// The next message of the answer to the current command. Any error, and a server that is
+    /// silent for longer than the limit, gives the connection up.
     pub(crate) fn reply(&mut self, during: &'static str) -> Result<Reply> {
         let limit = WaitLimit::Silence(self.silence);
         let reply = self.reply_within(limit, during)?;
@@ -232,7 +239,8 @@ impl Connection {
         })
     }
 
-    /// As [`Self::reply`]; `None` when the limit ended, after which it can be called again.
+    /// As [`Self::reply`], within this limit. `None` when the limit was reached, after which the
+    /// call can be repeated. `ReadyForQuery` makes the connection ready.
     pub(crate) fn reply_within(
         &mut self,
         limit: WaitLimit,
@@ -241,7 +249,7 @@ impl Connection {
         if self.state != State::Busy {
             return Err(Error::GivenUp);
         }
-        let reply = self.reply_in_time(limit, during);
+        let reply = self.next_reply(limit, during);
         match &reply {
             Ok(Some(Reply::Ready)) => self.state = State::Ready,
             Ok(_) => {}
@@ -251,7 +259,7 @@ impl Connection {
     }
 
     /// As [`Session::reply`], without the messages that only the extended protocol has.
-    fn reply_in_time(&mut self, limit: WaitLimit, during: &'static str) -> Result<Option<Reply>> {
+    fn next_reply(&mut self, limit: WaitLimit, during: &'static str) -> Result<Option<Reply>> {
         match self.session.reply(limit, during)? {
             Some(Reply::Step(tag)) => Err(unexpected_message(tag)),
             reply => Ok(reply),
@@ -263,14 +271,14 @@ impl Connection {
         self.session.output()
     }
 
-    /// Gives the connection up because of an unexpected message.
-    pub(crate) fn out_of_place<T>(&mut self, text: impl Into<String>) -> Result<T> {
+    /// Gives the connection up because of a message that the protocol does not allow here.
+    pub(crate) fn fail_protocol<T>(&mut self, text: impl Into<String>) -> Result<T> {
         self.state = State::GivenUp;
         Err(Error::protocol(text))
     }
 
-    /// Carries out a command that answers with result sets. After an error of the server that is
-    /// not fatal the connection can be used again.
+    /// Executes a command whose answer is result sets, and returns the rows of each. After an error
+    /// of the server that is not fatal the connection can be used again.
     pub(crate) fn results(&mut self, command: &str, during: &'static str) -> Result<Vec<Vec<Row>>> {
         self.send(command, during)?;
         let results = self.take_results(during);
@@ -282,6 +290,7 @@ impl Connection {
         results
     }
 
+    /// Reads result sets until the server is ready: at most 16, of [`RESULT_MAX`] bytes together.
     fn take_results(&mut self, during: &'static str) -> Result<Vec<Vec<Row>>> {
         let mut sets: Vec<Vec<Row>> = Vec::new();
         let mut bytes = 0;
@@ -292,33 +301,32 @@ impl Connection {
                     bytes += row_bytes(&row);
                     match sets.last_mut() {
                         Some(set) if bytes <= RESULT_MAX => set.push(row),
-                        _ => return self.out_of_place("a result that is too large"),
+                        _ => return self.fail_protocol("a result that is too large"),
                     }
                 }
                 Reply::Complete(_) => {}
                 Reply::Ready => return Ok(sets),
-                _ => return self.out_of_place("an answer that is not a result"),
+                _ => return self.fail_protocol("an answer that is not a result"),
             }
         }
     }
 
-    /// Reads up to the server's "ready" after an error of a command.
+    /// Reads the `ReadyForQuery` that follows an error of a command. Any other message gives the
+    /// connection up, which the next command reports.
     pub(crate) fn recover(&mut self, during: &'static str) {
         self.state = State::Busy;
-        // Whatever else it says makes the connection given up, and that is seen by the next
-        // command.
         if !matches!(self.reply(during), Ok(Reply::Ready)) {
             self.state = State::GivenUp;
         }
     }
 }
 
-/// Whether bytes were sent.
+/// The outcome of a write that the server need not have waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// They went out.
+    /// All bytes were sent.
     Whole,
-    /// They did not: the server had said that the command is done, and ended the connection.
+    /// Not all were sent: the server had completed the command and closed the connection.
     AfterTheEnd,
 }
 
@@ -326,7 +334,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         if self.state == State::Ready {
             frontend::terminate(self.session.output());
-            // The server notices an end without a word too.
+            // The server notices a connection that is closed without this message too.
             drop(
                 self.session
                     .send(Some(CLOSE_TIMEOUT), "the connection was being closed"),
@@ -335,7 +343,7 @@ impl Drop for Connection {
     }
 }
 
-/// What a row takes in memory, roughly.
+/// The memory that a row occupies, estimated, in bytes.
 pub(crate) fn row_bytes(row: &Row) -> usize {
     let values = row
         .iter()

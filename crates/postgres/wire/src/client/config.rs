@@ -317,7 +317,8 @@ impl Config {
         })
     }
 
-    /// Settings for a socket that the caller has connected: without TLS, with this password or none.
+    /// Settings for a socket that the caller has connected: without TLS, with this password or
+    /// none.
     #[must_use]
     pub fn without_tls(user: &str, database: &str, password: Option<Secret>) -> Self {
         Self {

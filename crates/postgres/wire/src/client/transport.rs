@@ -107,8 +107,8 @@ impl Transport {
         self.tls().is_some() || matches!(self.socket(), Socket::Local(_))
     }
 
-    /// Reads the bytes that are there, at least one; 0 at the end. `TimedOut` or `WouldBlock` when nothing came
-    /// within `wait`.
+    /// Reads the bytes that are there, at least one; 0 at the end. `TimedOut` or `WouldBlock` when
+    /// nothing came within `wait`.
     pub(crate) fn read(&mut self, into: &mut [u8], wait: Option<Duration>) -> io::Result<usize> {
         if self.read_timeout != Some(wait) {
             self.socket().set_read_timeout(wait)?;
