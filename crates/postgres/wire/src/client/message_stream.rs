@@ -3,9 +3,9 @@
 //! Invariants:
 //! - Q7: no body is longer than the caller accepts, and no memory is allocated for one before its
 //!   bytes arrive: the buffer grows only to the length that a message needs.
-//! - Q8: a body is returned where it was read; it is not copied here.
-//! - Q5: running out of time in the middle of a frame loses nothing.
-//! - Q1: what was sent is overwritten after a password.
+//! - Q8: a body stays in the buffer that it was read into; it is not copied here.
+//! - Q5: a time limit that is reached in the middle of a message loses nothing.
+//! - Q1: sent bytes are overwritten, because they may hold a password.
 
 #![expect(
     clippy::big_endian_bytes,
@@ -24,13 +24,13 @@ use super::socket::time_left;
 use super::transport::Transport;
 use crate::message::body_length;
 
-/// Type and length.
+/// Bytes of a message's type and length.
 const HEADER: usize = 5;
 
-/// The buffer to begin with, in bytes; at most this much is asked for in one read.
+/// The buffer's initial size, and the most that one read asks for, in bytes.
 const INPUT: usize = 256 * 1024;
 
-/// A message; its body is read with [`MessageStream::bytes`] before the next one is asked for.
+/// A message in the buffer. [`MessageStream::bytes`] has its body until the next one is read.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) tag: u8,
@@ -50,7 +50,7 @@ impl WaitLimit {
     /// At most this long from now.
     #[must_use]
     pub fn of(wait: Duration) -> Self {
-        // What no clock can hold is for ever.
+        // A deadline that the clock cannot represent is none.
         let deadline = Instant::now().checked_add(wait);
         deadline.map_or(Self::Silence(None), Self::Until)
     }
@@ -65,15 +65,15 @@ impl WaitLimit {
     }
 }
 
-/// Frames in, bytes out.
+/// Reads messages from a transport, and sends those that were put into `output`.
 #[derive(Debug)]
 pub(crate) struct MessageStream {
     transport: Transport,
     body_max: usize,
     input: Vec<u8>,
-    /// What was read and not yet handed out.
+    /// The bytes of `input` that were read and are not part of a returned message.
     unread: Range<usize>,
-    /// What is sent next, by [`Self::send`].
+    /// The messages that [`Self::send`] sends next.
     pub(crate) output: BytesMut,
 }
 
@@ -93,7 +93,7 @@ impl MessageStream {
         &self.transport
     }
 
-    /// The next frame. `None` when the limit ended before it was whole.
+    /// The next message. `None` when the limit was reached before it was complete.
     pub(crate) fn frame(
         &mut self,
         limit: WaitLimit,
@@ -122,12 +122,12 @@ impl MessageStream {
         }
     }
 
-    /// The bytes of a frame's part. Those of an earlier frame are gone.
+    /// The bytes of a range of the last message. Those of earlier messages may be overwritten.
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.input.get(range).unwrap_or_default()
     }
 
-    /// A frame that is in the buffer as a whole.
+    /// The next message, if the buffer has all of it.
     fn whole_frame(&mut self) -> Result<Option<Frame>> {
         let Some(length) = self.frame_length()? else {
             return Ok(None);
@@ -143,7 +143,7 @@ impl MessageStream {
         }))
     }
 
-    /// The length of the frame that the buffer begins with, once its header is there.
+    /// The length of the next message with its header, once the header was read.
     fn frame_length(&self) -> Result<Option<usize>> {
         let Some(header) = self.bytes(self.unread.clone()).first_chunk::<HEADER>() else {
             return Ok(None);
@@ -158,6 +158,7 @@ impl MessageStream {
         }
     }
 
+    /// Reads bytes into the buffer; 0 at the end of the stream.
     fn fill(&mut self, wait: Option<Duration>) -> io::Result<usize> {
         self.make_room();
         let end = self.unread.end;
@@ -168,7 +169,7 @@ impl MessageStream {
         Ok(got)
     }
 
-    /// Room behind what is unread for the rest of the frame that it begins with.
+    /// Makes room after the unread bytes for the rest of the message that they begin with.
     fn make_room(&mut self) {
         if self.unread.is_empty() {
             self.unread = 0..0;
@@ -181,7 +182,7 @@ impl MessageStream {
             self.unread = 0..self.unread.len();
         }
         if needed > self.input.len() {
-            // Twice what is there, so that a length alone takes no memory.
+            // It doubles only once it is full, so that an announced length alone takes no memory.
             let grown = needed.min(self.input.len().max(self.unread.len()) * 2);
             if self.unread.end == self.input.len() {
                 self.input.resize(grown, 0);
@@ -189,7 +190,7 @@ impl MessageStream {
         }
     }
 
-    /// Sends what is in `output`, and forgets it.
+    /// Sends the messages in `output`, and overwrites them.
     pub(crate) fn send(&mut self, wait: Option<Duration>, during: &'static str) -> Result<()> {
         let sent = self.transport.write(&self.output, wait);
         self.output.zeroize_and_clear();
@@ -212,6 +213,7 @@ impl ZeroizeAndClear for BytesMut {
     }
 }
 
+/// Whether a read failed because its timeout was reached.
 pub(crate) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

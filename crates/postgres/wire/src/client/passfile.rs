@@ -54,6 +54,7 @@ pub(crate) fn look(path: &Path, wanted: &Wanted<'_>) -> Found {
     }
 }
 
+/// The password of a line, if it is for the wanted connection.
 fn password(line: &[u8], wanted: &Wanted<'_>) -> Option<Secret> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.first() == Some(&b'#') {
@@ -70,11 +71,12 @@ fn password(line: &[u8], wanted: &Wanted<'_>) -> Option<Secret> {
         rest = after;
     }
     // The password is the rest of the line, up to a colon that is not escaped.
-    let plain = field_or_all(rest);
+    let plain = field_to_end(rest);
     Some(Secret::new(plain.to_vec()))
 }
 
-/// A field that a colon ends, its escapes resolved, and what follows.
+/// A field that ends at a colon, with its escapes resolved, and the text after the colon. `None`
+/// when there is no such colon.
 fn field(text: &[u8]) -> Option<(Zeroizing<Vec<u8>>, &[u8])> {
     let mut plain = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut bytes = text.iter().enumerate();
@@ -88,7 +90,8 @@ fn field(text: &[u8]) -> Option<(Zeroizing<Vec<u8>>, &[u8])> {
     None
 }
 
-fn field_or_all(text: &[u8]) -> Zeroizing<Vec<u8>> {
+/// As [`field`], but the end of the text ends the field too.
+fn field_to_end(text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut closed = Zeroizing::new(Vec::with_capacity(text.len() + 2));
     closed.extend_from_slice(text);
     // A last backslash escapes nothing.

@@ -15,11 +15,12 @@ impl Secret {
         Self(Zeroizing::new(bytes))
     }
 
+    /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Another copy of it.
+    /// A second copy.
     pub(crate) fn again(&self) -> Self {
         Self::new(self.0.to_vec())
     }
