@@ -306,7 +306,8 @@ impl BaseBackup<'_> {
 
     /// The next event. After [`BackupEvent::End`] every call returns that again.
     ///
-    /// # Errors The server's, of the protocol, of the connection. The parts that were received
+    /// # Errors
+    /// The server's, of the protocol, of the connection. The parts that were received
     /// until then are no backup; every later call is [`Error::GivenUp`].
     #[expect(
         clippy::should_implement_trait,

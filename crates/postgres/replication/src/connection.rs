@@ -218,7 +218,7 @@ impl Connection {
             match self.next_reply(limit, "its end was being read") {
                 Ok(Some(Reply::Complete(_))) if !lost => return Ok(Sent::AfterTheEnd),
                 Ok(Some(Reply::CopyData(body))) => {
-                    lost |= !self.session.bytes(body).starts_with(b"k")
+                    lost |= !self.session.bytes(body).starts_with(b"k");
                 }
                 Ok(Some(_)) => {}
                 Err(said @ Error::Server(_)) => return Err(said),

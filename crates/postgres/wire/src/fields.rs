@@ -74,10 +74,6 @@ impl<'a> Fields<'a> {
     }
 
     /// A value: length and bytes; `Some(None)` is NULL.
-    #[expect(
-        clippy::option_option,
-        reason = "the outer one is for a field that is not there"
-    )]
     #[inline]
     pub fn value(&mut self) -> Option<Option<&'a [u8]>> {
         match self.int32()? {

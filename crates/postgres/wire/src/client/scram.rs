@@ -145,7 +145,7 @@ fn mac_key(secret: &SecretBytes) -> Result<MacKey, AuthenticationError> {
     MacKey::of_password(secret).map_err(|_| NO_MEMORY)
 }
 
-/// `Hi` of RFC 5802, section 2.2, of the password as SASLprep makes it.
+/// `Hi` of RFC 5802, section 2.2, of the password as `SASLprep` makes it.
 fn salted_password(
     password: &[u8],
     salt: &[u8],
@@ -164,8 +164,8 @@ fn salted_password(
     SecretBytes::take(&mut salted).map_err(|_| NO_MEMORY)
 }
 
-/// The password as SASLprep (RFC 4013) makes it. One that SASLprep does not allow is used as it is:
-/// the server does the same (src/common/scram-common.c).
+/// The password as `SASLprep` (RFC 4013) makes it. One that `SASLprep` does not allow is used as it
+/// is: the server does the same (src/common/scram-common.c).
 fn prepare(password: &[u8]) -> Zeroizing<Vec<u8>> {
     let prepared = str::from_utf8(password)
         .ok()
