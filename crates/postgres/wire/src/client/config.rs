@@ -1,4 +1,4 @@
-//! Connection settings: from a connection string, and from the environment for keykeywords that the
+//! Connection settings: from a connection string, and from the environment for keywords that the
 //! string does not have, as in libpq.
 //!
 //! Invariants: Q1, the password is never shown; Q2, an unknown keyword is refused, and so is a
@@ -166,7 +166,7 @@ const KEYWORDS: [(&str, &str, Support); 46] = [
     ("require_auth", "PGREQUIREAUTH", Only(&[])),
 ];
 
-/// The keykeywords of a connection string that were not taken yet, and the environment.
+/// The keywords of a connection string that were not taken yet, and the environment.
 struct Keykeywords<'a> {
     pairs: Pairs,
     environment: &'a dyn Fn(&str) -> Option<OsString>,
