@@ -167,12 +167,12 @@ const KEYWORDS: [(&str, &str, Support); 46] = [
 ];
 
 /// The keywords of a connection string that were not taken yet, and the environment.
-struct Keykeywords<'a> {
+struct Keywords<'a> {
     pairs: Pairs,
     environment: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
-impl Keykeywords<'_> {
+impl Keywords<'_> {
     /// Takes the value of a keyword from the string, else from its variable of the environment. An
     /// empty value counts as not given.
     fn take(&mut self, keyword: &str) -> Result<Option<String>> {
@@ -269,7 +269,7 @@ impl Config {
     /// # Errors
     /// [`Error::Config`].
     pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<OsString>) -> Result<Self> {
-        let mut keywords = Keykeywords {
+        let mut keywords = Keywords {
             pairs: connection_string::pairs(text)?,
             environment,
         };
@@ -434,7 +434,7 @@ fn default_host(address: Option<IpAddr>, port: u16) -> String {
 }
 
 /// Takes the password, which need not be UTF-8 when it comes from the environment.
-fn password(keywords: &mut Keykeywords<'_>) -> Result<Option<Secret>> {
+fn password(keywords: &mut Keywords<'_>) -> Result<Option<Secret>> {
     let here = keywords.pairs.iter().any(|(name, _)| name == "password");
     if here && let Some(password) = keywords.take("password")? {
         return Ok(Some(Secret::new(password.into_bytes())));
@@ -443,7 +443,7 @@ fn password(keywords: &mut Keykeywords<'_>) -> Result<Option<Secret>> {
     Ok(variable.map(|password| Secret::new(password.into_vec())))
 }
 
-fn user(keywords: &mut Keykeywords<'_>) -> Result<String> {
+fn user(keywords: &mut Keywords<'_>) -> Result<String> {
     if let Some(user) = keywords.take("user")? {
         return Ok(user);
     }
@@ -466,7 +466,7 @@ fn account() -> Option<String> {
     })
 }
 
-fn tls(keywords: &mut Keykeywords<'_>) -> Result<TlsSettings> {
+fn tls(keywords: &mut Keywords<'_>) -> Result<TlsSettings> {
     let modes = [
         ("disable", SslMode::Disable),
         ("prefer", SslMode::Prefer),
@@ -517,7 +517,7 @@ fn tls(keywords: &mut Keykeywords<'_>) -> Result<TlsSettings> {
     })
 }
 
-fn channel_binding(keywords: &mut Keykeywords<'_>) -> Result<ChannelBindingMode> {
+fn channel_binding(keywords: &mut Keywords<'_>) -> Result<ChannelBindingMode> {
     let modes = [
         ("disable", ChannelBindingMode::Disable),
         ("prefer", ChannelBindingMode::Prefer),
@@ -527,7 +527,7 @@ fn channel_binding(keywords: &mut Keykeywords<'_>) -> Result<ChannelBindingMode>
     Ok(given.unwrap_or(ChannelBindingMode::Prefer))
 }
 
-fn keepalive(keywords: &mut Keykeywords<'_>) -> Result<Keepalive> {
+fn keepalive(keywords: &mut Keywords<'_>) -> Result<Keepalive> {
     let on = keywords.number::<i32>("keepalives")?.unwrap_or(1) != 0;
     let mut seconds = |keyword: &str| -> Result<Option<u64>> {
         let number = keywords.number::<u64>(keyword)?;
