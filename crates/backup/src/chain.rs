@@ -259,7 +259,7 @@ pub fn restore_chain(
 ) -> Result<Restored> {
     let to = absolute(&options.to)?;
     if options.delta.is_some() {
-        let detail = "an incremental set is put together anew; restore it to a new directory";
+        let detail = "an incremental set can only be restored to a new directory";
         return Err(Error::new(&code::DELTA_REFUSED, detail));
     }
     restore_paths::check_target(&to)?;

@@ -85,7 +85,7 @@ impl OldDirectory {
             }
         };
         if description.base_set_id().is_some() {
-            let why = "an incremental set is put together anew; restore it to a new directory";
+            let why = "an incremental set can only be restored to a new directory";
             return Err(refusal(&to, why));
         }
         check_place(&to, &about, delta)?;
@@ -228,7 +228,7 @@ fn check_what_it_is(
     description: &Description,
 ) -> Result<()> {
     if fs::symlink_metadata(to.join(SEALED)).is_ok() {
-        let why = "a sealed instance; restore with --sealed to a new directory";
+        let why = "it is a sealed instance; use --sealed and a new directory";
         return Err(refusal(to, why));
     }
     if delta.force {
@@ -243,7 +243,7 @@ fn check_what_it_is(
             return Ok(());
         }
         let why = format!(
-            "the set was made of {}; everything here that the set does not have would be removed; --force insists",
+            "the set was made of {}; the restore would remove everything here that the set does not have; --force does so",
             description.source
         );
         return Err(refusal(to, &why));
@@ -254,12 +254,12 @@ fn check_what_it_is(
         return Ok(());
     }
     let what = match system {
-        Some(other) => format!("it is the cluster {other}, and the set is of {shown}"),
+        Some(other) => format!("it belongs to the cluster {other}, and the set to {shown}"),
         None => String::from(
             "it is not known to be the set's cluster: it has no PG_VERSION or no control file",
         ),
     };
-    Err(refusal(to, &format!("{what}; --force insists")))
+    Err(refusal(to, &format!("{what}; --force restores nevertheless")))
 }
 
 /// The number of the cluster, by its control file (`ControlFileData`,
@@ -397,7 +397,7 @@ pub(crate) fn remove_old_partials(to: &Path) -> Result<()> {
             .metadata()
             .is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw());
         if is_ours && mine && lock_directory(&held) && !remove_tree(&path, &held) {
-            let why = "left by a restore that was killed, and cannot be removed whole: something may be mounted in it; remove it";
+            let why = "a restore that was killed left it, and it cannot be removed completely: something may be mounted in it; remove it";
             return Err(refusal(&path, why));
         }
     }

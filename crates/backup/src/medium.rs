@@ -122,7 +122,7 @@ fn following_position(store: &dyn Store, position: u32) -> Result<u32> {
         _ => {
             let name = head_name(position);
             let detail = format!(
-                "{}/{name} has the last position that there is: if it is no set, remove it",
+                "{}/{name} has the last possible position: if it is not a set, remove it",
                 store.shown()
             );
             Err(Error::new(&code::MEDIUM_FOREIGN, detail))

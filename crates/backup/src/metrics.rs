@@ -85,7 +85,7 @@ pub fn write_metrics(path: &Path, record: &RunRecord) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Samples::new(),
         Err(error) => return Err(failed(error)),
         Ok(about) if !about.is_file() || about.len() > FILE_MAX => {
-            let detail = format!("{}: not a file of metrics", path.display());
+            let detail = format!("{}: not a metrics file", path.display());
             return Err(Error::new(&code::IO, detail));
         }
         Ok(_) => parse(&std::fs::read_to_string(path).map_err(failed)?),

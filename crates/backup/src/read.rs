@@ -76,7 +76,7 @@ pub fn open_set<'a>(
         .set_position
         .filter(|made_at| *made_at != position)
     {
-        let detail = format!("set {made_at} at position {position}: it was moved there");
+        let detail = format!("position {position} has set {made_at}, which was moved there");
         return Err(Error::new(&code::SET_HEAD, detail));
     }
     Ok(SetReader {

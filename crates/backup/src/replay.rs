@@ -147,7 +147,7 @@ impl<'a> ArchivedLog<'a> {
                 .map(|why| format!(" ({why})"))
                 .unwrap_or_default();
             let detail = format!(
-                "the server stopped behind {}{why}; the last record of the archive, in {name}, is at {last}",
+                "the server stopped after {}{why}; the last record of the archive, in {name}, is at {last}",
                 replayed.lsn
             );
             return Err(short(detail));

@@ -180,7 +180,7 @@ fn examine_old_directory(
 ) -> Result<Option<OldDirectory>> {
     let over = match &options.delta {
         Some(_) if options.sealing.is_some() => {
-            let detail = "nothing of an instance that is sealed anew is what it was";
+            let detail = "--delta cannot be used with --sealed, which seals every file anew";
             return Err(Error::new(&code::USAGE, detail));
         }
         Some(wanted) => {

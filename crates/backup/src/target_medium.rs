@@ -359,7 +359,7 @@ impl TargetMedium<'_> {
             return Ok(error);
         }
         let detail = format!(
-            "{}: set {position}, and whether the medium was begun anew; {error}",
+            "{}: set {position}; nor is it known whether the medium was begun anew; {error}",
             store.shown()
         );
         Err(Error::new(&code::UNSETTLED, detail))
@@ -420,7 +420,7 @@ fn publish_head(
         let withdrawn = removal::withdraw(store, position, &description.set_id);
         if !matches!(withdrawn, Ok(true)) {
             let detail = format!(
-                "{}: set {position}, and what it builds on may be gone",
+                "{}: set {position}; the set that it builds on may be gone",
                 store.shown()
             );
             return Err(Error::new(&code::UNSETTLED, detail));

@@ -133,7 +133,7 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
     if !is_archived_as(described, name) {
         return Err(Error::new(
             &code::SET_HEAD,
-            format!("{name}: another file's"),
+            format!("{name}: the head belongs to another file"),
         ));
     }
     // A few bytes can stand for a thousand times as many.
@@ -185,7 +185,7 @@ fn find_archived(store: &dyn Store, object: &str, name: &str, content: &[u8]) ->
     if !is_archived_as(described, name) {
         return Err(Error::new(
             &code::SET_HEAD,
-            format!("{name}: another file's"),
+            format!("{name}: the head belongs to another file"),
         ));
     }
     if described.content_digest.is_none() && is_sealed_piece(&head, name) {
@@ -211,7 +211,7 @@ pub(crate) fn make_durable(store: &dyn Store, name: &str) -> Result<()> {
     if !is_archived_as(&head.description, name) {
         return Err(Error::new(
             &code::SET_HEAD,
-            format!("{name}: another file's"),
+            format!("{name}: the head belongs to another file"),
         ));
     }
     make_head_durable(store, &object, name, &head)

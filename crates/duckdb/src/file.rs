@@ -90,7 +90,7 @@ impl RekeyStorage for DatabaseFile {
     fn create_undo(&self) -> io::Result<Box<dyn Disk>> {
         let path = self.undo_path();
         if !is_ours(&path)? {
-            let text = format!("{} is no file of a rekey, and in the way", path.display());
+            let text = format!("{} is in the way: no rekey made it", path.display());
             return Err(io::Error::other(text));
         }
         match std::fs::remove_file(&path) {

@@ -113,7 +113,7 @@ impl Server {
                 .to_str()
                 .filter(|text| !text.chars().any(char::is_control));
             text.map(quoted)
-                .ok_or_else(|| Error::new(&code::USAGE, "a path that cannot stand in a setting"))
+                .ok_or_else(|| Error::new(&code::USAGE, "a path that a PostgreSQL setting cannot hold"))
         };
         let mut settings = format!(
             "data_directory = {}\nunix_socket_directories = {}\nlisten_addresses = ''\nport = {PORT}\n\
@@ -248,7 +248,7 @@ impl Server {
         let said = last_words(&read_all(&self.log).unwrap_or_default());
         let minutes = SILENCE_MAX.as_secs() / 60;
         let detail = format!(
-            "the server neither ends its recovery, nor says anything, nor asks for a file since {minutes} minutes: {said}"
+            "for {minutes} minutes the server has neither ended its recovery, nor logged anything, nor asked for a file: {said}"
         );
         Error::new(&code::RESTORE_TEST, detail)
     }

@@ -93,7 +93,7 @@ impl Files {
             (Some(MemberKind::File), MemberKind::File) if changes => Ok(true),
             (_, _) if changes => {
                 let path = String::from_utf8_lossy(&member.path);
-                let detail = format!("{path}: the sets before have no file that it changes");
+                let detail = format!("{path}: it changes a file that the earlier sets do not have");
                 Err(Error::new(&code::CHAIN, detail))
             }
             (None, _) => Ok(true),

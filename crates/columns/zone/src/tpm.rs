@@ -264,6 +264,6 @@ impl Counter {
 fn malformed() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        "the TPM's answer does not have its form",
+        "the TPM's response is malformed",
     )
 }

@@ -107,7 +107,7 @@ impl Remote for KeyServer {
         let kept = Kept::parse(sealed).ok_or_else(|| {
             error(
                 &code::PROVIDER_ANSWER,
-                "what is kept does not have its form",
+                "the wrapped key is malformed",
             )
         })?;
         let fetched = self.fetch(Version::Number(kept.version))?;
@@ -118,7 +118,7 @@ impl Remote for KeyServer {
         let wrong = || {
             error(
                 &code::PROVIDER_ANSWER,
-                "the key that was delivered is another one",
+                "the server delivered another key",
             )
         };
         key.open(kept.nonce, context, secret, kept.tag)

@@ -260,7 +260,7 @@ impl Tang {
     }
 
     fn opened(&self, blob: &[u8], context: &[u8]) -> Result<SecretKey, Error> {
-        let malformed = || forged("the blob does not have its form");
+        let malformed = || forged("the wrapped key is malformed");
         let (thumbprint, rest) = blob.split_first_chunk::<32>().ok_or_else(malformed)?;
         let (server, rest) = rest.split_first_chunk::<POINT>().ok_or_else(malformed)?;
         let (client, rest) = rest.split_first_chunk::<POINT>().ok_or_else(malformed)?;

@@ -77,7 +77,7 @@ impl Offline {
         match std::fs::read(&authority) {
             Ok(present) if present == expected.as_bytes() => {}
             Ok(_) => {
-                let detail = format!("{}: of another server", authority.display());
+                let detail = format!("{}: it belongs to another server", authority.display());
                 return Err(Error::new(&code::SERVER_TLS, detail));
             }
             Err(_) => write_new(&authority, expected.as_bytes(), 0o644)?,

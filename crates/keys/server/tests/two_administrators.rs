@@ -278,7 +278,7 @@ fn the_policy_of_the_moment_counts() {
     let refused = second.post(DESTROY, &json!({}));
     refused.refused(403, "SR-8452");
     assert!(
-        refused.text().contains("take it back"),
+        refused.text().contains("withdraw it"),
         "{}",
         refused.text()
     );

@@ -9,7 +9,7 @@
 //! Must not: write a plaintext page anywhere but in the output that `decrypt` was asked for.
 #![expect(
     unsafe_code,
-    reason = "the raw connection is handed to the guard's rekey"
+    reason = "the raw connection is passed to the VFS's rekey"
 )]
 
 use std::path::{Path, PathBuf};

@@ -104,7 +104,7 @@ pub(crate) fn sqlite_of(caller: *const c_void) -> Option<Sqlite> {
         (None, None) => {
             report(
                 &code::RUN_PROGRAM,
-                "no SQLite that the guard can be put into",
+                "no SQLite into which the extension can be loaded",
             );
             return None;
         }

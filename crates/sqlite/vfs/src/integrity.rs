@@ -90,7 +90,7 @@ fn lines(found: &VerifyReport) -> Option<String> {
         lines.push(format!("SR-{}, {}", stale.number, stale.what));
     }
     if found.cipher == strongroom_format::header::Cipher::Aes256Ctr.name() {
-        lines.push("AES-256-CTR does not authenticate: changed pages are not found".to_owned());
+        lines.push("AES-256-CTR does not authenticate: changed pages go unnoticed".to_owned());
     }
     (!lines.is_empty()).then(|| lines.join("\n"))
 }

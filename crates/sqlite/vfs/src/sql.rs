@@ -221,7 +221,7 @@ unsafe extern "C" fn forget_key(
 /// too, and a URI name no file: a key that is registered for them would never be used.
 fn absolute(path: &str) -> Result<String, Error> {
     if path.is_empty() || path.starts_with("file:") {
-        let detail = "strongroom_key: a file's path is wanted, not a URI";
+        let detail = "strongroom_key: the path of a file is needed, not a URI";
         return Err(Error::new(&code::URI, detail));
     }
     registration::absolute(path).ok_or_else(|| Error::new(&code::URI, "strongroom_key: path"))

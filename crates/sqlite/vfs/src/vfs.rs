@@ -49,7 +49,7 @@ pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     if !unsafe { (api.vfs_find)(NAME.as_ptr()) }.is_null() {
         // Another copy of this library is registered: each would seal again what the other has
         // sealed.
-        return Err(Error::new(&code::GUARD_TWICE, ""));
+        return Err(Error::new(&code::VFS_LOADED_TWICE, ""));
     }
     // SAFETY: null asks for the default VFS.
     let below = unsafe { (api.vfs_find)(std::ptr::null()) };

@@ -360,7 +360,7 @@ fn check_history(position: XLogRecPtr, of: u32, now: u32) {
     if !sound {
         fault::Report::new(
             "55000",
-            "the zone's store and the server's log are of different histories (SR-8030)",
+            "the zone's store and the server's log belong to different histories (SR-8030)",
         )
         .detail(&format!(
             "The store has read timeline {of} to {:X}/{:X}; the server is on timeline {now}, \

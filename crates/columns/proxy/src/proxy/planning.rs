@@ -195,7 +195,7 @@ impl Upstream {
                 }
                 None => {
                     let why =
-                        format!("no confidential type stands for the declared type with OID {oid}");
+                        format!("there is no confidential type for the declared type with OID {oid}");
                     return Err(Refusal::parameter(number, &why).into());
                 }
             }

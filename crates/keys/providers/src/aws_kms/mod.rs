@@ -153,7 +153,7 @@ impl Remote for Kms {
         let wrong = || {
             error(
                 &code::PROVIDER_ANSWER,
-                "what was sealed does not have its form",
+                "the wrapped key in the response is malformed",
             )
         };
         let ciphertext = told.ciphertext_blob.unwrap_or_default();
@@ -164,7 +164,7 @@ impl Remote for Kms {
         let arn = Some(told.key_id).filter(|arn| is_key(arn) && arn.starts_with("arn:"));
         let arn = arn.ok_or_else(wrong)?;
         if self.key.starts_with("arn:") && !self.key.contains(":alias/") && arn != self.key {
-            return Err(error(&code::PROVIDER_ANSWER, "another key has sealed"));
+            return Err(error(&code::PROVIDER_ANSWER, "it was wrapped with another key"));
         }
         Ok(format!("{arn} {ciphertext}").into_bytes())
     }
@@ -176,7 +176,7 @@ impl Remote for Kms {
         let damaged = || {
             error(
                 &code::PROVIDER_ANSWER,
-                "what is kept does not have its form",
+                "the wrapped key is malformed",
             )
         };
         let (arn, ciphertext) = parts.ok_or_else(damaged)?;
@@ -192,7 +192,7 @@ impl Remote for Kms {
         let answer = self.ask("TrentService.Decrypt", &body, deadline)?;
         let told = told(&answer)?;
         if told.key_id != arn {
-            return Err(error(&code::PROVIDER_ANSWER, "another key has opened"));
+            return Err(error(&code::PROVIDER_ANSWER, "it was unwrapped with another key"));
         }
         key_of(told.plaintext.unwrap_or_default())
     }
@@ -214,7 +214,7 @@ fn told(answer: &Answer) -> Result<Told<'_>, Error> {
     serde_json::from_slice(answer.body.as_slice()).map_err(|_| {
         error(
             &code::PROVIDER_ANSWER,
-            "it is not the JSON that it should be",
+            "the response is not the expected JSON",
         )
     })
 }

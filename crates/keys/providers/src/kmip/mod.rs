@@ -168,7 +168,7 @@ impl Remote for Kmip {
         let damaged = || {
             error(
                 &code::PROVIDER_ANSWER,
-                "what is kept does not have its form",
+                "the wrapped key is malformed",
             )
         };
         let (this, kept, context) = (self.clone(), kept.ok_or_else(damaged)?, context.to_vec());
@@ -298,7 +298,7 @@ impl Kmip {
 fn no_secret() -> Error {
     error(
         &code::PROVIDER_ANSWER,
-        "what came is not a secret of 32 bytes",
+        "the response is not a secret of 32 bytes",
     )
 }
 
@@ -464,7 +464,7 @@ fn encrypted(
             // 32 bytes, and a block of padding with CBC.
             let expected = if cipher == Cipher::Gcm { 32 } else { 48 };
             if ciphertext.len() != expected || mac.len() != tag_length {
-                let detail = "what was sealed does not have its length";
+                let detail = "the wrapped key in the response has the wrong length";
                 return Err(error(&code::PROVIDER_ANSWER, detail));
             }
             Ok(Kept {

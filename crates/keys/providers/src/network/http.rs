@@ -169,7 +169,7 @@ fn failed(given: &ureq::Error, deadline: Deadline) -> Error {
                 | ErrorKind::BrokenPipe => "the connection was lost",
                 ErrorKind::InvalidData => return error(&code::PROVIDER_ANSWER, "it is not HTTP"),
                 ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-                    "there is no way to the host"
+                    "there is no route to the host"
                 }
                 _ => "the connection failed",
             };
@@ -220,7 +220,7 @@ pub(crate) fn is_path_piece(text: &str) -> bool {
 /// SR-2105.
 pub(crate) fn key_of(text: &str) -> Result<SecretKey, Error> {
     use base64::Engine as _;
-    let wrong = || error(&code::PROVIDER_ANSWER, "what came is not a root key");
+    let wrong = || error(&code::PROVIDER_ANSWER, "the response holds no root key");
     // The decoder wants room for three bytes of every four characters.
     let mut held = SecretBytes::with_capacity(text.len().min(ANSWER_MAX))?;
     let decoder = base64::engine::general_purpose::STANDARD;

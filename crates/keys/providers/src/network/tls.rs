@@ -109,7 +109,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 /// What is wrong with our own certificate or key.
 fn local(given: &rustls::Error) -> Error {
     let what = match given {
-        rustls::Error::InconsistentKeys(_) => "the private key is not the certificate's",
+        rustls::Error::InconsistentKeys(_) => "the private key does not belong to the certificate",
         _ => "the certificate or its private key cannot be used",
     };
     error(&code::PROVIDER_CREDENTIALS, what)
@@ -165,6 +165,6 @@ pub(crate) fn failure(given: &rustls::Error) -> Error {
             error(&code::PROVIDER_TLS, "it does not speak HTTP/1.1")
         }
         // Not TLS at all, or changed on the way.
-        _ => error(&code::PROVIDER_ANSWER, "what came is not valid TLS"),
+        _ => error(&code::PROVIDER_ANSWER, "the server does not speak valid TLS"),
     }
 }

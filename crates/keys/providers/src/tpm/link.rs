@@ -206,7 +206,7 @@ fn unreachable(what: &str, error: io::Error) -> Error {
 pub(super) fn malformed() -> Error {
     Error::new(
         &code::PROVIDER_ANSWER,
-        "the TPM's answer does not have its form",
+        "the TPM's response is malformed",
     )
 }
 

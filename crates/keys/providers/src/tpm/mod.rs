@@ -223,7 +223,7 @@ impl Tpm {
         let sealed = Sealed::read(blob).ok_or_else(|| {
             Error::new(
                 &code::PROVIDER_ANSWER,
-                "the sealed object does not have its form",
+                "the sealed object is malformed",
             )
         })?;
         let primary = Primary::make(link)?;

@@ -169,7 +169,7 @@ impl Session {
             mac.verify(&[&digest, theirs, ours, attributes], proof) && fields.is_empty()
         });
         if proof.is_none() {
-            let detail = "the TPM's answer is not authentic: something stands between it and us";
+            let detail = "the TPM's answer is not authentic: something between this host and the TPM changed it";
             return Err(Error::new(&code::PROVIDER_ANSWER, detail).into());
         }
         self.theirs = theirs.to_vec();

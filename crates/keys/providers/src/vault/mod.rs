@@ -191,7 +191,7 @@ impl Remote for Vault {
         let missing = || {
             error(
                 &code::PROVIDER_ANSWER,
-                "what was sealed does not have its form",
+                "the wrapped key in the response is malformed",
             )
         };
         let ciphertext = ciphertext.ok_or_else(missing)?;
@@ -206,7 +206,7 @@ impl Remote for Vault {
         };
         let ciphertext = std::str::from_utf8(ciphertext).unwrap_or_default();
         if !is_ciphertext(ciphertext) {
-            let detail = "what is kept does not have its form";
+            let detail = "the wrapped key is malformed";
             return Err(error(&code::PROVIDER_ANSWER, detail));
         }
         let session = Session::open(self, deadline)?;
@@ -251,7 +251,7 @@ fn told(answer: &Answer) -> Result<Told<'_>, Error> {
     serde_json::from_slice(answer.body.as_slice()).map_err(|_| {
         error(
             &code::PROVIDER_ANSWER,
-            "it is not the JSON that it should be",
+            "the response is not the expected JSON",
         )
     })
 }
@@ -319,7 +319,7 @@ impl<'a> Session<'a> {
         let token = told(&answer)?.auth.map(|auth| auth.client_token);
         let token = token.unwrap_or_default().as_bytes();
         if token.is_empty() || !token.iter().all(u8::is_ascii_graphic) {
-            return Err(error(&code::PROVIDER_ANSWER, "no token came"));
+            return Err(error(&code::PROVIDER_ANSWER, "the response holds no token"));
         }
         copy(token)
     }
@@ -401,7 +401,7 @@ fn refused(answer: &Answer) -> Error {
         412 | 429 | 472 | 473 => (&code::PROVIDER_BUSY, "standing by, or asked too often"),
         503 => (&code::PROVIDER_BUSY, "sealed, or in maintenance"),
         500..=599 => (&code::PROVIDER_BUSY, "it has failed"),
-        _ => (&code::PROVIDER_ANSWER, "an answer that is not known"),
+        _ => (&code::PROVIDER_ANSWER, "unknown status"),
     };
     error(code, format!("status {status}: {what}"))
 }

@@ -48,7 +48,7 @@ impl ConversionLock {
         match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let detail = "another process is at it";
+                let detail = "another process is converting it";
                 return Err(Error::new(&code::PG_CONVERTING, detail));
             }
             Err(error) => return Err(io(error.into())),

@@ -78,7 +78,7 @@ impl<'a> Log<'a> {
             }
             Some(known) if known.object_id == object_id => {}
             Some(_) => {
-                let detail = "it is of another header";
+                let detail = "it belongs to another header";
                 return Err(Error::new(&code::PG_CONVERT_STATE, detail));
             }
         }

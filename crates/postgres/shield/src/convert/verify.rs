@@ -86,7 +86,7 @@ impl Worker<'_> {
             .unwrap_or_else(PoisonError::into_inner)
             .is_noise()
         {
-            let detail = "most pages of the relations that an interrupted run converted are none";
+            let detail = "most of what an interrupted run converted are not pages of relations";
             return Err(Error::new(&code::PG_FILE, detail));
         }
         Ok(())
