@@ -243,7 +243,10 @@ impl Work<'_> {
             return self.resume_without_undo(&before, format, keys, progress);
         };
         if undo.plan.old_header != before {
-            let detail = format!("{}: it belongs to another state or another database", self.shown);
+            let detail = format!(
+                "{}: it belongs to another state or another database",
+                self.shown
+            );
             return Err(Error::new(&code::DUCKDB_REKEY_FILE, detail));
         }
         let plan = &undo.plan;

@@ -104,23 +104,14 @@ impl Remote for KeyServer {
     }
 
     fn open(&self, sealed: &[u8], context: &[u8], _: Deadline) -> Result<SecretKey, Error> {
-        let kept = Kept::parse(sealed).ok_or_else(|| {
-            error(
-                &code::PROVIDER_ANSWER,
-                "the wrapped key is malformed",
-            )
-        })?;
+        let kept = Kept::parse(sealed)
+            .ok_or_else(|| error(&code::PROVIDER_ANSWER, "the wrapped key is malformed"))?;
         let fetched = self.fetch(Version::Number(kept.version))?;
         let key = sealing_key(&fetched.material, context)?;
         let mut room = SecretBytes::with_capacity(SECRET_LEN)?;
         let secret = room.as_mut_slice();
         secret.copy_from_slice(kept.ciphertext);
-        let wrong = || {
-            error(
-                &code::PROVIDER_ANSWER,
-                "the server delivered another key",
-            )
-        };
+        let wrong = || error(&code::PROVIDER_ANSWER, "the server delivered another key");
         key.open(kept.nonce, context, secret, kept.tag)
             .map_err(|_| wrong())?;
         let secret: &mut [u8; SECRET_LEN] = secret.try_into().map_err(|_| wrong())?;

@@ -403,7 +403,10 @@ mod tests {
         let text = String::from_utf8(bytes).unwrap();
         let beside = text.replacen("{\"n\":3,", "{\"n\":3,\"note\":\"x\",", 1);
         assert_ne!(beside, text);
-        fixture.refused(&[fixture.put("beside", beside.as_bytes())], "in which rows are written");
+        fixture.refused(
+            &[fixture.put("beside", beside.as_bytes())],
+            "in which rows are written",
+        );
         let longer = format!("{text}{text}");
         fixture.refused(&[fixture.put("longer", longer.as_bytes())], "not a row");
         let of_another = authority::create_authority("test").unwrap().certificate;

@@ -153,6 +153,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// One read; nothing from an empty file.
     fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, Fault> {
         let Some(header) = self.header()? else {
             return Ok(0);
@@ -167,6 +168,7 @@ impl Target<'_> {
         Ok(count)
     }
 
+    /// One write of at most [`scratch::LEN`] bytes. Returns how many were written.
     fn write(&self, header: &StreamHeader, from: &[u8], offset: u64) -> Result<usize, Fault> {
         let at = stream_physical(offset).ok_or(Errno(libc::EFBIG))?;
         let from = from.get(..scratch::LEN).unwrap_or(from);

@@ -172,7 +172,9 @@ impl Kept {
             return Err(bad("its length is wrong"));
         }
         if bytes.get(16..32) != Some(&token.object_id[..]) || word(12) != token.key_version {
-            return Err(bad("it belongs to another volume, or to another version of the key"));
+            return Err(bad(
+                "it belongs to another volume, or to another version of the key",
+            ));
         }
         let term = Term {
             clock: long(32),

@@ -164,7 +164,10 @@ impl Remote for Kms {
         let arn = Some(told.key_id).filter(|arn| is_key(arn) && arn.starts_with("arn:"));
         let arn = arn.ok_or_else(wrong)?;
         if self.key.starts_with("arn:") && !self.key.contains(":alias/") && arn != self.key {
-            return Err(error(&code::PROVIDER_ANSWER, "it was wrapped with another key"));
+            return Err(error(
+                &code::PROVIDER_ANSWER,
+                "it was wrapped with another key",
+            ));
         }
         Ok(format!("{arn} {ciphertext}").into_bytes())
     }
@@ -173,12 +176,7 @@ impl Remote for Kms {
         let parts = std::str::from_utf8(sealed).ok();
         let parts = parts.and_then(|text| text.split_once(' '));
         let parts = parts.filter(|(arn, text)| is_key(arn) && is_base64(text));
-        let damaged = || {
-            error(
-                &code::PROVIDER_ANSWER,
-                "the wrapped key is malformed",
-            )
-        };
+        let damaged = || error(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
         let (arn, ciphertext) = parts.ok_or_else(damaged)?;
         let body = joined(&[
             b"{\"KeyId\":\"",
@@ -192,7 +190,10 @@ impl Remote for Kms {
         let answer = self.ask("TrentService.Decrypt", &body, deadline)?;
         let told = told(&answer)?;
         if told.key_id != arn {
-            return Err(error(&code::PROVIDER_ANSWER, "it was unwrapped with another key"));
+            return Err(error(
+                &code::PROVIDER_ANSWER,
+                "it was unwrapped with another key",
+            ));
         }
         key_of(told.plaintext.unwrap_or_default())
     }

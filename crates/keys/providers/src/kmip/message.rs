@@ -177,7 +177,10 @@ impl Reason {
             Self::NotFound => (&code::PROVIDER_NO_KEY, "item not found"),
             Self::NotAuthenticated => (&code::PROVIDER_DENIED, "not authenticated"),
             Self::Denied => (&code::PROVIDER_DENIED, "permission denied"),
-            Self::BadMessage => (&code::PROVIDER_ANSWER, "the server rejects the request as malformed"),
+            Self::BadMessage => (
+                &code::PROVIDER_ANSWER,
+                "the server rejects the request as malformed",
+            ),
             Self::NotSupported => (&code::PROVIDER_DENIED, "not supported by the server"),
             Self::Cryptographic => (&code::PROVIDER_ANSWER, "it does not open"),
             Self::Archived => (&code::PROVIDER_DISABLED, "the key is archived"),

@@ -165,12 +165,7 @@ impl Remote for Kmip {
 
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let kept = Kept::parse(sealed);
-        let damaged = || {
-            error(
-                &code::PROVIDER_ANSWER,
-                "the wrapped key is malformed",
-            )
-        };
+        let damaged = || error(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
         let (this, kept, context) = (self.clone(), kept.ok_or_else(damaged)?, context.to_vec());
         deadline.bound(move || this.opened(&kept, &context, deadline))
     }

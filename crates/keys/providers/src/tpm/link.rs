@@ -204,10 +204,7 @@ fn unreachable(what: &str, error: io::Error) -> Error {
 
 /// An answer that is none: forged, or cut short.
 pub(super) fn malformed() -> Error {
-    Error::new(
-        &code::PROVIDER_ANSWER,
-        "the TPM's response is malformed",
-    )
+    Error::new(&code::PROVIDER_ANSWER, "the TPM's response is malformed")
 }
 
 #[cfg(test)]

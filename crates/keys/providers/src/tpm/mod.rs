@@ -220,12 +220,8 @@ impl Tpm {
         auth: &SecretBytes,
         blob: &[u8],
     ) -> Result<SecretKey, Failed> {
-        let sealed = Sealed::read(blob).ok_or_else(|| {
-            Error::new(
-                &code::PROVIDER_ANSWER,
-                "the sealed object is malformed",
-            )
-        })?;
+        let sealed = Sealed::read(blob)
+            .ok_or_else(|| Error::new(&code::PROVIDER_ANSWER, "the sealed object is malformed"))?;
         let primary = Primary::make(link)?;
         if primary.name != sealed.primary {
             let detail = "it was sealed by another TPM, or by this one before it was cleared";
