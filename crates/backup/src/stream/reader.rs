@@ -99,7 +99,7 @@ impl<'a, I: Input> StreamReader<'a, I> {
     /// The next event; after [`Event::End`] there is none.
     pub(crate) fn next(&mut self) -> Result<Event<'_>> {
         if self.data_left > 0 {
-            return self.data();
+            return self.next_data();
         }
         if self.ended {
             return Err(malformed("read beyond its end"));
@@ -113,7 +113,7 @@ impl<'a, I: Input> StreamReader<'a, I> {
                 return Err(malformed("data outside a file"));
             }
             self.data_left = length;
-            return self.data();
+            return self.next_data();
         }
         let mut bytes = vec![0; length];
         self.exactly(&mut bytes)?;
@@ -128,7 +128,7 @@ impl<'a, I: Input> StreamReader<'a, I> {
 
     /// The next bytes of the file that is being read, as many as are at hand; adds them to the
     /// file's digest and size. Fails if the set has more bytes than it says.
-    fn data(&mut self) -> Result<Event<'_>> {
+    fn next_data(&mut self) -> Result<Event<'_>> {
         self.refill()?;
         let available = self.piece.len() - self.at;
         let length = available.min(self.data_left);

@@ -184,7 +184,7 @@ pub(crate) unsafe fn with_variables<T>(
 
 /// Sets the variables that load this library again, if the program has removed them from its own
 /// environment: for functions of the C library that start a program with it and take none.
-pub(crate) fn restore_variables() {
+pub(crate) fn restore_preload() {
     // SAFETY: the process's own environment.
     let lacks = unsafe { lacks_library(own_environment()) };
     let Some(own) = own().filter(|_| lacks) else {

@@ -33,11 +33,11 @@ extern "C" fn at_exit() {
     };
     // SAFETY: the callback has the type that is asked for, and gets the structure back.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    let guarded = served_base();
+    let served = served_base();
     let own = base_of(own_address());
     for (name, base) in search.found {
         let is_ours = name.contains("libstrongroom_") || Some(base) == own;
-        if Some(base) != guarded && !is_ours && !unused(&name, base) {
+        if Some(base) != served && !is_ours && !unused(&name, base) {
             report(&code::RUN_OWN_SQLITE, &name);
         }
     }

@@ -101,14 +101,14 @@ fn unquote(token: Token<'_>) -> String {
 
 /// Tokens without white space and comments.
 fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
-    let mut rest = skip_blank(sql);
+    let mut rest = skip_blanks_and_comments(sql);
     // SQLite's grammar lets empty statements stand before the one that is prepared, and keeps them
     // in its text.
     while let Some(after) = rest.strip_prefix(';') {
-        rest = skip_blank(after);
+        rest = skip_blanks_and_comments(after);
     }
     std::iter::from_fn(move || {
-        rest = skip_blank(rest);
+        rest = skip_blanks_and_comments(rest);
         let first = rest.chars().next()?;
         let len = match first {
             '\'' | '"' | '`' => quoted_len(rest, first),
@@ -143,7 +143,7 @@ fn quoted_len(text: &str, quote: char) -> usize {
     text.len()
 }
 
-fn skip_blank(mut text: &str) -> &str {
+fn skip_blanks_and_comments(mut text: &str) -> &str {
     loop {
         // SQLite's tokenizer takes a byte-order mark for white space, wherever it stands between
         // tokens.

@@ -150,7 +150,7 @@ impl WalFile {
             }
             return Ok(());
         }
-        let key = self.derive(&prologue)?;
+        let key = self.generation_key(&prologue)?;
         let mut header = [0; WAL_HEADER];
         let Some(plain) = key.open(Role::WalHeader, 0, &mut bytes[prologue_layout::SIZE..]) else {
             return Ok(());
@@ -165,7 +165,7 @@ impl WalFile {
     }
 
     /// The key of the generation that the prologue begins.
-    fn derive(&self, prologue: &Prologue) -> SqliteResult<UnitKey> {
+    fn generation_key(&self, prologue: &Prologue) -> SqliteResult<UnitKey> {
         unit_key(
             &self.sealed.opened_header().object,
             prologue,
@@ -217,7 +217,7 @@ impl WalFile {
         };
         self.sealed
             .set_generation(self.main, prologue.generation())?;
-        let key = self.derive(&prologue)?;
+        let key = self.generation_key(&prologue)?;
         self.generation = Some(Generation {
             prologue,
             key,

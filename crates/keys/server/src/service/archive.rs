@@ -334,7 +334,7 @@ impl Service {
         };
         let event = Event {
             subject: archived.file.clone(),
-            detail: naming(&archived.head, archived.last),
+            detail: archive_row_detail(&archived.head, archived.last),
             ..event.clone()
         };
         let changes = vec![self.put(AUDIT_CUT, &cut)?];
@@ -364,7 +364,7 @@ impl Service {
 
 /// The detail of the row that names an archive. `audit --verify` searches for it.
 #[must_use]
-pub fn naming(head: &str, last: u64) -> String {
+pub fn archive_row_detail(head: &str, last: u64) -> String {
     format!("through {last} head {head}")
 }
 
