@@ -98,6 +98,7 @@ impl Mapping {
         self.advise(libc::MADV_WIPEONFORK)
     }
 
+    /// Excludes the pages from core dumps. A kernel that refuses is ignored.
     fn dump_excluded(self) -> Self {
         // Known since Linux 3.4. A refusal leaves the pages as private as ordinary memory, and
         // RLIMIT_CORE remains the caller's second line, so it is not an error.

@@ -72,6 +72,8 @@ pub(crate) fn check(file: *mut sqlite3_file) -> SqliteResult<Option<String>> {
     Ok(lines(&found))
 }
 
+/// The report in lines for `PRAGMA integrity_check`: the first bad units, and what concerns the
+/// database as a whole. `None` when there is nothing to say.
 fn lines(found: &VerifyReport) -> Option<String> {
     let mut lines: Vec<String> = found
         .bad

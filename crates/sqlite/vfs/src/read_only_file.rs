@@ -164,6 +164,7 @@ impl ReadOnlyFile {
         Ok(head)
     }
 
+    /// The error for a result code of SQLite's, about this file.
     fn failed(&self, rc: SqliteCode) -> Error {
         Error::new(
             &code::IO,

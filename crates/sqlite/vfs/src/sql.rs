@@ -93,10 +93,12 @@ fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
     Ok(())
 }
 
+/// SQLite calls this when the connection is closed: forgets it.
 unsafe extern "C" fn connection_closed(connection: *mut c_void) {
     connection_list::forget_connection(connection as usize);
 }
 
+/// Reports an error and makes it the result of the SQL function.
 fn fail(context: *mut sqlite3_context, error: &Error) {
     report::report_error(error);
     let (Some(api), Ok(text)) = (

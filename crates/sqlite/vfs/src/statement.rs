@@ -79,10 +79,12 @@ pub(crate) fn vacuum_into(sql: &str) -> Option<String> {
     }
 }
 
+/// Whether the token is this keyword, in any case, and not quoted.
 fn is_word(token: Token<'_>, word: &str) -> bool {
     matches!(token, Token::Word(text) if text.eq_ignore_ascii_case(word))
 }
 
+/// The text of a token without its quotes; doubled quotes in it become single ones.
 fn unquote(token: Token<'_>) -> String {
     match token {
         Token::Word(text) => text.to_owned(),
@@ -126,6 +128,8 @@ fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
     })
 }
 
+/// Whether SQLite's tokenizer takes the character as part of a word: every character that is not
+/// ASCII is.
 fn is_word_char(character: char) -> bool {
     character.is_alphanumeric() || character == '_' || character == '$' || !character.is_ascii()
 }
@@ -143,6 +147,8 @@ fn quoted_len(text: &str, quote: char) -> usize {
     text.len()
 }
 
+/// The rest of the text after white space and comments. A comment that does not end takes all of
+/// it.
 fn skip_blanks_and_comments(mut text: &str) -> &str {
     loop {
         // SQLite's tokenizer takes a byte-order mark for white space, wherever it stands between

@@ -72,7 +72,8 @@ fn classify(call: &mut Call) -> Datum {
     datum(zone::with(|connection| connection.classify(kind, &bytes)))
 }
 
-/// A value of a plain type from its binary form.
+/// Makes a value of a plain type from its binary form. Raises PostgreSQL's ERROR when the bytes are
+/// malformed or longer than 2 GiB.
 fn receive(plain: Oid, bytes: &[u8]) -> Datum {
     let len = i32::try_from(bytes.len()).unwrap_or_else(|_| fault::raise(Fault::StringTooLong));
     let (mut function, mut param) = (Oid::INVALID, Oid::INVALID);

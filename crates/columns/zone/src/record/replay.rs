@@ -235,7 +235,8 @@ impl BackendReplay {
     }
 }
 
-/// Answers a partition, which is found by its relation. Makes none.
+/// Answers a call about a partition, which is found by its relation, from the first recorded call
+/// with the same input. `Fault::Departed` when there is none; makes no partition.
 fn partition(
     calls: &[RecordedCall],
     descriptor: &Descriptor,

@@ -180,7 +180,7 @@ impl LogFile {
     /// Makes every record that was appended durable.
     ///
     /// # Errors
-    /// SR-8023, from then on always.
+    /// SR-8015 or SR-8023; from then on always SR-8023.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.check_usable()?;
         if self.synced == self.end {
