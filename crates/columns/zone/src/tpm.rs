@@ -133,6 +133,8 @@ impl Tpm {
         Ok(counter)
     }
 
+    /// The attributes of a counter. An error when the TPM has none with this index, or it has
+    /// another size.
     fn attributes(&self, index: u32) -> io::Result<u32> {
         let answer = self.command(PLAIN, NV_READ_PUBLIC, &index.to_be_bytes())?;
         // TPMS_NV_PUBLIC: index, algorithm of its name, attributes, policy, size.
@@ -156,6 +158,8 @@ impl Tpm {
         parameters.map(<[u8]>::to_vec).ok_or_else(malformed)
     }
 
+    /// Sends a command and returns the answer after its head. Repeats it while the TPM puts it off,
+    /// for a limited time.
     fn command(&self, tag: u16, code: u32, body: &[u8]) -> io::Result<Vec<u8>> {
         let len = u32::try_from(HEAD.saturating_add(body.len())).map_err(io::Error::other)?;
         let mut command = tag.to_be_bytes().to_vec();
@@ -184,6 +188,8 @@ impl Tpm {
 }
 
 impl Connection {
+    /// Sends a command and reads the whole answer. After an error the connection is of no use: a
+    /// later answer could be that of an earlier command.
     fn exchange(&mut self, command: &[u8]) -> io::Result<Vec<u8>> {
         if self.broken {
             return Err(io::Error::new(
@@ -261,6 +267,7 @@ impl Counter {
     }
 }
 
+/// The error for an answer that the TPM should not give.
 fn malformed() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,

@@ -53,10 +53,13 @@ static REAL: OnceLock<Real> = OnceLock::new();
 #[used]
 static AT_LOAD: extern "C" fn() = at_load;
 
+/// Looks up the C library's functions as soon as this library is loaded: a child of `vfork` must
+/// not do that.
 extern "C" fn at_load() {
     real();
 }
 
+/// The C library's own functions.
 fn real() -> &'static Real {
     // SAFETY: the functions of these names have these types.
     REAL.get_or_init(|| unsafe {

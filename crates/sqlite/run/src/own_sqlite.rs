@@ -26,6 +26,8 @@ struct Search {
     found: Vec<(String, usize)>,
 }
 
+/// Reports each SQLite that the program has loaded beside the one that the sealing VFS serves, and
+/// has used.
 extern "C" fn at_exit() {
     let mut search = Search {
         magic: sqlite_magic(),
@@ -69,6 +71,7 @@ fn unused(name: &str, base: usize) -> bool {
     }
 }
 
+/// Looks for SQLite in the constant segments of one library. Returns 0, so that the search goes on.
 unsafe extern "C" fn visit(
     about: *mut libc::dl_phdr_info,
     _size: libc::size_t,
