@@ -364,18 +364,19 @@ mod tests {
         std::os::unix::fs::symlink("inside", path("to_directory")).unwrap();
         std::os::unix::fs::symlink("file", path("to_file")).unwrap();
         let within: OwnedFd = File::open(place.path()).unwrap().into();
-        let opened = |name: &[u8]| handle(&within, name).and_then(|handle| directory(&handle));
+        let opened =
+            |name: &[u8]| open_handle(&within, name).and_then(|handle| open_directory(&handle));
         assert!(opened(b"inside").is_ok());
         for name in [&b"to_directory"[..], b"to_file", b"file"] {
             assert!(matches!(opened(name), Err(Changed::Exchanged)), "{name:?}");
         }
         assert!(matches!(opened(b"none"), Err(Changed::Gone)));
-        assert!(regular(&within, b"file").is_ok());
+        assert!(open_regular(&within, b"file").is_ok());
         for name in [&b"to_directory"[..], b"to_file", b"inside"] {
-            let exchanged = matches!(regular(&within, name), Err(Changed::Exchanged));
+            let exchanged = matches!(open_regular(&within, name), Err(Changed::Exchanged));
             assert!(exchanged, "{name:?}");
         }
-        assert!(matches!(regular(&within, b"none"), Err(Changed::Gone)));
+        assert!(matches!(open_regular(&within, b"none"), Err(Changed::Gone)));
     }
 
     #[test]
@@ -387,11 +388,11 @@ mod tests {
             drop(File::create(path(name).join(name)).unwrap());
         }
         let within: OwnedFd = File::open(place.path()).unwrap().into();
-        let found = handle(&within, b"inside").ok().unwrap();
+        let found = open_handle(&within, b"inside").ok().unwrap();
         rustix::fs::rename(path("inside"), path("moved")).unwrap();
         std::os::unix::fs::symlink("outside", path("inside")).unwrap();
-        let opened = directory(&found).ok().unwrap();
-        assert!(regular(&opened, b"inside").is_ok());
-        assert!(regular(&opened, b"outside").is_err());
+        let opened = open_directory(&found).ok().unwrap();
+        assert!(open_regular(&opened, b"inside").is_ok());
+        assert!(open_regular(&opened, b"outside").is_err());
     }
 }
