@@ -22,8 +22,9 @@ const WORDS_MAX: usize = 2000;
 /// Most bytes of its messages that are read.
 const SAID_MAX: u64 = 64 * 1024;
 
-/// Runs `command`, which is `program`, to its end; kills it when the restore is to stop. Its
-/// messages go to a file `said`, which is made and removed here.
+/// Runs `command`, which is `program`, to its end; kills it when the restore is to stop, and
+/// returns the error of the stop. Its messages go to a new file `said`, which is removed at the
+/// end, but stays after a stop or an error of the system.
 ///
 /// # Errors
 /// SR-7162 when it cannot be run, or does not end with 0; the error has the beginning of its

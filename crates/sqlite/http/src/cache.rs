@@ -127,7 +127,8 @@ impl Cache {
         sha256(&[LABEL, &self.id, &block.to_le_bytes(), &len, bytes])
     }
 
-    /// Whether the block's slot has the number of the block. The slot may still be damaged.
+    /// Whether the block's slot has the number of the block. The slot may still be damaged. False
+    /// when the cache is switched off.
     pub(crate) fn has(&self, block: u64) -> bool {
         let mut head = [0; HEAD_USED];
         let read = self.file.read_exact_at(&mut head, self.slot_offset(block));

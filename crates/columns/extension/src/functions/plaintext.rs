@@ -46,6 +46,7 @@ fn kind_and_plain_type(
     }
 }
 
+/// The value in clear, as a value of the plain type, if the session's ticket allows it.
 fn declassify(call: &mut Call) -> Datum {
     let (kind, plain) =
         kind_and_plain_type(call, |called| (called.args.first().copied(), called.result));
@@ -58,6 +59,7 @@ fn declassify(call: &mut Call) -> Datum {
     }
 }
 
+/// A confidential value of a plain one, which the server saw in clear.
 fn classify(call: &mut Call) -> Datum {
     let (kind, plain) = kind_and_plain_type(call, |called| {
         let first = called.args.first().copied();

@@ -119,8 +119,9 @@ impl Service {
         }
     }
 
-    /// Archives all rows that are due, in one or several archives. `event`: the row that records
-    /// each archive. With `when_overdue`, only if the rows are overdue.
+    /// Archives the rows that are due, in one or several archives, at most [`ARCHIVES_MAX`] in one
+    /// call. `event`: the row that records each archive. With `when_overdue`, only if the rows are
+    /// overdue.
     fn archive_all(
         &self,
         config: &Config,
