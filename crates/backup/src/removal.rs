@@ -214,6 +214,7 @@ fn mark_and_remove(
     Ok(Removed::Gone(mark))
 }
 
+/// Removes the head itself, without which the set is gone.
 fn remove_head_object(store: &dyn Store, position: u32) -> Result<()> {
     let name = head_name(position);
     let removed = store.remove(&name);

@@ -163,6 +163,8 @@ impl Open {
 }
 
 impl Target {
+    /// Writes bytes at an offset of the logical file, and lets the kernel begin to write them to
+    /// disk.
     fn write(&mut self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
         match &self.sealed {
             None => self.file.write_all_at(bytes, offset)?,
@@ -172,6 +174,7 @@ impl Target {
         Ok(())
     }
 
+    /// Sets the length of the logical file.
     fn set_length(&self, length: u64) -> std::io::Result<()> {
         match &self.sealed {
             None => self.file.set_len(length),

@@ -213,6 +213,7 @@ impl Target<'_> {
         Ok(Some(header))
     }
 
+    /// The header, which is created under the writers' lock if the file has none yet.
     fn header_for_writing(&self) -> Result<StreamHeader, Fault> {
         if let Some(header) = self.header()? {
             return Ok(header);
@@ -244,6 +245,8 @@ impl Target<'_> {
         })?
     }
 
+    /// The key for streams. Temporary files have one that is valid until the machine is started
+    /// again.
     fn key(&self) -> &CtrKey {
         let this_boot = self.file.layout == FileLayout::TemporaryStream;
         self.file.instance.keys.stream(this_boot)

@@ -162,6 +162,7 @@ impl Worker<'_> {
         Ok((mine.ino(), contents))
     }
 
+    /// Copies the logical content of a file from one form to the other, and returns its digest.
     fn transfer(
         &self,
         item: &PlannedFile,
