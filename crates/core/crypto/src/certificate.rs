@@ -239,7 +239,7 @@ fn split_unescaped(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Removes backslashes that escape the next character.
+/// Removes backslashes that escape the next character. One at the end stays.
 fn unescaped(value: &str) -> String {
     let mut out = String::new();
     let mut characters = value.chars();

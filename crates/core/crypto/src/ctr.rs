@@ -74,6 +74,8 @@ impl CtrKey {
     }
 }
 
+/// Encrypts or decrypts in place, from the counter block `iv` on.
+///
 /// Not inlined: on processors with vector AES the library spreads the round keys, the first two of
 /// which are the key itself, over its stack frame.
 #[inline(never)]

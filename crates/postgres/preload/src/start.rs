@@ -262,7 +262,8 @@ fn start_without_instance(arguments: &[Vec<u8>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a server that was given a key or a root, but whose data directory is not sealed.
+/// For a server whose data directory has no header: SR-7004 if it was given a key or a root all the
+/// same.
 fn refuse_plain() -> Result<(), Error> {
     let roots = std::env::var_os(ROOTS_VARIABLE);
     let key = source::from_environment(variable);

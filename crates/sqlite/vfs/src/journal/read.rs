@@ -241,7 +241,8 @@ impl JournalCore {
     }
 
     /// Reads and opens the slots that these bytes are in. With `lenient`, a slot that does not open
-    /// is taken from its shadow or left zero.
+    /// is taken from its shadow or left zero. Otherwise it is left zero only after the end of what
+    /// this connection has written; SR-4004 for any other.
     pub(super) fn read_chunks(
         &mut self,
         out: &mut [u8],
