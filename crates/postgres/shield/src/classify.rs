@@ -238,7 +238,7 @@ pub fn classify(relative: &[u8]) -> Classified {
     classified.unwrap_or_else(|| in_unknown_directory(relative))
 }
 
-/// A path in the directory `head` of the data directory. `None` when no rule matches.
+/// Classifies a path in the directory `head` of the data directory. `None` when no rule matches.
 fn below(head: &[u8], rest: &[u8]) -> Option<Classified> {
     match head {
         b"base" => in_tablespace(rest),
@@ -274,7 +274,7 @@ fn below(head: &[u8], rest: &[u8]) -> Option<Classified> {
     }
 }
 
-/// A name in the data directory itself.
+/// Classifies a name in the data directory itself.
 fn in_data_directory(name: &[u8]) -> Option<Classified> {
     let class = match name {
         b""
@@ -352,8 +352,8 @@ fn is_configuration(name: &[u8]) -> bool {
         || matches!(name, b".pgpass" | b"pgpass")
 }
 
-/// A path in a directory that no rule knows: an administrator's, an extension's, or a tablespace
-/// inside the data directory, whose files are recognized by its version directory.
+/// Classifies a path in a directory that no rule knows: an administrator's, an extension's, or a
+/// tablespace inside the data directory, whose files are recognized by its version directory.
 fn in_unknown_directory(relative: &[u8]) -> Classified {
     tablespace(relative)
         .and_then(|at| relative.get(at..))
@@ -365,7 +365,7 @@ fn in_unknown_directory(relative: &[u8]) -> Classified {
         .unwrap_or(Classified::of(Class::Unknown))
 }
 
-/// A path below `base` or below a tablespace's version directory.
+/// Classifies a path below `base` or below a tablespace's version directory.
 fn in_tablespace(path: &[u8]) -> Option<Classified> {
     match split_first_component(path) {
         (b"pgsql_tmp", None) => Some(Classified::DIRECTORY),
@@ -377,7 +377,7 @@ fn in_tablespace(path: &[u8]) -> Option<Classified> {
     }
 }
 
-/// A path below the directory of a database, whose name may end with `suffix`.
+/// Classifies a path below the directory of a database, whose name may end with `suffix`.
 fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Classified> {
     let (name, rest) = split_first_component(path);
     let mut parser = NameParser::new(name);
@@ -392,7 +392,7 @@ fn database_directory(path: &[u8], suffix: &[u8]) -> Option<Classified> {
     }
 }
 
-/// A path below `pg_tblspc`: a link's name, then the tablespace's version directory.
+/// Classifies a path below `pg_tblspc`: a link's name, then the tablespace's version directory.
 fn in_tablespace_link(path: &[u8]) -> Option<Classified> {
     let (name, rest) = split_first_component(path);
     let mut parser = NameParser::new(name);
@@ -480,7 +480,8 @@ fn relation(database: u32, mut parser: NameParser<'_>) -> Option<Classified> {
     })
 }
 
-/// A path below `pgsql_tmp`: `rest` follows that directory's name, with which `path` begins.
+/// Classifies a path below `pgsql_tmp`: `rest` follows that directory's name, with which `path`
+/// begins.
 fn temporary(path: &[u8], rest: &[u8]) -> Option<Classified> {
     let (name, below) = split_first_component(rest);
     let mut parser = NameParser::new(name);

@@ -208,8 +208,9 @@ pub struct Copied {
 /// interrupted, also when only the new key still opens the database.
 ///
 /// # Errors
-/// SR-2019 for `slots_only` without a new key; SR-6010 when other connections keep it from
-/// finishing; those of `open`.
+/// SR-3001 when the database is not sealed; SR-2001 without a key in `options`; SR-2019 for
+/// `slots_only` without a new key; SR-6010 when other connections keep it from finishing; those of
+/// `open`.
 pub fn rekey(
     sealed: &Path,
     options: &OpenOptions,

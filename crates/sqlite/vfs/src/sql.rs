@@ -134,7 +134,7 @@ unsafe fn text_argument(arguments: *mut *mut sqlite3_value, index: usize) -> Str
     unsafe { sqlite_text::text_of((api.value_text)(value)) }
 }
 
-/// Argument `index`, a text or a blob, as secret bytes.
+/// Argument `index`, a text or a blob, as secret bytes. An error for a value of another type.
 ///
 /// # Safety
 /// As [`text_argument`].

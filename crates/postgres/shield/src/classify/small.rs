@@ -13,7 +13,7 @@
 use super::{Class, Classified, Identity};
 use crate::name_parser::{NameParser, split_first_component};
 
-/// A path below `pg_wal`.
+/// Classifies a path below `pg_wal`. `None` for a name that PostgreSQL does not use there.
 pub(super) fn in_wal(name: &[u8]) -> Option<Classified> {
     match name {
         b"archive_status" | b"summaries" => return Some(Classified::DIRECTORY),
@@ -74,7 +74,7 @@ pub(super) fn slru(directory: u8, name: &[u8]) -> Option<Classified> {
     })
 }
 
-/// A path below `pg_replslot`: the slot's directory, its state, or spilled changes.
+/// Classifies a path below `pg_replslot`: the slot's directory, its state, or spilled changes.
 pub(super) fn in_slots(path: &[u8]) -> Option<Classified> {
     let (_, Some(name)) = split_first_component(path) else {
         return Some(Classified::DIRECTORY);
@@ -94,7 +94,7 @@ pub(super) fn in_slots(path: &[u8]) -> Option<Classified> {
     Some(Classified::of(Class::Spill))
 }
 
-/// A path below `pg_logical`.
+/// Classifies a path below `pg_logical`.
 pub(super) fn in_logical(path: &[u8]) -> Option<Classified> {
     match split_first_component(path) {
         (b"replorigin_checkpoint" | b"replorigin_checkpoint.tmp", None) => {
