@@ -272,7 +272,7 @@ fn check_what_it_is(
 }
 
 /// The number of the cluster, from its control file (`ControlFileData`,
-/// `src/include/catalog/pg_control.h`). `None` when PG_VERSION or the control file is missing, or
+/// `src/include/catalog/pg_control.h`). `None` when `PG_VERSION` or the control file is missing, or
 /// cannot be read without following a link.
 fn system_identifier(held: &File) -> Option<String> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;

@@ -249,7 +249,7 @@ codes! {
     PG_NO_SOURCE = 7020, Warning, "the instance will not start unattended: its configuration names no key", "start it with `strongroom pg start --ask`, or give it a key that needs no passphrase: `strongroom pg rotate --slots-only`";
     PG_NOT_SHIELDED = 7021, Bug, "the new instance is not sealed, because the shield was not loaded", "please report it; nothing was kept";
     PG_PLAIN_FILE = 7022, Data, "a plain file lies where the files of a PostgreSQL instance are sealed", "move it out of the data directory; only certificates and configuration may lie in the data directory itself or in conf.d, and logs in log";
-    PG_RESTORED = 7023, Data, "the file that restore_command brought back cannot become a segment of this instance's log", "check which server's archive it comes from; a sealed archive is read with the header of the instance that wrote it (`strongroom pg initdb --copy-key-from`), and plain segments are taken only with STRONGROOM_PG_PLAIN_ARCHIVE=accept in the server's environment";
+    PG_RESTORED = 7023, Data, "the file that `restore_command` brought back cannot become a segment of this instance's log", "check which server's archive it comes from; a sealed archive is read with the header of the instance that wrote it (`strongroom pg initdb --copy-key-from`), and plain segments are taken only with STRONGROOM_PG_PLAIN_ARCHIVE=accept in the server's environment";
     PG_NOTHING_SEALED = 7024, Warning, "the shield is loaded, but the server's data directory is not sealed", "if the instance should be sealed, put strongroom.header back or name its directory in STRONGROOM_PG_ROOTS; otherwise take the library out of LD_PRELOAD";
     PG_NOT_RUNNING = 7027, Io, "no server is running on the data directory", "`strongroom pg status` shows the instance; `strongroom pg start` starts a server";
     PG_NO_CLUSTER = 7028, Usage, "no cluster of postgresql-common has this data directory", "make one with `pg_createcluster -d DIR`, or set LD_PRELOAD in the service that starts the server";
@@ -300,7 +300,7 @@ codes! {
     METRICS_NOT_WRITTEN = 7153, Warning, "the metrics could not be written", "check the directory, and that the user who runs the command may write to it; the backup itself is not affected";
     INCREMENTAL_BASE = 7160, Refused, "there is no set that an incremental set can build on", "see the detail; make a full set with `strongroom backup create` without --incremental";
     CHAIN = 7161, Data, "a set that an incremental set builds on is missing, or another one is in its place", "bring its head and families back from another copy of the medium, or use a full set";
-    COMBINE = 7162, Io, "PostgreSQL's pg_combinebackup could not combine the sets of a chain", "see its message; --bindir names the directory of the programs of the server's version";
+    COMBINE = 7162, Io, "PostgreSQL's `pg_combinebackup` could not combine the sets of a chain", "see its message; --bindir names the directory of the programs of the server's version";
     RESTORE_TEST = 7163, Data, "a cluster that was restored as a test failed it", "do not rely on this set: see the message, restore the set and examine it, and make a new one";
     TEST_PROGRAM = 7164, Io, "a program that is needed to test a restore cannot be run", "install PostgreSQL's programs of the server's version, or name their directory with --bindir";
     ARCHIVE_FOREIGN = 7165, Refused, "the archive on the medium belongs to another PostgreSQL cluster", "use one medium for each cluster; nothing was written";

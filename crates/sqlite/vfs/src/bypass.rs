@@ -110,7 +110,7 @@ pub(crate) fn original_open(vfs: *mut sqlite3_vfs) -> Option<Open> {
     copied.map(|WatchedVfs(_, call)| *call)
 }
 
-/// Takes the place of xOpen of the VFS below: refuses a sealed database or a key that comes past
+/// Takes the place of `xOpen` of the VFS below: refuses a sealed database or a key that comes past
 /// the sealing VFS, and passes on all else.
 unsafe extern "C" fn open(
     vfs: *mut sqlite3_vfs,
