@@ -111,6 +111,17 @@ fn dependencies_point_one_way() {
         ("openssl", &["crates/core/crypto"]),
         ("foreign-types", &["crates/core/crypto"]),
         ("openssl-sys", &["crates/core/crypto"]),
+        (
+            // Whoever speaks to a TPM does so through this crate; the proxy's tests run a zone.
+            "strongroom-keys-tpm",
+            &[
+                "",
+                "crates/keys/providers",
+                "crates/columns/zone",
+                "crates/columns/proxy",
+                "crates/cli",
+            ],
+        ),
     ];
     let manifests = files(&root(), "Cargo.toml").unwrap();
     assert!(manifests.len() >= 7);
@@ -135,6 +146,40 @@ fn dependencies_point_one_way() {
             );
         }
     }
+}
+
+/// `core` uses nothing above it; `keys` uses `core` and, for the key server's store, sealed SQLite.
+#[test]
+fn lower_layers_do_not_use_higher_ones() {
+    let packages = |below: &str| -> BTreeSet<String> {
+        let manifests = files(&root().join(below), "Cargo.toml").unwrap();
+        manifests.iter().map(|path| package(path)).collect()
+    };
+    let core = packages("crates/core");
+    let mut keys = packages("crates/keys");
+    keys.extend(core.iter().cloned());
+    keys.insert(String::from("strongroom-sqlite"));
+    for (below, allowed) in [("crates/core", &core), ("crates/keys", &keys)] {
+        for manifest in files(&root().join(below), "Cargo.toml").unwrap() {
+            let text = std::fs::read_to_string(&manifest).unwrap();
+            let (dependencies, _) = text.split_once("[dev-dependencies]").unwrap_or((&text, ""));
+            for line in dependencies.lines() {
+                let name = line.split(['=', '.']).next().unwrap_or_default().trim();
+                assert!(
+                    !name.starts_with("strongroom-") || allowed.contains(name),
+                    "{}: must not use {name}",
+                    manifest.display()
+                );
+            }
+        }
+    }
+}
+
+/// The name of the package of a manifest.
+fn package(manifest: &Path) -> String {
+    let text = std::fs::read_to_string(manifest).unwrap();
+    let name = text.lines().find_map(|line| line.strip_prefix("name = "));
+    name.unwrap().trim_matches('"').to_owned()
 }
 
 #[test]
