@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use serde::Serialize;
 use serde_json::Value;
 use strongroom_crypto::SecretKey;
 use strongroom_format::hex::hex;
+use strongroom_tls::rustls::ClientConfig;
 use ureq::http::Method;
 
 use crate::address::{Address, key_name};

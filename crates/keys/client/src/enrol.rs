@@ -15,7 +15,7 @@ use crate::address::{Address, key_name_is_valid};
 use crate::client::{Client, change, malformed, parsed};
 use crate::error::{Error, Kind, Result};
 use crate::node::{REQUEST_TIMEOUT_S, TOTAL_TIMEOUT_S};
-use crate::tls::{self, Identity};
+use crate::tls::{client_config, identity};
 use crate::wire::Issued;
 
 /// Longest token, in bytes.
@@ -71,8 +71,8 @@ pub fn enrol<E: From<Error>>(
         return Err(malformed("the certificate is for another node").into());
     }
     // A certificate that is not this key's is found here, not at the next boot.
-    Identity::from_pem(issued.certificate.as_bytes(), key.as_slice())
-        .and_then(|identity| tls::config(enrolment.authority, Some(identity)))
+    identity(issued.certificate.as_bytes(), key.as_slice())
+        .and_then(|identity| client_config(enrolment.authority, Some(identity)))
         .map_err(|why| malformed(&why))?;
     Ok(Enrolled {
         server: server.text().to_owned(),
@@ -83,7 +83,7 @@ pub fn enrol<E: From<Error>>(
 }
 
 fn client(server: &Address, authority: &[u8]) -> Result<Client> {
-    let tls = tls::config(authority, None)
+    let tls = client_config(authority, None)
         .map_err(|why| Error::new(Kind::NodeFile, format!("authority: {why}")))?;
     Ok(Client {
         addresses: vec![server.clone()],

@@ -5,21 +5,16 @@
 
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use strongroom_crypto::SecretBytes;
-use ureq::unversioned::resolver::DefaultResolver;
-use ureq::unversioned::transport::{Connector as _, TcpConnector};
-use ureq::{Agent, SendBody, http};
+use strongroom_tls::http::{SentFlag, client_rules, watched_client};
+use strongroom_tls::rustls::{self, ClientConfig};
+use ureq::{SendBody, http};
 use zeroize::Zeroizing;
 
 use crate::address::Address;
 use crate::error::Kind;
-
-/// Longest header of an answer, in bytes.
-const HEADER_MAX: usize = 16 * 1024;
 
 /// Longest answer that says why not, in bytes.
 const REFUSAL_MAX: usize = 16 * 1024;
@@ -96,29 +91,16 @@ pub(crate) fn exchange(
     request: &Request<'_>,
     time: Duration,
 ) -> Result<Answer, Fault> {
-    let sent = Arc::new(AtomicBool::new(false));
-    let secure = crate::transport::Secure {
-        config: Arc::clone(tls),
-        sent: Arc::clone(&sent),
-    };
-    let config = Agent::config_builder()
+    let sent = SentFlag::default();
+    let rules = client_rules()
         .https_only(true)
-        .http_status_as_error(false)
-        // Whatever the environment says.
-        .proxy(None)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .max_idle_connections(0)
-        .max_response_header_size(HEADER_MAX)
-        .user_agent(concat!("strongroom/", env!("CARGO_PKG_VERSION")))
         .timeout_global(Some(time))
         .build();
-    let connector = ().chain(TcpConnector::default()).chain(secure);
-    let agent = Agent::with_parts(config, connector, DefaultResolver::default());
+    let agent = watched_client(rules, Some(Arc::clone(tls)), &sent);
     let fault = |kind, detail, nobody| Fault {
         kind,
         detail,
-        sent: sent.load(Ordering::Relaxed),
+        sent: sent.is_set(),
         nobody,
     };
     let built = http::Request::builder()

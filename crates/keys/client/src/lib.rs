@@ -18,6 +18,7 @@
 mod address;
 mod answer;
 mod base64;
+mod certificate;
 mod client;
 mod enrol;
 mod error;
@@ -26,15 +27,15 @@ mod node;
 mod renew;
 mod rounds;
 mod tls;
-mod transport;
 mod watch;
 mod wire;
 
 pub use address::key_name_is_valid;
+pub use certificate::Validity;
 pub use client::{Client, Fetched, Version};
 pub use enrol::{Enrolled, Enrolment, enrol};
 pub use error::{Error, Kind};
-pub use node::{DEFAULT_PATH, Files, Node, VARIABLE, Validity};
+pub use node::{DEFAULT_PATH, Files, Node, VARIABLE};
 pub use renew::Renewal;
 pub use ureq::http::Method;
 pub use watch::{Waiting, tell_waiting};

@@ -10,15 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use serde::Deserialize;
 use strongroom_keyring::pair::Pair;
+use strongroom_tls::rustls::ClientConfig;
 use zeroize::Zeroizing;
 
 use crate::address::Address;
+use crate::certificate::{Validity, validity_and_name};
 use crate::client::Client;
 use crate::error::{Error, Kind, Result};
-use crate::tls::{self, Identity};
+use crate::tls::{client_config, identity};
 
 /// Where a node's configuration is, unless it is said otherwise.
 pub const DEFAULT_PATH: &str = "/etc/strongroom/node.toml";
@@ -54,24 +55,6 @@ struct Written {
     key: Option<PathBuf>,
     request_timeout_seconds: Option<u64>,
     total_timeout_seconds: Option<u64>,
-}
-
-/// When a certificate counts, in seconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Validity {
-    /// Its first second.
-    pub begins: u64,
-    /// Its last second.
-    pub ends: u64,
-}
-
-impl Validity {
-    /// Whether it is to be renewed: less than a third of its time is left.
-    #[must_use]
-    pub fn is_due(&self, now: u64) -> bool {
-        let third = self.ends.saturating_sub(self.begins) / 3;
-        now >= self.ends.saturating_sub(third)
-    }
 }
 
 /// What a node knows of its key servers.
@@ -306,7 +289,7 @@ impl Files {
     fn settings(&self) -> Result<(Arc<ClientConfig>, (Validity, String))> {
         let authority = self.authority()?;
         // Tells a broken authority from a certificate that is not the key's.
-        named(&self.authority, tls::config(&authority, None).map(drop))?;
+        named(&self.authority, client_config(&authority, None).map(drop))?;
         let mut tries = PAIR_TRIES;
         loop {
             tries = tries.saturating_sub(1);
@@ -331,9 +314,9 @@ impl Files {
                 named(&self.key, read(&self.key, Access::Private))?,
             ),
         };
-        let identity = named(&shown, Identity::from_pem(&certificate, &key))?;
-        let about = named(&shown, tls::about(&certificate))?;
-        let tls = named(&shown, tls::config(authority, Some(identity)))?;
+        let identity = named(&shown, identity(&certificate, &key))?;
+        let about = named(&shown, validity_and_name(&certificate))?;
+        let tls = named(&shown, client_config(authority, Some(identity)))?;
         Ok((tls, about))
     }
 
@@ -362,7 +345,7 @@ impl Files {
 
 fn tls_without_certificate(authority: &Path) -> Result<Arc<ClientConfig>> {
     let bytes = named(authority, read(authority, Access::NotWritable))?;
-    named(authority, tls::config(&bytes, None))
+    named(authority, client_config(&bytes, None))
 }
 
 fn named<T>(path: &Path, result: std::result::Result<T, String>) -> Result<T> {

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use strongroom_keyring::pair::{Lock, Pair};
 use ureq::http::Method;
 
+use crate::certificate::{Validity, validity_and_name};
 use crate::client::{change, malformed, parsed};
 use crate::enrol::key_and_request;
 use crate::error::{Error, Kind, Result};
-use crate::node::{Files, Node, Validity};
-use crate::tls::{self, Identity};
+use crate::node::{Files, Node};
+use crate::tls::{client_config, identity};
 use crate::wire::{Issued, Renew};
 
 /// A renewal. No other one of the same files runs as long as it is there.
@@ -66,13 +67,13 @@ impl Renewal {
             .ask(&change(String::from("/v1/renew"), &body, true))?;
         let issued: Issued = parsed(&answer)?;
         let certificate = issued.certificate.as_bytes();
-        let (validity, name) = tls::about(certificate).map_err(|why| malformed(&why))?;
+        let (validity, name) = validity_and_name(certificate).map_err(|why| malformed(&why))?;
         if name != node.name() || issued.node != node.name() {
             return Err(malformed("the certificate is for another node"));
         }
         let authority = self.files.authority()?;
-        Identity::from_pem(certificate, key.as_slice())
-            .and_then(|identity| tls::config(&authority, Some(identity)))
+        identity(certificate, key.as_slice())
+            .and_then(|identity| client_config(&authority, Some(identity)))
             .map_err(|why| malformed(&why))?;
         self.pair
             .put(&self.lock, certificate, key.as_slice())

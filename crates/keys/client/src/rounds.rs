@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::ClientConfig;
+use strongroom_tls::rustls::ClientConfig;
 
 use crate::address::Address;
 use crate::answer::{Refusal, Verdict, judge};

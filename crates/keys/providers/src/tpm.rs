@@ -16,7 +16,7 @@ use strongroom_keyring::provider::{Created, Made, Registered, Wrapped, locator};
 use strongroom_keyring::{Error, KeySource, Opener, RootProvider, SourceContext};
 use strongroom_keys_tpm::{DEFAULT_ADDRESS, Deadline, Registers, Sealer, TimeLimit};
 
-use crate::limit::limit;
+use crate::deadline::usual_limit;
 use crate::options::{Options, secret_source};
 
 pub(crate) const REGISTERED: Registered = Registered {
@@ -61,7 +61,7 @@ fn make(argument: &str) -> Made {
 pub fn sealer(address: Option<&str>, time: Option<Duration>) -> Result<Sealer, Error> {
     let limit = match time {
         Some(time) => TimeLimit::Until(Deadline::after(time)),
-        None => TimeLimit::EachTask(limit()?),
+        None => TimeLimit::EachTask(usual_limit()?),
     };
     Sealer::parse(address.unwrap_or(DEFAULT_ADDRESS), limit)
         .map_err(|why| Error::new(&code::KEY_OPTION, why))
@@ -69,7 +69,10 @@ pub fn sealer(address: Option<&str>, time: Option<Duration>) -> Result<Sealer, E
 
 impl Tpm {
     fn sealer(&self) -> Result<Sealer, Error> {
-        Ok(Sealer::new(&self.address, TimeLimit::EachTask(limit()?)))
+        Ok(Sealer::new(
+            &self.address,
+            TimeLimit::EachTask(usual_limit()?),
+        ))
     }
 
     /// The authorization that the PIN stands for: its SHA-256 without zeros at the end, which a TPM
