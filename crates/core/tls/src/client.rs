@@ -75,8 +75,8 @@ impl TlsClient {
         }
     }
 
-    /// Resumes no session: each connection shows the certificates anew, so that a revoked one is not
-    /// accepted longer than it has to be.
+    /// Resumes no session: each connection shows the certificates anew, so that a revoked one is
+    /// not accepted longer than it has to be.
     #[must_use]
     pub fn without_resumption(self) -> Self {
         Self {

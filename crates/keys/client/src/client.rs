@@ -1,7 +1,7 @@
 //! The requests of a node to the key server: docs/spec/keyserver.md, "Requests".
 //!
-//! Invariants N2 to N8. Every response is compared with the request: another key's material is never
-//! returned.
+//! Invariants N2 to N8. Every response is compared with the request: another key's material is
+//! never returned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,8 +61,8 @@ pub struct Client {
     pub(crate) absence_timeout: Option<Duration>,
 }
 
-/// For how long a client that does not wait asks again while all servers are absent: a server that is
-/// restarted is absent for less.
+/// For how long a client that does not wait asks again while all servers are absent: a server that
+/// is restarted is absent for less.
 const ABSENCE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Client {
@@ -129,8 +129,8 @@ impl Client {
         made_version(&response, name)
     }
 
-    /// Makes a new version of a key and returns its number. Older versions still open what they have
-    /// sealed.
+    /// Makes a new version of a key and returns its number. Older versions still open what they
+    /// have sealed.
     ///
     /// # Errors
     /// [`Kind::Uncertain`] and others.
@@ -199,8 +199,8 @@ impl Client {
         self.act(name, "enable", b"{}")
     }
 
-    /// Has a key destroyed after a time, or after the server's own time if none is given. Returns the
-    /// key's new state: usually it waits for that time.
+    /// Has a key destroyed after a time, or after the server's own time if none is given. Returns
+    /// the key's new state: usually it waits for that time.
     ///
     /// # Errors
     /// As [`Client::material`].
@@ -229,8 +229,8 @@ impl Client {
         self.ask(&post(path, body, true)).map(drop)
     }
 
-    /// Stores a copy of an object's header at the server. The bytes must be sealed, because the server
-    /// and its backups hold them.
+    /// Stores a copy of an object's header at the server. The bytes must be sealed, because the
+    /// server and its backups hold them.
     ///
     /// # Errors
     /// As [`Client::material`].
@@ -289,8 +289,9 @@ impl Client {
         parse_json(&self.ask(&Request::get(String::from("/v1/status"), JSON_MAX))?)
     }
 
-    /// Sends any other request of docs/spec/keyserver.md, for administration. `path` is made of checked
-    /// parts and holds no secret. `is_repeatable`: sending it twice has the same effect as once.
+    /// Sends any other request of docs/spec/keyserver.md, for administration. `path` is made of
+    /// checked parts and holds no secret. `is_repeatable`: sending it twice has the same effect as
+    /// once.
     ///
     /// # Errors
     /// All kinds. [`Kind::Refused`] for a path with characters that would have to be quoted.

@@ -1,9 +1,9 @@
 //! A node's first contact: a key pair of its own, and a certificate for it against a one-time
 //! token.
 //!
-//! Invariants: N1 (the server is verified with the authority's file that the operator brought, never
-//! with what the server sends as its authority), N5 (token and private key), N8 (a token is sent once,
-//! because it works once).
+//! Invariants: N1 (the server is verified with the authority's file that the operator brought,
+//! never with what the server sends as its authority), N5 (token and private key), N8 (a token is
+//! sent once, because it works once).
 
 use std::time::Duration;
 
@@ -49,7 +49,8 @@ pub struct Enrolled {
 /// because a token works once, and without the key the certificate would be useless.
 ///
 /// # Errors
-/// [`Kind::Token`], [`Kind::Uncertain`] when the response was lost, and others; those of `store_key`.
+/// [`Kind::Token`], [`Kind::Uncertain`] when the response was lost, and others; those of
+/// `store_key`.
 pub fn enrol<E: From<Error>>(
     enrolment: &Enrolment<'_>,
     store_key: impl FnOnce(&SecretBytes) -> std::result::Result<(), E>,

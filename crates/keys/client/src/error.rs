@@ -1,8 +1,8 @@
 //! Why a call failed: a kind by which callers decide, a stable code, and what happened at each
 //! server.
 //!
-//! Invariant N6: no message holds key material, a token or a private key. A server's own text is cut
-//! short and has no control characters.
+//! Invariant N6: no message holds key material, a token or a private key. A server's own text is
+//! cut short and has no control characters.
 
 use std::fmt;
 
@@ -23,8 +23,8 @@ pub enum Kind {
     NodeFile,
     /// No server responded within the total time.
     Unreachable,
-    /// All servers are absent: the connection is refused, or the host is not known. Only for a client
-    /// that does not wait for that to change ([`crate::Client::not_waiting`]).
+    /// All servers are absent: the connection is refused, or the host is not known. Only for a
+    /// client that does not wait for that to change ([`crate::Client::not_waiting`]).
     Absent,
     /// A server does not accept this node's certificate.
     NotAccepted,

@@ -1,7 +1,7 @@
 //! One request to one server, and its response, within a time.
 //!
-//! Invariants: N1, N2, N5. A connection serves one request: names are looked up anew, and no response
-//! to an earlier request can be taken for the response to this one.
+//! Invariants: N1, N2, N5. A connection serves one request: names are looked up anew, and no
+//! response to an earlier request can be taken for the response to this one.
 
 use std::io::Read;
 use std::sync::Arc;

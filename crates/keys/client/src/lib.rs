@@ -6,12 +6,12 @@
 //! is over. [`enrol()`] gets a node its certificate for a one-time token.
 //!
 //! Invariants N1 to N9 are listed in `docs/internals/keyclient.md`; the comments cite them by
-//! number. In short: only a server whose certificate the configured authority signed is trusted (N1);
-//! no call waits without a limit (N2); a decision of a server ends the call (N3); key material is in
-//! locked memory or in buffers that are wiped (N5).
+//! number. In short: only a server whose certificate the configured authority signed is trusted
+//! (N1); no call waits without a limit (N2); a decision of a server ends the call (N3); key
+//! material is in locked memory or in buffers that are wiped (N5).
 //!
-//! Must not: keep a key after the call that fetched it; read proxies or trust anchors from the environment;
-//! print.
+//! Must not: keep a key after the call that fetched it; read proxies or trust anchors from the
+//! environment; print.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::expect_used)]
 

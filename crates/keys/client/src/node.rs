@@ -1,7 +1,8 @@
 //! A node's configuration, `node.toml`: docs/spec/node.md.
 //!
 //! Invariant N1: who can write the configuration or the authority's file decides which servers are
-//! trusted. So files that others may write are refused, and so is a private key that others may read.
+//! trusted. So files that others may write are refused, and so is a private key that others may
+//! read.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -97,8 +98,8 @@ impl Node {
         })
     }
 
-    /// A client for requests that need no certificate. It uses the certificate of the configuration if
-    /// there is one.
+    /// A client for requests that need no certificate. It uses the certificate of the configuration
+    /// if there is one.
     ///
     /// # Errors
     /// [`Kind::Config`], [`Kind::NodeFile`].
@@ -117,8 +118,8 @@ impl Node {
         })
     }
 
-    /// A client without a certificate, for these servers; `authority` is a file that has to have signed
-    /// their certificates.
+    /// A client without a certificate, for these servers; `authority` is a file that has to have
+    /// signed their certificates.
     ///
     /// # Errors
     /// [`Kind::Address`], [`Kind::NodeFile`].
@@ -328,8 +329,8 @@ impl Files {
         Ok((tls, about))
     }
 
-    /// The file with a renewed certificate and its key. From the moment that it exists it replaces the
-    /// other two. `None` where it does not exist.
+    /// The file with a renewed certificate and its key. From the moment that it exists it replaces
+    /// the other two. `None` where it does not exist.
     fn renewed(&self) -> Result<Option<(PathBuf, Zeroizing<Vec<u8>>)>> {
         let path = self.pair().next();
         match path.symlink_metadata() {

@@ -1,9 +1,9 @@
 //! Renewing a node's certificate before it expires: a new key pair, whose certificate is requested
 //! with the one that is still valid.
 //!
-//! Invariant N9: at any moment, even after a kill, [`crate::Node::load`] reads a pair that the server
-//! accepts. The server accepts the former certificate until the new one is used; here the two files
-//! are replaced together ([`strongroom_keyring::pair`]).
+//! Invariant N9: at any moment, even after a kill, [`crate::Node::load`] reads a pair that the
+//! server accepts. The server accepts the former certificate until the new one is used; here the
+//! two files are replaced together ([`strongroom_keyring::pair`]).
 //!
 //! Must not: use the new certificate before it is on the disk.
 
@@ -32,7 +32,8 @@ impl Renewal {
     /// Begins a renewal.
     ///
     /// # Errors
-    /// [`Kind::Config`]; [`Kind::NodeFile`] for files that cannot be used, or during another renewal.
+    /// [`Kind::Config`]; [`Kind::NodeFile`] for files that cannot be used, or during another
+    /// renewal.
     pub fn begin(config: &Path) -> Result<Self> {
         let files = Files::load(config)?;
         let pair = files.pair();
@@ -61,7 +62,8 @@ impl Renewal {
         let (key, request) = key_and_request(node.name())?;
         let body = serde_json::to_vec(&Renew { csr: &request })
             .map_err(|error| Error::new(Kind::Host, error.to_string()))?;
-        // Repeatable: at a second request the server drops the certificate that it made at the first.
+        // Repeatable: at a second request the server drops the certificate that it made at the
+        // first.
         let response = node
             .client()
             .ask(&post(String::from("/v1/renew"), &body, true))?;

@@ -138,8 +138,8 @@ impl Servers<'_> {
     }
 }
 
-/// N8: fails for a change that may have taken effect, although there is no usable response. Otherwise
-/// the next server may be asked.
+/// N8: fails for a change that may have taken effect, although there is no usable response.
+/// Otherwise the next server may be asked.
 fn check_unchanged(
     request: &Request<'_>,
     address: &Address,

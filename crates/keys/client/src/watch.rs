@@ -1,7 +1,7 @@
 //! Notifies the program that a call takes long, so that a command can say what it waits for.
 //!
-//! The program sets a listener with [`tell_waiting`]. A call that takes longer than [`QUIET`] notifies
-//! it once. Without a listener nothing happens.
+//! The program sets a listener with [`tell_waiting`]. A call that takes longer than [`QUIET`]
+//! notifies it once. Without a listener nothing happens.
 //!
 //! Must not: print, or hold up a call.
 

@@ -114,8 +114,8 @@ pub struct Ending {
     pub destroy_at: Option<u64>,
 }
 
-/// The response to `POST /v1/enroll` and `POST /v1/renew`. The request of an enrolment is not here: it
-/// is written by hand, so that the token stays in wiped memory.
+/// The response to `POST /v1/enroll` and `POST /v1/renew`. The request of an enrolment is not here:
+/// it is written by hand, so that the token stays in wiped memory.
 #[derive(Deserialize)]
 pub(crate) struct Issued {
     pub(crate) node: String,

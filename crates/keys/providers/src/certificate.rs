@@ -1,8 +1,8 @@
 //! Provider `certificate:file=PATH;...`: the root key is encrypted for a certificate, and opened
 //! with its private key.
 //!
-//! `file` holds the private key with its certificate, as PKCS #12 or PEM. `passphrase` says where the
-//! file's passphrase comes from (`ask` by default). `public` is a certificate alone: with it a
+//! `file` holds the private key with its certificate, as PKCS #12 or PEM. `passphrase` says where
+//! the file's passphrase comes from (`ask` by default). `public` is a certificate alone: with it a
 //! keyring can be made on a host without the private key. The blob is the
 //! 32-byte id of the public key (SHA-256 of its `SubjectPublicKeyInfo`), then the secret under
 //! RSAES-OAEP with SHA-256 and the context as label.

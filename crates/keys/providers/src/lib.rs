@@ -52,8 +52,8 @@ const OPERATION: child::Operation = |_| {
     Err(strongroom_keyring::Error::new(code, "pkcs11"))
 };
 
-/// The child process's side of [`child`]: serves one request on standard input. False when there was
-/// no request, or nobody read the response.
+/// The child process's side of [`child`]: serves one request on standard input. False when there
+/// was no request, or nobody read the response.
 #[must_use]
 pub fn serve_child() -> bool {
     child::serve(OPERATION).is_ok()

@@ -239,8 +239,8 @@ impl Tang {
         body.read_to_vec().map_err(|error| lost(&error))
     }
 
-    /// The key that sealed, recovered with the server's help: the server multiplies the blinded point
-    /// of the client.
+    /// The key that sealed, recovered with the server's help: the server multiplies the blinded
+    /// point of the client.
     fn recover(
         &self,
         exchange: &ExchangeKey,
@@ -314,8 +314,8 @@ impl RootProvider for Tang {
                 &tag,
             ];
             let blob = parts.concat();
-            // Opened before anything is stored: with a server that advertises a key and does not serve
-            // it, the keyring would be lost.
+            // Opened before anything is stored: with a server that advertises a key and does not
+            // serve it, the keyring would be lost.
             match self.open(&blob, context)?.ct_eq(secret) {
                 true => Ok(blob),
                 false => Err(not_accepted(

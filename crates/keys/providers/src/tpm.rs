@@ -52,9 +52,9 @@ fn make(argument: &str) -> Made {
     }))
 }
 
-/// The TPM at the address that a user wrote (see [`Sealer::parse`]), or the machine's where there is
-/// none. All its tasks together may take `time`, counted from now; without it, each task may take as
-/// long as a provider may.
+/// The TPM at the address that a user wrote (see [`Sealer::parse`]), or the machine's where there
+/// is none. All its tasks together may take `time`, counted from now; without it, each task may
+/// take as long as a provider may.
 ///
 /// # Errors
 /// SR-2019 for an address that is not one; SR-2043 for a wrong limit in the environment.

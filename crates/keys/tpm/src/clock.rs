@@ -2,9 +2,9 @@
 //!
 //! Source: TCG, "Trusted Platform Module Library", part 1, section 36 (clock and time), part 3,
 //! `TPM2_ReadClock`, `TPM2_PolicyCounterTimer`. The clock counts milliseconds while the TPM has
-//! power and goes on from where it was after a restart. Nobody can set it back; its owner can set it
-//! forward. After a power cut it may lose what it had not written to its memory: at most 2^22 ms,
-//! some 70 minutes.
+//! power and goes on from where it was after a restart. Nobody can set it back; its owner can set
+//! it forward. After a power cut it may lose what it had not written to its memory: at most 2^22
+//! ms, some 70 minutes.
 //!
 //! Must not: believe an answer outside a session.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]

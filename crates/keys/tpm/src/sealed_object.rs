@@ -1,8 +1,8 @@
 //! Sealing a secret to conditions that the TPM checks, and unsealing it.
 //!
 //! Form: docs/spec/keyring.md, "Wrapped root keys". A mask of the registers (4 bytes,
-//! little-endian), the name of the TPM's storage key (34 bytes), then public and private area of the
-//! sealed object, each with a length (2 bytes, little-endian) before it.
+//! little-endian), the name of the TPM's storage key (34 bytes), then public and private area of
+//! the sealed object, each with a length (2 bytes, little-endian) before it.
 //!
 //! Must not: send a secret in clear to the TPM or read one from it in clear.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]

@@ -3,8 +3,8 @@
 //!
 //! Source: TCG, "Trusted Platform Module Library", part 1, sections 19 (sessions) and 21 (parameter
 //! encryption). The session key comes from a salt that only the TPM can decrypt. Every command and
-//! response has an HMAC. A secret parameter is encrypted by XOR with a key stream of `KDFa` over the
-//! session key, the object's authorization and both nonces.
+//! response has an HMAC. A secret parameter is encrypted by XOR with a key stream of `KDFa` over
+//! the session key, the object's authorization and both nonces.
 //!
 //! Must not: accept a response whose HMAC does not verify.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]

@@ -2,10 +2,10 @@
 //! counters.
 //!
 //! Source: TCG, "Trusted Platform Module Library", part 3 "Commands". Invariants: it is opened
-//! before a sandbox closes, and only polled, read and written after that. Keys and counters are used
-//! with an empty authorization: the system's permissions decide who may open the device. Responses
-//! are not authenticated on the bus. Must not: make keys or counters, extend a register, hold a
-//! secret.
+//! before a sandbox closes, and only polled, read and written after that. Keys and counters are
+//! used with an empty authorization: the system's permissions decide who may open the device.
+//! Responses are not authenticated on the bus. Must not: make keys or counters, extend a register,
+//! hold a secret.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]
 
 use std::sync::{Arc, Mutex, PoisonError};

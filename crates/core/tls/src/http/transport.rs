@@ -1,7 +1,7 @@
 //! The transport below HTTP: TLS on a socket, with buffers that are wiped.
 //!
-//! Invariants: `https` is spoken with the client's settings of TLS or not at all; each wait ends when
-//! the request's time is over; what was read and written is wiped when it is no longer needed.
+//! Invariants: `https` is spoken with the client's settings of TLS or not at all; each wait ends
+//! when the request's time is over; what was read and written is wiped when it is no longer needed.
 //! Buffers inside the TLS library are out of reach: see docs/internals/keyclient.md.
 //!
 //! It also records whether a part of a request was handed over for sending, so that a caller knows

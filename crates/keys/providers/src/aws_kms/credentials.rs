@@ -22,8 +22,8 @@ pub(super) struct Keys {
     pub(super) token: Option<SecretBytes>,
 }
 
-/// Finds the access key. `profile` and `file` are those that the provider's argument names; with one
-/// of them the environment's keys are not used.
+/// Finds the access key. `profile` and `file` are those that the provider's argument names; with
+/// one of them the environment's keys are not used.
 pub(super) fn find(profile: Option<&str>, file: Option<&Path>) -> Result<Keys, Error> {
     if profile.is_none()
         && file.is_none()
@@ -95,8 +95,8 @@ fn keys(id: &[u8], secret: &[u8], token: Option<&[u8]>) -> Result<Keys, Error> {
     }
 }
 
-/// The access key of a profile in a file of AWS's form. The outer error is about the file, the inner
-/// one about the key.
+/// The access key of a profile in a file of AWS's form. The outer error is about the file, the
+/// inner one about the key.
 fn parse_profile(held: &SecretBytes, profile: &str) -> Result<Result<Keys, Error>, &'static str> {
     let text = std::str::from_utf8(held.as_slice()).map_err(|_| "is not text")?;
     let (mut is_in_profile, mut is_found) = (false, false);

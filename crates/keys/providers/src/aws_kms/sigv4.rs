@@ -1,7 +1,7 @@
 //! AWS's signature of a request, version 4, as far as KMS needs it: POST to `/`, no query.
 //!
-//! The tests are the examples that AWS publishes. Must not: touch the network or a clock; hold a key
-//! beyond a call.
+//! The tests are the examples that AWS publishes. Must not: touch the network or a clock; hold a
+//! key beyond a call.
 
 use strongroom_crypto::{MacKey, SecretBytes, SecretKey, sha256};
 use strongroom_format::hex::hex;

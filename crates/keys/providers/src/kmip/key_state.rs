@@ -99,8 +99,8 @@ pub(super) fn find_key(session: &mut Session, name: &str) -> Result<String, Erro
     }
 }
 
-/// The error for an operation that the server refused. Servers give one reason for several states of
-/// a key, so the state is requested first.
+/// The error for an operation that the server refused. Servers give one reason for several states
+/// of a key, so the state is requested first.
 pub(super) fn explain_refusal(
     session: &mut Session,
     id: &str,

@@ -2,8 +2,8 @@
 //!
 //! `kmip:HOST[:PORT]?name=KEY&ca=FILE&certificate=FILE&private-key=FILE`. Instead of `name` there
 //! may be `id`, the key's unique identifier. `method` chooses how: `gcm` or `cbc`, by the server,
-//! which the key does not leave; `get`, here, with a key that the server hands out, where the server
-//! cannot encrypt. Without `method` it is `gcm`, or `cbc` where the server has no `gcm`.
+//! which the key does not leave; `get`, here, with a key that the server hands out, where the
+//! server cannot encrypt. Without `method` it is `gcm`, or `cbc` where the server has no `gcm`.
 //!
 //! Invariants: the blob holds the identifier of the key that sealed, so a new key of the same name
 //! does not lock anyone out; a key that is not active neither seals nor opens, also where this

@@ -58,8 +58,8 @@ pub(crate) fn read_file(path: &Path) -> Result<SecretBytes, Error> {
     Ok(held)
 }
 
-/// The one line that a file or variable holds, without blanks around it. Visible ASCII only, because
-/// it goes into a header. `of` names the source in errors.
+/// The one line that a file or variable holds, without blanks around it. Visible ASCII only,
+/// because it goes into a header. `of` names the source in errors.
 ///
 /// # Errors
 /// SR-2123.

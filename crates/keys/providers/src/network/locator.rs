@@ -1,7 +1,7 @@
 //! The argument of a provider with a server: `TARGET?option=value&option=value`.
 //!
-//! It is stored in the keyring, readable without the root key. So an option that would hold a secret
-//! is refused, and no error repeats a value, because it may be a secret in the wrong place.
+//! It is stored in the keyring, readable without the root key. So an option that would hold a
+//! secret is refused, and no error repeats a value, because it may be a secret in the wrong place.
 //!
 //! Must not: touch a file or the network.
 

@@ -88,8 +88,8 @@ impl<S: SealingServer> RootProvider for SealingProvider<S> {
     }
 }
 
-/// The blob of a secret. Has the secret opened again before it returns, so that a server which seals
-/// but does not open is detected before anything depends on it.
+/// The blob of a secret. Has the secret opened again before it returns, so that a server which
+/// seals but does not open is detected before anything depends on it.
 fn seal(
     server: &dyn SealingServer,
     secret: &SecretKey,

@@ -60,8 +60,8 @@ impl TlsFiles {
         Ok(Some(identity))
     }
 
-    /// The settings of a client. Without a file of authorities it is built even if the system trusts
-    /// none, because an address without TLS does not need any.
+    /// The settings of a client. Without a file of authorities it is built even if the system
+    /// trusts none, because an address without TLS does not need any.
     ///
     /// # Errors
     /// SR-2123.

@@ -1,9 +1,9 @@
 //! Provider `pkcs11:URI`: the root key is wrapped by an AES key that stays in a hardware security
 //! module.
 //!
-//! The blob is a byte for the mechanism, and what the module returned. 1 is AES-GCM: 12 bytes of IV,
-//! then ciphertext and tag, with the context as associated data. 2 is AES key wrap with padding (RFC
-//! 5649), for keys that may wrap but not encrypt. The module is loaded in a child process
+//! The blob is a byte for the mechanism, and what the module returned. 1 is AES-GCM: 12 bytes of
+//! IV, then ciphertext and tag, with the context as associated data. 2 is AES key wrap with padding
+//! (RFC 5649), for keys that may wrap but not encrypt. The module is loaded in a child process
 //! (`child.rs`), because it may hang or crash, and must not share memory with other keys.
 //!
 //! Must not: take a PIN from the URI; make, change or export a key of the token.
@@ -115,8 +115,8 @@ impl RootProvider for Pkcs11 {
         let pin = pin.as_ref();
         Wrapped::create(NUMBER, locator(&self.argument), |secret, context| {
             let blob = self.call(Operation::Wrap, pin, context, secret.expose())?;
-            // Unwrapped before anything is stored: with a device that wraps but does not unwrap, the
-            // keyring would be lost.
+            // Unwrapped before anything is stored: with a device that wraps but does not unwrap,
+            // the keyring would be lost.
             let back = self.call(Operation::Unwrap, pin, context, blob.as_slice())?;
             match back.as_slice() == secret.expose() {
                 true => Ok(blob.as_slice().to_vec()),

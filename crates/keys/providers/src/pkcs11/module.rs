@@ -39,8 +39,9 @@ pub(crate) fn operate(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
     }
 }
 
-/// Opens a session with the one token that has these properties, empty ones being any: label, serial
-/// number, manufacturer, model. Logs in where there is a PIN, or the token has a keypad of its own.
+/// Opens a session with the one token that has these properties, empty ones being any: label,
+/// serial number, manufacturer, model. Logs in where there is a PIN, or the token has a keypad of
+/// its own.
 fn open_session(
     library: &Pkcs11,
     wanted: &[&[u8]; 4],

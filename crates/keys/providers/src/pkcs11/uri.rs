@@ -1,8 +1,8 @@
 //! PKCS #11 URIs (RFC 7512), as far as they name one secret key, its token, its module and where
 //! the PIN comes from.
 //!
-//! An attribute that is not known is refused rather than ignored: it might be what distinguishes two
-//! keys.
+//! An attribute that is not known is refused rather than ignored: it might be what distinguishes
+//! two keys.
 //!
 //! Must not: take a PIN.
 

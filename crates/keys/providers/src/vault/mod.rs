@@ -5,9 +5,9 @@
 //! `timeout`. The credential is one of `token-file`, `token-env` (the name of a variable),
 //! `approle-file` (JSON with `role_id` and `secret_id`; `approle-mount`).
 //!
-//! Invariants: the ciphertext that the engine returns names the version of the key, so a rotated key
-//! still opens what older versions have sealed; the secret is bound to its context as associated
-//! data, or as derivation context for derived keys.
+//! Invariants: the ciphertext that the engine returns names the version of the key, so a rotated
+//! key still opens what older versions have sealed; the secret is bound to its context as
+//! associated data, or as derivation context for derived keys.
 //!
 //! Must not: create, change or rotate a key of the engine; repeat the server's own text (R2).
 
@@ -326,8 +326,8 @@ impl<'a> Session<'a> {
         copy(token)
     }
 
-    /// Whether the key needs a derivation context. A token that may not read the key's properties is
-    /// treated as one for a key that needs none.
+    /// Whether the key needs a derivation context. A token that may not read the key's properties
+    /// is treated as one for a key that needs none.
     fn is_derived(&self) -> Result<bool, Error> {
         let Vault {
             base, mount, key, ..
