@@ -86,7 +86,7 @@ test: deps-test
 	$(CARGO) test --locked -p strongroom-testing --features count-often --test simulation -- sealed_ freshness_ power_cuts
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory test-python
-	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
+	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="--test committed --test it -- the_committed_script $(COLUMNS_USUAL:%=%::)"
 
 # The part of the SQLite extension's tests under valgrind that takes minutes, with the part that `make test` has.
 test-sqlite-memory: deps-test
@@ -118,7 +118,7 @@ test-keyserver: deps
 	@command -v schemathesis >/dev/null || python3 -m pip install --quiet schemathesis || \
 		python3 -m pip install --quiet --break-system-packages schemathesis
 	STRONGROOM_NODE_MODULES=$(PLAYWRIGHT)/node_modules STRONGROOM_SCREENSHOTS=$(abspath $(TARGET)/screenshots) \
-		$(CARGO) test --locked -p strongroom-keys-server --test page_browser --test foreign_browser --test schemathesis -- --ignored
+		$(CARGO) test --locked -p strongroom-keys-server --test it -- --ignored page_browser:: foreign_browser:: schemathesis::
 
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
@@ -145,7 +145,7 @@ columns-postgres: deps-postgres
 
 # What `make test` runs of them: the shorter ones. The others are kills under load, recovery, replication, sweeps, conversions, full disks, TPC-C,
 # TPC-H and sysbench.
-COLUMNS_USUAL := catalogs committed connections definitions faults lost_records memo operator owner_commands plans random slot statements whole
+COLUMNS_USUAL := catalogs connections definitions faults lost_records memo operator owner_commands plans random slot statements whole
 COLUMNS_TESTS :=
 test-columns: columns-postgres
 	$(CARGO) build --locked -p strongroom-cli
