@@ -34,8 +34,8 @@ const RETIRED: [&str; 8] = [
     concat!("ber", "th"),
 ];
 
-/// Crates that have more than one binary of integration tests, and how many. Each is another link, and
-/// waits for the longest test of the one before. May only go down.
+/// Crates that have more than one binary of integration tests, and how many. Each is another link,
+/// and waits for the longest test of the one before. May only go down.
 const MORE_TEST_BINARIES: [(&str, usize); 11] = [
     // Limits, allocators, forks and memory of the process that runs the test.
     ("crates/core/crypto", 7),
