@@ -5,8 +5,9 @@
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
 )]
+#![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
-mod support;
+use crate::support;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
