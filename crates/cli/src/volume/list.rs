@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_luks2::{Magic, magic};
+use strongroom_volume::status::{State, state};
 
-use super::status::{State, state};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
@@ -78,8 +79,8 @@ fn block_devices() -> Vec<PathBuf> {
 
 fn begins_as_luks(path: &Path) -> bool {
     use std::io::Read as _;
-    let mut first = [0; 6];
+    let mut first = [0; 8];
     std::fs::File::open(path)
         .and_then(|mut file| file.read_exact(&mut first))
-        .is_ok_and(|()| &first == b"LUKS\xba\xbe")
+        .is_ok_and(|()| matches!(magic(&first), Magic::Luks(_)))
 }

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use strongroom_keys_client::Node;
+use strongroom_luks2::Provider;
 use strongroom_volume::keys::{Keys, OfKeyring};
 use strongroom_volume::server::OfServer;
-use strongroom_volume::token::Provider;
 
 use crate::context::Context;
 use crate::failure::Failure;

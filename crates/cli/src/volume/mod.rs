@@ -1,16 +1,14 @@
 //! `strongroom volume`: one file per verb.
 //!
-//! Must not: know LUKS2 or libcryptsetup; those are strongroom-volume's.
+//! Must not: know LUKS2 or libcryptsetup; those are strongroom-volume's. Decide anything that a
+//! program without a command line would have to decide too.
 
 mod attach;
 mod backup;
-mod cache;
 mod close;
-mod console;
 mod create;
 mod detach;
 mod enroll;
-mod fleet;
 mod list;
 mod material;
 mod migrate;
@@ -29,8 +27,11 @@ mod unlock;
 
 use clap::{Args, Subcommand};
 
+use strongroom_format::code::Code;
+use strongroom_volume::notices::Notices;
+
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::help::tail;
 
 /// Make, open, close and change encrypted volumes (LUKS2), and swap.
@@ -60,6 +61,26 @@ enum Verb {
     Swap(swap::SwapArgs),
     Unlock(unlock::UnlockArgs),
     Shred(shred::ShredArgs),
+}
+
+/// Writes the library's messages to standard error.
+struct StandardError;
+
+impl Notices for StandardError {
+    fn note(&self, text: &str) {
+        failure::note(text);
+    }
+
+    fn warn(&self, code: &'static Code, detail: &str) {
+        failure::warn(code, detail);
+    }
+}
+
+/// A report for the fleet page that failed is a note: the command has done its work.
+fn note_unreported(reported: Result<(), strongroom_volume::Error>) {
+    if let Err(error) = reported {
+        failure::note(&format!("the fleet page was not told: {error}"));
+    }
 }
 
 impl VolumeArgs {

@@ -10,8 +10,9 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, SourceContext};
 use strongroom_volume::device::By;
-use strongroom_volume::secret::{recovery_key, slot_secret};
-use strongroom_volume::{Volume, keys::Keys, tpm};
+use strongroom_volume::keys::secret_of_token;
+use strongroom_volume::secret::recovery_key;
+use strongroom_volume::{Volume, tpm};
 
 use super::material::ProviderOptions;
 use super::tpm::TpmAddress;
@@ -68,12 +69,12 @@ impl SecretOptions {
         provider: &ProviderOptions,
     ) -> Result<SecretBytes, Failure> {
         if self.is_tpm(volume)? {
-            return self.place.secret(volume, None);
+            return self.place.secret(volume);
         }
         if self.is_token() {
             let token = volume.token()?;
             let mut keys = provider.keys(context, Some(token.provider))?;
-            return of_token(volume, keys.as_mut());
+            return Ok(secret_of_token(keys.as_mut(), &token)?);
         }
         self.typed(volume.path())?
             .ok_or_else(|| Failure::new(&code::NO_KEY, volume.path().display().to_string()))
@@ -85,7 +86,10 @@ impl SecretOptions {
             return Ok(self.tpm);
         }
         let metadata = volume.metadata()?;
-        Ok(metadata.token().is_ok_and(|token| token.is_none()) && tpm::opens(&metadata))
+        Ok(metadata
+            .strongroom_token()
+            .is_ok_and(|token| token.is_none())
+            && tpm::opens(&metadata))
     }
 
     /// What a person has; `None` when the key of a token is wanted.
@@ -112,13 +116,6 @@ impl SecretOptions {
         };
         Ok(Some(secret))
     }
-}
-
-/// The passphrase that the key of the volume's token makes.
-pub(super) fn of_token(volume: &mut Volume, keys: &mut dyn Keys) -> Result<SecretBytes, Failure> {
-    let token = volume.token()?;
-    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
-    Ok(slot_secret(&material.key, &token.object_id)?)
 }
 
 /// A new passphrase, typed twice.

@@ -7,12 +7,16 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
+use strongroom_luks2::Segment;
 use strongroom_volume::Volume;
+use strongroom_volume::header::first_segment;
 use strongroom_volume::keys::Keys;
+use strongroom_volume::outage::forget_volume;
+use strongroom_volume::report::{Change, report_as};
 use strongroom_volume::shred::{self, Record};
 
 use super::material::ProviderOptions;
-use super::{cache, fleet};
+use super::{StandardError, note_unreported};
 use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;
@@ -51,12 +55,10 @@ impl ShredArgs {
             return Err(Failure::new(&code::VOLUME_CONFIRM, detail));
         }
         let metadata = volume.metadata()?;
-        let token = metadata.token().ok().flatten();
-        let cipher = metadata
-            .segment()
-            .map(|segment| segment.encryption.clone())
-            .unwrap_or_default();
-        cache::forget_volume(&mut volume);
+        let token = metadata.strongroom_token().ok().flatten();
+        let segment = first_segment(&metadata).ok();
+        let cipher = segment.and_then(Segment::cipher).unwrap_or_default();
+        forget_volume(&mut volume, &StandardError);
         drop(volume);
         let keys = token
             .as_ref()
@@ -72,7 +74,9 @@ impl ShredArgs {
             None => shred::shred(path, &self.confirm, None, keep_key)?,
         };
         if let (true, Some((_, token)), Some(keys)) = (record.is_proven, &token, keys.as_mut()) {
-            fleet::report_shredded(&self.path, keys.as_mut(), token, &cipher);
+            let about = (token, cipher);
+            let reported = report_as(&self.path, keys.as_mut(), about, Change::Shredded);
+            note_unreported(reported);
         }
         let failure = incomplete_failure(&record);
         if self.json {

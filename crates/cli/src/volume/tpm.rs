@@ -1,4 +1,5 @@
-//! The machine's TPM as an opener of volumes: its address, sealing and unsealing.
+//! The machine's TPM as an opener of volumes: its address, and the client that the volume library
+//! calls.
 //!
 //! Invariant V3: the address of the TPM is on the command line or in the table of volumes, never in
 //! a token.
@@ -9,11 +10,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use strongroom_crypto::SecretBytes;
+use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_keys_providers::tpm::Sealer;
 use strongroom_luks2::Metadata;
-use strongroom_volume::Volume;
-use strongroom_volume::tpm::{TpmToken, add, of_any, opening};
+use strongroom_volume::tpm::{Tpm, add, opening, secret_of_metadata};
+use strongroom_volume::{Error, Volume};
 
 use crate::failure::Failure;
 
@@ -27,13 +28,9 @@ pub(super) struct TpmAddress {
 }
 
 impl TpmAddress {
-    /// The passphrase that the TPM's part makes, in at most `time` or the time of providers.
-    pub(super) fn secret(
-        &self,
-        volume: &mut Volume,
-        time: Option<Duration>,
-    ) -> Result<SecretBytes, Failure> {
-        let sealer = Sealer::new(self.tcti.as_deref(), time)?;
+    /// The passphrase that the key makes which the TPM unseals, in the usual time of providers.
+    pub(super) fn secret(&self, volume: &mut Volume) -> Result<SecretBytes, Failure> {
+        let sealer = self.open()?;
         Ok(opening(volume, &|sealed| sealer.unseal(sealed))?)
     }
 
@@ -44,17 +41,9 @@ impl TpmAddress {
         path: &Path,
         metadata: &Metadata,
     ) -> Result<(SecretBytes, Vec<u32>), Failure> {
-        let tokens = metadata.tokens.values();
-        let tokens: Vec<TpmToken> = tokens.filter_map(TpmToken::of).collect();
-        let sealer = Sealer::new(self.tcti.as_deref(), None)?;
-        let what = path.display().to_string();
-        let mut slots = Vec::new();
+        let sealer = self.open()?;
         let unseal = |sealed: &[u8]| sealer.unseal(sealed);
-        let secret = of_any(&tokens, &what, &unseal, &mut |token, _| {
-            slots.clone_from(&token.slots);
-            Ok(true)
-        })?;
-        Ok((secret, slots))
+        Ok(secret_of_metadata(path, metadata, &unseal)?)
     }
 
     /// Adds a slot that the TPM opens while these registers are as they are. `secret` opens the
@@ -65,7 +54,36 @@ impl TpmAddress {
         secret: &SecretBytes,
         registers: Option<&str>,
     ) -> Result<u32, Failure> {
-        let mut sealer = Sealer::new(self.tcti.as_deref(), None)?;
+        let mut sealer = self.open()?;
         Ok(add(volume, secret, &mut |key| sealer.seal(registers, key))?)
+    }
+
+    fn open(&self) -> Result<Sealer, Error> {
+        Sealer::new(self.tcti.as_deref(), None)
+    }
+}
+
+/// Opens the TPM at an address, for as long as `time` says.
+pub(super) fn open_tpm(tcti: Option<&str>, time: Option<Duration>) -> Result<Box<dyn Tpm>, Error> {
+    Ok(Box::new(Opened(Sealer::new(tcti, time)?)))
+}
+
+struct Opened(Sealer);
+
+impl Tpm for Opened {
+    fn clock_ms(&self) -> Result<u64, Error> {
+        self.0.clock()
+    }
+
+    fn unseal(&self, sealed: &[u8]) -> Result<SecretKey, Error> {
+        self.0.unseal(sealed)
+    }
+
+    fn seal_until(self: Box<Self>, key: &SecretKey, end_ms: u64) -> Result<Vec<u8>, Error> {
+        self.0.before(end_ms).seal(None, key)
+    }
+
+    fn unseal_until(self: Box<Self>, sealed: &[u8], end_ms: u64) -> Result<SecretKey, Error> {
+        self.0.before(end_ms).unseal(sealed)
     }
 }

@@ -23,14 +23,12 @@ use crate::error::LuksError;
 use crate::header::{Header, Source};
 use crate::metadata::{Digest, Kdf, Keyslot, KeyslotKind, Luks2Slot};
 use crate::reencrypt;
-use crate::volume::data_segment;
+use crate::segment::{CIPHER, data_segment};
 
 /// Most iterations of PBKDF2 that are computed: a minute or two.
-const ITERATIONS_MAX: u32 = 1 << 28;
+pub const ITERATIONS_MAX: u32 = 1 << 28;
 /// Unit of encryption of key slot areas.
 const AREA_SECTOR: usize = 512;
-/// The one cipher.
-pub(crate) const CIPHER: &str = "aes-xts-plain64";
 
 /// A volume's key, and where it was found.
 pub struct VolumeKey {
@@ -257,6 +255,10 @@ fn area_key(slot: &Luks2Slot, pass: &SecretBytes) -> Result<XtsKey, LuksError> {
             })?;
             let kind = if *id { Argon2Kind::Id } else { Argon2Kind::I };
             argon2(kind, pass, &slot.salt, params, len)?
+        }
+        Kdf::Unknown(kind) => {
+            let text = format!("key derivation {kind} of a key slot");
+            return Err(LuksError::Unsupported(text));
         }
     };
     Ok(XtsKey::new(&key)?)

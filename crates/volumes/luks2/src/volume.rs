@@ -23,8 +23,8 @@ use strongroom_keyring::Locked;
 
 use crate::error::LuksError;
 use crate::header::Found;
-use crate::metadata::{Metadata, Segment, SegmentKind};
-use crate::unlock::{CIPHER, VolumeKey};
+use crate::segment::{CIPHER, data_segment, sector_and_tweak};
+use crate::unlock::VolumeKey;
 
 /// Bytes that share a lock with the next of their kind, `STRIPES` of them further on.
 const STRIPE_LEN: u64 = 1 << 20;
@@ -65,7 +65,7 @@ impl Volume {
             ));
         }
         let device = device_size(&file)?;
-        let (sector, iv_tweak) = crypt(segment)?;
+        let (sector, iv_tweak) = sector_and_tweak(segment)?;
         let available = device.checked_sub(segment.offset);
         let size = match (segment.size, available) {
             (Some(size), Some(available)) if size <= available => size,
@@ -301,46 +301,6 @@ impl Span {
             .get_mut(from..from + len)
             .ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
-}
-
-/// The one segment of data, if it is of a kind that can be opened.
-///
-/// # Errors
-/// [`LuksError::Unsupported`].
-pub(crate) fn data_segment(metadata: &Metadata) -> Result<(u32, &Segment), LuksError> {
-    let mut segments = metadata.regular_segments();
-    let (Some((number, segment)), None) = (segments.next(), segments.next()) else {
-        return Err(LuksError::Unsupported("more than one segment".to_owned()));
-    };
-    crypt(segment)?;
-    if segment.offset == 0 {
-        let text = "data apart from the header";
-        return Err(LuksError::Unsupported(text.to_owned()));
-    }
-    Ok((number, segment))
-}
-
-/// Sector size and first tweak of a segment that this crate can open.
-fn crypt(segment: &Segment) -> Result<(u64, u64), LuksError> {
-    let SegmentKind::Crypt {
-        iv_tweak,
-        encryption,
-        sector_size,
-        integrity,
-    } = &segment.kind
-    else {
-        let text = "a segment that is not encrypted, or of an unknown type";
-        return Err(LuksError::Unsupported(text.to_owned()));
-    };
-    if encryption != CIPHER {
-        return Err(LuksError::Unsupported(format!("cipher {encryption}")));
-    }
-    if let Some(kind) = integrity {
-        return Err(LuksError::Unsupported(format!(
-            "integrity protection {kind}"
-        )));
-    }
-    Ok((u64::from(*sector_size), *iv_tweak))
 }
 
 /// Bytes of a file or of a block device.

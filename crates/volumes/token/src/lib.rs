@@ -19,9 +19,9 @@ mod ffi;
 use serde_json::Value;
 use strongroom_crypto::SecretBytes;
 use strongroom_keys_client::{Kind, Node, Version};
-use strongroom_volume::header::Metadata;
+use strongroom_luks2::{Provider, StrongroomToken};
+use strongroom_volume::header;
 use strongroom_volume::secret::slot_secret;
-use strongroom_volume::token::{Provider, Token};
 
 /// Why there is no passphrase.
 #[derive(Debug)]
@@ -94,26 +94,27 @@ fn check(header: &str) -> Result<(), Refusal> {
         why: Why::Forged,
         text: format!("do not open this volume by any means: {error}"),
     };
-    let value: Result<Value, _> = serde_json::from_str(header);
-    let value = value.map_err(|error| Refusal {
+    let json: Result<Value, _> = serde_json::from_str(header);
+    let json = json.map_err(|error| Refusal {
         why: Why::NotOne,
         text: format!("header: {error}"),
     })?;
-    let metadata = Metadata::read(value).map_err(forged)?;
-    let slots = metadata.token_slots().map_err(forged)?;
-    metadata.check_tried(&slots).map_err(forged)
+    let metadata = header::read(&json).map_err(forged)?;
+    let slots = metadata.token_slots();
+    let slots = slots.map_err(|error| forged(error.into()))?;
+    header::check_before_trying(&metadata, &slots).map_err(forged)
 }
 
 /// The token, if its form is right.
-fn token(json: &str) -> Result<Token, Refusal> {
+fn token(json: &str) -> Result<StrongroomToken, Refusal> {
     let value: Result<Value, _> = serde_json::from_str(json);
     let value = value.map_err(|error| Refusal {
         why: Why::NotOne,
         text: format!("token: {error}"),
     })?;
-    Token::read(&value).map_err(|error| Refusal {
+    StrongroomToken::read(&value).map_err(|error| Refusal {
         why: Why::NotOne,
-        text: error.to_string(),
+        text: strongroom_keyring::Error::from(error).to_string(),
     })
 }
 
@@ -175,7 +176,7 @@ mod tests {
             overwrite: false,
             wipe: false,
         };
-        let token = Token {
+        let token = StrongroomToken {
             slots: vec![],
             object_id: [1; 16],
             key_id: "k".to_owned(),
@@ -195,21 +196,16 @@ mod tests {
     /// Changes both copies of the header as somebody without a key can: the checksums are right.
     pub(crate) fn forge(path: &std::path::Path, from: &str, to: &str) {
         use std::os::unix::fs::FileExt as _;
+        use strongroom_luks2::{json_of, replace_json};
         let mut options = std::fs::OpenOptions::new();
         let file = options.read(true).write(true).open(path).unwrap();
         for at in [0, 16 << 10] {
             let mut copy = vec![0; 16 << 10];
             file.read_exact_at(&mut copy, at).unwrap();
-            let (binary, area) = copy.split_at_mut(4096);
-            let end = area.iter().position(|byte| *byte == 0).unwrap();
-            let json = std::str::from_utf8(&area[..end]).unwrap().to_owned();
+            let json = std::str::from_utf8(json_of(&copy)).unwrap().to_owned();
             assert!(json.contains(from), "{from} not in {json}");
-            let json = json.replace(from, to);
-            area.fill(0);
-            area[..json.len()].copy_from_slice(json.as_bytes());
-            binary[448..512].fill(0);
-            let digest = strongroom_crypto::sha256(&[binary, area]);
-            binary[448..480].copy_from_slice(&digest);
+            let sequence = u64::from(copy[23]);
+            replace_json(&mut copy, json.replace(from, to).as_bytes(), sequence).unwrap();
             file.write_all_at(&copy, at).unwrap();
         }
     }

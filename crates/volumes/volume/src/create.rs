@@ -17,16 +17,17 @@ use libcryptsetup_rs::consts::flags::{CryptActivate, CryptDeactivate, CryptVolum
 use libcryptsetup_rs::consts::vals::{CryptWipePattern, EncryptionFormat};
 use libcryptsetup_rs::{CryptDevice, CryptInit, CryptParamsLuks2, CryptParamsLuks2Ref, Either};
 use rustix::fs::MemfdFlags;
-use strongroom_crypto::SecretBytes;
+use strongroom_crypto::{SecretBytes, random16};
 use strongroom_format::code;
 use strongroom_keyring::{Error, durable};
 
 use crate::device::{Stretch, Volume, kdf};
-use crate::error::failed;
+use crate::error::{failed, io};
 use crate::ffi::{Progress, prepare, progressed};
-use crate::look::{check_unused, exclusively, io, look};
+use crate::keys::Keys;
+use crate::look::{check_unused, exclusively, look};
 use crate::secret::new_volume_key;
-use crate::token::{Token, recovery_json};
+use strongroom_luks2::{StrongroomToken, recovery_token};
 
 /// Where the data begins: what LUKS2 reserves for its headers and key slots.
 pub const DATA_OFFSET: u64 = 16 << 20;
@@ -65,11 +66,27 @@ pub struct New<'a> {
 /// Who opens it.
 pub struct Openers<'a> {
     /// The token; its slots are filled in.
-    pub token: &'a Token,
+    pub token: &'a StrongroomToken,
     /// The slot's passphrase, made from key material.
     pub secret: &'a SecretBytes,
     /// The recovery key.
     pub recovery: Option<&'a SecretBytes>,
+}
+
+/// The token of a volume that this version of the key opens, with a new object id. Its slots are not
+/// known yet.
+///
+/// # Errors
+/// SR-5001.
+pub fn new_token(keys: &dyn Keys, key_id: &str, version: u32) -> Result<StrongroomToken, Error> {
+    Ok(StrongroomToken {
+        slots: Vec::new(),
+        object_id: random16()?,
+        key_id: key_id.to_owned(),
+        key_version: version,
+        provider: keys.provider(),
+        servers: keys.servers(),
+    })
 }
 
 /// What is wrong with the device, before a key is made for it.
@@ -195,11 +212,11 @@ fn with_openers(
     let slot = volume.add_key(Some(key), openers.secret, Stretch::Machine, bound)?;
     let mut token = openers.token.clone();
     token.slots = vec![slot];
-    volume.set_token(None, &token.json()?)?;
+    volume.set_token(None, &token.json())?;
     if let Some(recovery) = openers.recovery {
         let bound = CryptVolumeKey::empty();
         let slot = volume.add_key(Some(key), recovery, Stretch::Person, bound)?;
-        volume.set_token(None, &recovery_json(&[slot]))?;
+        volume.set_token(None, &recovery_token(&[slot]))?;
     }
     volume.uuid()
 }
@@ -224,7 +241,7 @@ fn wipe(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<(), Error> {
     let what = || format!("{}: writing the tags", place.display());
-    let random = strongroom_crypto::random16()?;
+    let random = random16()?;
     let name = format!("strongroom-new-{:08x}", u128::from_le_bytes(random) >> 96);
     let flags = CryptActivate::PRIVATE | CryptActivate::NO_JOURNAL;
     device
@@ -357,7 +374,7 @@ struct Fresh<'a> {
 impl<'a> Fresh<'a> {
     fn of(target: &'a Path, size: u64) -> Result<Self, Error> {
         use std::os::unix::fs::OpenOptionsExt as _;
-        let random = u128::from_le_bytes(strongroom_crypto::random16()?);
+        let random = u128::from_le_bytes(random16()?);
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let name: String = name.chars().take(48).collect();
         let temp = target.with_file_name(format!(".{name}.{random:032x}.tmp"));

@@ -18,12 +18,12 @@ use serde_json::Value;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_luks2::{HEADER_SIZES, MACHINE_ITERATIONS, Metadata, StrongroomToken};
 
 use crate::error::{errno, failed, told};
 use crate::ffi::{prepare, take_said};
-use crate::header::Metadata;
+use crate::header::{self, check_before_trying, check_cipher};
 use crate::held::{Purpose, check_not_held};
-use crate::token::Token;
 
 /// How a slot's passphrase is stretched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +43,8 @@ pub enum By {
     Person,
 }
 
-/// Iterations for a machine's passphrase: the least that LUKS2 allows.
-const MACHINE_ITERATIONS: u32 = 1000;
 /// Length of the shortest copy of a LUKS2 header, in bytes.
-const HEADER_LEN_MIN: u64 = 16 * 1024;
+const HEADER_LEN_MIN: u64 = HEADER_SIZES[0];
 /// Argon2id for people: 64 MiB, four passes (the least that libcryptsetup allows is four), four
 /// lanes.
 const PERSON_KIB: u32 = 64 * 1024;
@@ -172,7 +170,7 @@ impl Volume {
     /// SR-8324.
     pub fn metadata(&mut self) -> Result<Metadata, Error> {
         let json = self.device.status_handle().dump_json();
-        Metadata::read(json.map_err(|error| self.failed("its header", &error))?)
+        header::read(&json.map_err(|error| self.failed("its header", &error))?)
     }
 
     /// Its UUID.
@@ -201,8 +199,8 @@ impl Volume {
     ///
     /// # Errors
     /// SR-8323 when there is none.
-    pub fn token(&mut self) -> Result<Token, Error> {
-        let token = self.metadata()?.token()?;
+    pub fn token(&mut self) -> Result<StrongroomToken, Error> {
+        let token = self.metadata()?.strongroom_token()?;
         let what = self.shown.display().to_string();
         token
             .map(|(_, token)| token)
@@ -254,11 +252,11 @@ impl Volume {
         // While it is re-encrypted it takes a slot of each key to open it: only libcryptsetup finds
         // the pair.
         if by == By::Person || metadata.is_reencrypting() {
-            metadata.check_tried(&metadata.key_slots())?;
+            check_before_trying(&metadata, &metadata.key_slots())?;
             return Ok(vec![None]);
         }
         let slots = metadata.token_slots()?;
-        metadata.check_tried(&slots)?;
+        check_before_trying(&metadata, &slots)?;
         Ok(slots.into_iter().map(Some).collect())
     }
 
@@ -266,7 +264,7 @@ impl Volume {
     fn check_tried(&mut self, slot: Option<u32>) -> Result<(), Error> {
         let metadata = self.metadata()?;
         let all = || metadata.key_slots();
-        metadata.check_tried(&slot.map_or_else(all, |slot| vec![slot]))
+        check_before_trying(&metadata, &slot.map_or_else(all, |slot| vec![slot]))
     }
 
     /// The one of `slots` that `secret` opens.
@@ -312,7 +310,7 @@ impl Volume {
         stretch: Stretch,
         flags: CryptVolumeKey,
     ) -> Result<u32, Error> {
-        self.metadata()?.check_cipher()?;
+        check_cipher(&self.metadata()?)?;
         self.stretch(stretch)?;
         let key = key.map(|key| Either::Left(key.as_slice()));
         let added = self

@@ -1,6 +1,8 @@
-//! From libcryptsetup's errors to Strongroom's codes.
+//! Errors with Strongroom's codes: of libcryptsetup, of the system, and of a device in use.
 //!
-//! Must not: lose what the library said of it.
+//! Must not: leave out what libcryptsetup has said of its error.
+
+use std::path::Path;
 
 use libcryptsetup_rs::LibcryptErr;
 use rustix::io::Errno;
@@ -42,5 +44,24 @@ fn code_of(errno: Errno) -> &'static Code {
         Errno::NOTSUP | Errno::NODEV => &code::VOLUME_KERNEL,
         Errno::IO | Errno::ACCESS | Errno::NOSPC | Errno::ROFS => &code::IO,
         _ => &code::VOLUME_LIBRARY,
+    }
+}
+
+/// SR-8320 for the device or file at `path`.
+pub(crate) fn in_use(path: &Path, why: &str) -> Error {
+    Error::new(&code::VOLUME_IN_USE, format!("{}: {why}", path.display()))
+}
+
+/// SR-5001 with the path.
+pub(crate) fn io(path: &Path, error: std::io::Error) -> Error {
+    Error::io(path.display().to_string(), error)
+}
+
+/// As [`io`], but SR-1006 when there is nothing at `path`.
+pub(crate) fn missing(path: &Path, error: std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        Error::new(&code::NOT_FOUND, path.display().to_string())
+    } else {
+        io(path, error)
     }
 }

@@ -7,7 +7,6 @@
 //! Must not: write a header to a disk.
 
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 
 use strongroom_crypto::{GcmKey, nonce12};
 use strongroom_format::code;
@@ -15,10 +14,12 @@ use strongroom_keyring::Error;
 
 use crate::create::Memory;
 use crate::device::Volume;
-use crate::keys::{Keys, Material, Report};
-use crate::look::io;
+use crate::error::io;
+use crate::header::first_segment;
+use crate::keys::{Keys, Material};
+use crate::report::{Change, report_as};
 use crate::secret::escrow_key;
-use crate::token::Token;
+use strongroom_luks2::StrongroomToken;
 
 /// First bytes of a sealed header.
 const MAGIC: &[u8; 8] = b"SRVOLHDR";
@@ -60,7 +61,11 @@ pub(crate) fn header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
 ///
 /// # Errors
 /// SR-5001.
-pub fn seal(header: Vec<u8>, token: &Token, material: &Material) -> Result<Vec<u8>, Error> {
+pub fn seal(
+    header: Vec<u8>,
+    token: &StrongroomToken,
+    material: &Material,
+) -> Result<Vec<u8>, Error> {
     let nonce = nonce12()?;
     let mut sealed = Vec::with_capacity(header.len() + HEAD_LEN + TAG_LEN);
     sealed.extend_from_slice(MAGIC);
@@ -131,31 +136,10 @@ pub fn leave(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), Error> {
     let token = volume.token()?;
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
     let sealed = seal(header(volume)?, &token, &material)?;
-    let cipher = volume.metadata()?.segment()?.encryption.clone();
-    let name = name_of(volume.path());
-    keys.report(
-        &token.object_id,
-        &Report {
-            name: &name,
-            cipher: &cipher,
-            key_id: &token.key_id,
-            key_version: token.key_version,
-            created: 0,
-            rotated: None,
-            shredded: None,
-        },
-    )?;
+    let metadata = volume.metadata()?;
+    let cipher = first_segment(&metadata)?.cipher().unwrap_or_default();
+    report_as(volume.path(), keys, (&token, cipher), Change::Made)?;
     keys.escrow(&token.object_id, Some(&sealed))
-}
-
-/// What the volume is called in a report: its device, or the end of a long name.
-fn name_of(path: &Path) -> String {
-    const LONGEST: usize = 60;
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let text = path.to_string_lossy().replace(char::is_control, "?");
-    let mut end: Vec<char> = text.chars().rev().take(LONGEST).collect();
-    end.reverse();
-    end.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -165,12 +149,12 @@ mod tests {
 
     #[test]
     fn sealed_headers_open_only_whole_with_their_key_and_for_their_volume() {
-        let token = Token {
+        let token = StrongroomToken {
             slots: vec![],
             object_id: [7; 16],
             key_id: "k".to_owned(),
             key_version: 2,
-            provider: crate::token::Provider::KeyServer,
+            provider: strongroom_luks2::Provider::KeyServer,
             servers: vec![],
         };
         let material = |version, byte| Material {

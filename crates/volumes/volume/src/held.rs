@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use strongroom_keyring::{Error, Locked};
 use strongroom_luks2::lock_holder;
 
-use crate::look::{in_use, io};
+use crate::error::{in_use, io};
 
 /// How long a lock is waited for: other commands hold it for the time of a change.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -19,10 +19,10 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::{Error, Link, durable, open_regular};
 
-use crate::look::io;
+use crate::error::io;
 use crate::secret::{SLOT_SECRET_LEN, kept_key};
-use crate::token::Token;
 use crate::tpm::told;
+use strongroom_luks2::StrongroomToken;
 
 /// Where they are, unless the variable says.
 const DIRECTORY: &str = "/var/lib/strongroom/cache";
@@ -85,10 +85,10 @@ impl Term {
 /// # Errors
 /// What `seal` reports; SR-4001 when it cannot be written.
 pub fn keep(
-    token: &Token,
+    token: &StrongroomToken,
     secret: &SecretBytes,
     term: Term,
-    seal: &mut dyn FnMut(&SecretKey) -> Result<Vec<u8>, Error>,
+    seal: impl FnOnce(&SecretKey) -> Result<Vec<u8>, Error>,
 ) -> Result<(), Error> {
     let key = SecretKey::generate()?;
     let tpm = seal(&key).map_err(told)?;
@@ -104,7 +104,7 @@ pub fn keep(
 }
 
 fn sealed(
-    token: &Token,
+    token: &StrongroomToken,
     secret: &SecretBytes,
     term: Term,
     tpm: &[u8],
@@ -141,7 +141,7 @@ impl Kept {
     ///
     /// # Errors
     /// SR-4001; SR-8355 when it is not in form, or of another volume or version of the key.
-    pub fn find(token: &Token) -> Result<Option<Self>, Error> {
+    pub fn find(token: &StrongroomToken) -> Result<Option<Self>, Error> {
         let path = path(&token.object_id);
         let file = match open_regular(&path, Link::Refused) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -154,7 +154,7 @@ impl Kept {
         Self::read(bytes, token).map(Some)
     }
 
-    fn read(bytes: Vec<u8>, token: &Token) -> Result<Self, Error> {
+    fn read(bytes: Vec<u8>, token: &StrongroomToken) -> Result<Self, Error> {
         let bad = |what| Error::new(&code::VOLUME_KEPT, what);
         let word = |at: usize| {
             let part = bytes.get(at..at + 4).and_then(|part| part.try_into().ok());
@@ -186,11 +186,20 @@ impl Kept {
     ///
     /// # Errors
     /// SR-8355 when its time is over, or it was changed; what `unseal` reports.
-    pub fn secret(&self, token: &Token, unseal: Unseal<'_>) -> Result<SecretBytes, Error> {
+    pub fn secret(
+        &self,
+        token: &StrongroomToken,
+        unseal: Unseal<'_>,
+    ) -> Result<SecretBytes, Error> {
         self.secret_at(now(), token, unseal)
     }
 
-    fn secret_at(&self, at: u64, token: &Token, unseal: Unseal<'_>) -> Result<SecretBytes, Error> {
+    fn secret_at(
+        &self,
+        at: u64,
+        token: &StrongroomToken,
+        unseal: Unseal<'_>,
+    ) -> Result<SecretBytes, Error> {
         let bad = |what| Error::new(&code::VOLUME_KEPT, what);
         if self.term.is_over(at) {
             return Err(bad("its time is over, or the clock was set back"));
@@ -244,10 +253,10 @@ fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Provider;
+    use strongroom_luks2::Provider;
 
-    fn token() -> Token {
-        Token {
+    fn token() -> StrongroomToken {
+        StrongroomToken {
             slots: vec![0],
             object_id: [7; 16],
             key_id: "k".to_owned(),
@@ -348,11 +357,11 @@ mod tests {
         longer.push(0);
         assert!(Kept::read(longer, &token()).is_err());
         let others = [
-            Token {
+            StrongroomToken {
                 object_id: [8; 16],
                 ..token()
             },
-            Token {
+            StrongroomToken {
                 key_version: 3,
                 ..token()
             },

@@ -7,12 +7,13 @@
 
 use std::path::{Path, PathBuf};
 
-use strongroom_crypto::SecretKey;
+use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_format::code;
 use strongroom_format::keyring::KeyState;
 use strongroom_keyring::{Error, KeyInfo, Keyring};
+use strongroom_luks2::{Provider, StrongroomToken};
 
-use crate::token::Provider;
+use crate::secret::slot_secret;
 
 /// One version of a key.
 pub struct Material {
@@ -139,6 +140,15 @@ pub trait Keys {
         let _ = (object_id, report);
         Ok(())
     }
+}
+
+/// The passphrase that the key of a token makes. It is not tried on a slot.
+///
+/// # Errors
+/// As [`Keys::fetch`].
+pub fn secret_of_token(keys: &mut dyn Keys, token: &StrongroomToken) -> Result<SecretBytes, Error> {
+    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
+    slot_secret(&material.key, &token.object_id)
 }
 
 /// Keys of a keyring of this host.

@@ -14,6 +14,7 @@
 
 pub mod active;
 pub mod boot;
+pub mod console;
 pub mod create;
 pub mod device;
 mod error;
@@ -26,19 +27,25 @@ pub mod keys;
 pub mod look;
 pub mod mapped;
 pub mod migrate;
+pub mod notices;
 pub mod openers;
+pub mod outage;
 pub mod probe;
 pub mod reencrypt;
 pub mod repair;
+pub mod report;
 pub mod restore;
 pub mod rotate;
 pub mod secret;
 pub mod server;
 pub mod shred;
+pub mod status;
+pub mod staying;
+pub mod swap;
 #[cfg(test)]
 mod testing;
-pub mod token;
 pub mod tpm;
+pub mod unlock;
 
 pub use device::Volume;
 pub use ffi::library_version;

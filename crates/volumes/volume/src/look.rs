@@ -14,8 +14,9 @@ use std::process::{Command, Stdio};
 use rustix::fs::OFlags;
 use strongroom_format::{code, header};
 use strongroom_keyring::Error;
-use strongroom_luks2::loop_device_of;
+use strongroom_luks2::{MAGIC_PRIMARY, MAGIC_SECONDARY, loop_device_of};
 
+use crate::error::{in_use, io, missing};
 use crate::held::{Purpose, check_not_held};
 
 /// Bytes at the beginning that are looked at: where the last of the signatures below is.
@@ -28,17 +29,9 @@ const SAMPLE_LEN: usize = 16 * 1024;
 
 /// A signature: its place, its bytes, and whose it is.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
-    (0, b"LUKS\xba\xbe", "a LUKS volume"),
-    (
-        0x4000,
-        b"SKUL\xba\xbe",
-        "a LUKS2 volume (its second header)",
-    ),
-    (
-        0x8000,
-        b"SKUL\xba\xbe",
-        "a LUKS2 volume (its second header)",
-    ),
+    (0, &MAGIC_PRIMARY, "a LUKS volume"),
+    (0x4000, &MAGIC_SECONDARY, SECOND_HEADER),
+    (0x8000, &MAGIC_SECONDARY, SECOND_HEADER),
     (1080, &[0x53, 0xef], "a file system of the kind ext"),
     (0, b"XFSB", "an XFS file system"),
     (0x1_0040, b"_BHRfS_M", "a Btrfs file system"),
@@ -75,6 +68,8 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"SQLite format 3\0", "an SQLite database"),
     (0, b"-FVE-FS-", "a BitLocker volume"),
 ];
+/// The secondary copy of a LUKS2 header, in words.
+const SECOND_HEADER: &str = "a LUKS2 volume (its second header)";
 /// A swap area, in words.
 const SWAP: &str = "a swap area";
 
@@ -257,22 +252,6 @@ fn piece(file: &mut File, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(len as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-pub(crate) fn in_use(path: &Path, why: &str) -> Error {
-    Error::new(&code::VOLUME_IN_USE, format!("{}: {why}", path.display()))
-}
-
-pub(crate) fn io(path: &Path, error: std::io::Error) -> Error {
-    Error::io(path.display().to_string(), error)
-}
-
-fn missing(path: &Path, error: std::io::Error) -> Error {
-    if error.kind() == std::io::ErrorKind::NotFound {
-        Error::new(&code::NOT_FOUND, path.display().to_string())
-    } else {
-        io(path, error)
-    }
 }
 
 #[cfg(test)]

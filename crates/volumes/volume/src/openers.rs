@@ -9,18 +9,22 @@
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_luks2::{
+    Metadata, OpenedBy, RECOVERY_TYPE, STRONGROOM_TYPE, StrongroomToken, TPM_TYPE, recovery_token,
+};
 
+use crate::create::new_token;
 use crate::device::{Stretch, Volume};
-use crate::header::{Kind, Metadata};
-use crate::token::{Token, recovery_json};
+use crate::keys::Keys;
+use crate::secret::slot_secret;
 
 /// Which slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// This one.
     Slot(u32),
-    /// All of this kind.
-    Kind(Kind),
+    /// All that this opens.
+    OpenedBy(OpenedBy),
 }
 
 /// Adds a passphrase. `secret` opens the volume already. Returns the slot.
@@ -60,20 +64,52 @@ pub fn add_material(
     volume: &mut Volume,
     secret: &SecretBytes,
     new: &SecretBytes,
-    token: &Token,
+    token: &StrongroomToken,
 ) -> Result<u32, Error> {
     let metadata = volume.metadata()?;
     check_quiet(&metadata)?;
-    // A damaged token of ours is written over; it named nothing that works.
-    let number = metadata.tokens.iter().find(|(_, json)| {
-        json.get("type").and_then(|kind| kind.as_str()) == Some(crate::token::TYPE)
-    });
+    // A damaged Strongroom token is written over: it named nothing that works.
+    let mut tokens = metadata.tokens.iter();
+    let number = tokens.find(|(_, token)| token.kind == STRONGROOM_TYPE);
     let number = number.map(|(number, _)| *number);
     let slot = volume.add_slot(secret, new, Stretch::Machine)?;
     let mut token = token.clone();
     token.slots = vec![slot];
-    volume.set_token(number, &token.json()?)?;
+    volume.set_token(number, &token.json())?;
     Ok(slot)
+}
+
+/// Adds a slot for the newest version of a key, which is made when there is none of that name. As
+/// [`add_material`]; the volume keeps its object id, if it has a Strongroom token that can be read.
+///
+/// # Errors
+/// As [`Keys::fetch_or_create`] and [`add_material`].
+pub fn add_key(
+    volume: &mut Volume,
+    secret: &SecretBytes,
+    keys: &mut dyn Keys,
+    key_id: &str,
+) -> Result<u32, Error> {
+    let before = volume.metadata()?.strongroom_token().ok().flatten();
+    let material = keys.fetch_or_create(key_id)?;
+    let mut token = new_token(keys, key_id, material.version)?;
+    if let Some((_, before)) = before {
+        token.object_id = before.object_id;
+    }
+    let new = slot_secret(&material.key, &token.object_id)?;
+    add_material(volume, secret, &new, &token)
+}
+
+/// Whether no recovery key opens the volume: when the TPM's state changes, or its board breaks,
+/// nothing might.
+///
+/// # Errors
+/// SR-8324.
+pub fn lacks_recovery_key(volume: &mut Volume) -> Result<bool, Error> {
+    let metadata = volume.metadata()?;
+    let slots = metadata.bound_slots();
+    let mut openers = slots.iter().map(|slot| metadata.opened_by(*slot));
+    Ok(!openers.any(|opener| opener == OpenedBy::Recovery))
 }
 
 /// Writes the token of recovery keys so that it names `slot` too.
@@ -85,7 +121,7 @@ pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error>
     if !slots.contains(&slot) {
         slots.push(slot);
     }
-    volume.set_token(number, &recovery_json(&slots))
+    volume.set_token(number, &recovery_token(&slots))
 }
 
 /// Removes slots. Returns which.
@@ -101,19 +137,20 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
         .copied()
         .filter(|slot| match which {
             Which::Slot(wanted) => *slot == wanted,
-            Which::Kind(kind) => metadata.kind(*slot) == kind,
+            Which::OpenedBy(opener) => metadata.opened_by(*slot) == opener,
         })
         .collect();
     if going.is_empty() {
         let detail = match which {
             Which::Slot(slot) => format!("slot {slot}"),
-            Which::Kind(kind) => kind.name().to_owned(),
+            Which::OpenedBy(opener) => opener.name().to_owned(),
         };
         return Err(Error::new(&code::VOLUME_SLOT, detail));
     }
-    let left = |kind: Option<Kind>| {
+    let left = |opener: Option<OpenedBy>| {
         metadata.bound_slots().iter().any(|slot| {
-            !going.contains(slot) && kind.is_none_or(|kind| metadata.kind(*slot) == kind)
+            let is_meant = opener.is_none_or(|opener| metadata.opened_by(*slot) == opener);
+            is_meant && !going.contains(slot)
         })
     };
     if !left(None) {
@@ -124,8 +161,8 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
     }
     let takes_recovery = going
         .iter()
-        .any(|slot| metadata.kind(*slot) == Kind::Recovery);
-    if takes_recovery && !left(Some(Kind::Recovery)) && !force {
+        .any(|slot| metadata.opened_by(*slot) == OpenedBy::Recovery);
+    if takes_recovery && !left(Some(OpenedBy::Recovery)) && !force {
         return Err(Error::new(
             &code::VOLUME_LAST_OPENER,
             "no recovery key would be left",
@@ -142,15 +179,8 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
 pub(crate) fn tidy_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     for (number, token) in &metadata.tokens {
-        let kind = token.get("type").and_then(|kind| kind.as_str());
-        let types = [
-            crate::token::TYPE,
-            crate::token::RECOVERY_TYPE,
-            crate::tpm::TYPE,
-        ];
-        let ours = kind.is_some_and(|kind| types.contains(&kind));
-        let slots = token.get("keyslots").and_then(|slots| slots.as_array());
-        if ours && slots.is_some_and(Vec::is_empty) {
+        let types = [STRONGROOM_TYPE, RECOVERY_TYPE, TPM_TYPE];
+        if types.contains(&token.kind.as_str()) && token.keyslots.is_empty() {
             volume.remove_token(*number)?;
         }
     }

@@ -18,16 +18,12 @@ use std::time::{Duration, Instant};
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_luks2::{label_in, uuid_in};
 
 /// Between two looks at all devices.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long others are waited for after one has answered that it is the one.
 const GRACE: Duration = Duration::from_secs(1);
-/// Longest label and UUID in a LUKS2 header, and where they are.
-const LABEL_AT: usize = 24;
-const LABEL_LEN: usize = 48;
-const UUID_AT: usize = 168;
-const UUID_LEN: usize = 40;
 
 /// Where the kernel shows devices.
 #[derive(Clone, Debug)]
@@ -160,8 +156,10 @@ impl Found {
 /// What a device has to say to be the one.
 #[derive(Clone)]
 enum Wanted {
-    /// A text in its LUKS2 header, at this place.
-    Text { at: usize, len: usize, text: String },
+    /// This UUID in its LUKS2 header.
+    Uuid(String),
+    /// This label in its LUKS2 header.
+    Label(String),
     /// Anything: it was named by its path.
     Anything,
 }
@@ -169,29 +167,21 @@ enum Wanted {
 impl Wanted {
     fn of(device: &str) -> Self {
         match device.split_once('=') {
-            Some(("UUID", uuid)) => Self::Text {
-                at: UUID_AT,
-                len: UUID_LEN,
-                text: uuid.to_ascii_lowercase(),
-            },
-            Some(("LABEL", label)) => Self::Text {
-                at: LABEL_AT,
-                len: LABEL_LEN,
-                text: label.to_owned(),
-            },
+            Some(("UUID", uuid)) => Self::Uuid(uuid.to_ascii_lowercase()),
+            Some(("LABEL", label)) => Self::Label(label.to_owned()),
             _ => Self::Anything,
         }
     }
 
     fn is(&self, path: &Path) -> bool {
-        let mut head = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut head));
-        match self {
-            Self::Anything => read.is_ok(),
-            Self::Text { at, len, text } => {
-                read.is_ok() && text_in(&head, *at, *len).as_ref() == Some(text)
-            }
-        }
+        let mut first = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut first));
+        let says = match self {
+            Self::Anything => true,
+            Self::Uuid(uuid) => uuid_in(&first).as_ref() == Some(uuid),
+            Self::Label(label) => label_in(&first).as_ref() == Some(label),
+        };
+        read.is_ok() && says
     }
 }
 
@@ -283,19 +273,6 @@ fn ask(path: &Path, wanted: Wanted, answers: &Sender<(PathBuf, bool)>) -> bool {
     asked.is_ok()
 }
 
-/// A text of a LUKS2 header: up to its zero byte.
-fn text_in(head: &[u8], at: usize, len: usize) -> Option<String> {
-    if !head.starts_with(b"LUKS\xba\xbe\x00\x02") {
-        return None;
-    }
-    let text = head.get(at..at + len)?;
-    let end = text
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(text.len());
-    String::from_utf8(text.get(..end)?.to_vec()).ok()
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -326,8 +303,8 @@ pub(crate) mod tests {
         pub(crate) fn device(&self, name: &str, label: &str, uuid: &str) {
             let mut head = vec![0; 4096];
             head[..8].copy_from_slice(b"LUKS\xba\xbe\x00\x02");
-            head[LABEL_AT..LABEL_AT + label.len()].copy_from_slice(label.as_bytes());
-            head[UUID_AT..UUID_AT + uuid.len()].copy_from_slice(uuid.as_bytes());
+            head[24..24 + label.len()].copy_from_slice(label.as_bytes());
+            head[168..168 + uuid.len()].copy_from_slice(uuid.as_bytes());
             std::fs::create_dir_all(self.places.block.join(name)).unwrap();
             std::fs::write(self.places.dev.join(name), head).unwrap();
         }

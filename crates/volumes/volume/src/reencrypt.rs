@@ -18,14 +18,14 @@ use libcryptsetup_rs::{CryptParamsLuks2, CryptParamsReencrypt};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_luks2::{Metadata, recovery_token};
 
 use crate::device::{Stretch, Volume};
 use crate::ffi::{Progress, library_version, progressed};
-use crate::header::Metadata;
+use crate::header::{check_before_trying, first_segment};
 use crate::openers::tidy_tokens;
 use crate::repair::{all_moved, end};
 use crate::secret::new_volume_key;
-use crate::token::recovery_json;
 use crate::tpm;
 
 /// What moves at once, in sectors of 512 bytes: 8 MiB. Its I/O waits meanwhile.
@@ -127,7 +127,7 @@ pub fn go_on(
 ) -> Result<bool, Error> {
     check_library()?;
     let metadata = volume.metadata()?;
-    metadata.check_tried(&metadata.key_slots())?;
+    check_before_trying(&metadata, &metadata.key_slots())?;
     let path = volume.path().to_owned();
     if has_crashed(volume)? {
         // What was moving when it was stopped is put right first, by what was noted of it.
@@ -191,25 +191,25 @@ fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
 fn tidy(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let there = metadata.key_slots();
-    if let Some((number, mut token)) = metadata.token()? {
+    if let Some((number, mut token)) = metadata.strongroom_token()? {
         let before = token.slots.len();
         token.slots.retain(|slot| there.contains(slot));
         if token.slots.len() != before {
-            volume.set_token(Some(number), &token.json()?)?;
+            volume.set_token(Some(number), &token.json())?;
         }
     }
     if let Some((number, mut slots)) = metadata.recovery_token() {
         let before = slots.len();
         slots.retain(|slot| there.contains(slot));
         if slots.len() != before {
-            volume.set_token(Some(number), &recovery_json(&slots))?;
+            volume.set_token(Some(number), &recovery_token(&slots))?;
         }
     }
     for (number, mut token) in tpm::tokens(&metadata) {
         let before = token.slots.len();
         token.slots.retain(|slot| there.contains(slot));
         if token.slots.len() != before {
-            volume.set_token(Some(number), &token.json()?)?;
+            volume.set_token(Some(number), &token.json())?;
         }
     }
     tidy_tokens(volume)
@@ -242,16 +242,16 @@ fn name_both(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
         all.dedup();
         all
     };
-    if let Some((number, mut token)) = metadata.token()? {
+    if let Some((number, mut token)) = metadata.strongroom_token()? {
         token.slots = with_new(&token.slots);
-        volume.set_token(Some(number), &token.json()?)?;
+        volume.set_token(Some(number), &token.json())?;
     }
     if let Some((number, slots)) = metadata.recovery_token() {
-        volume.set_token(Some(number), &recovery_json(&with_new(&slots)))?;
+        volume.set_token(Some(number), &recovery_token(&with_new(&slots)))?;
     }
     for (number, mut token) in tpm::tokens(&metadata) {
         token.slots = with_new(&token.slots);
-        volume.set_token(Some(number), &token.json()?)?;
+        volume.set_token(Some(number), &token.json())?;
     }
     Ok(())
 }
@@ -265,18 +265,16 @@ fn start(
     flags: CryptReencrypt,
 ) -> Result<(), Error> {
     let metadata = volume.metadata()?;
-    let segment = metadata.segment()?;
-    let (cipher, mode) = segment
-        .encryption
-        .split_once('-')
-        .unwrap_or((segment.encryption.as_str(), ""));
+    let segment = first_segment(&metadata)?;
+    let encryption = segment.cipher().unwrap_or_default();
+    let (cipher, mode) = encryption.split_once('-').unwrap_or((encryption, ""));
     let luks2 = CryptParamsLuks2 {
         pbkdf: None,
         integrity: None,
         integrity_params: None,
         data_alignment: 0,
         data_device: None,
-        sector_size: segment.sector_size,
+        sector_size: segment.sector_size().unwrap_or_default(),
         label: None,
         subsystem: None,
     };

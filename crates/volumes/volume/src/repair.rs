@@ -21,26 +21,17 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use serde_json::{Map, Value};
-use strongroom_crypto::{SecretBytes, fill_random, sha256};
+use strongroom_crypto::{SecretBytes, fill_random};
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_luks2::{BINARY_LEN, Binary, LuksError, Metadata, Which, json_of, replace_json};
 
 use crate::create::Memory;
 use crate::device::Volume;
+use crate::error::io;
 use crate::escrow;
-use crate::header::Metadata;
-use crate::look::{check_unused, exclusively, io};
-
-/// Of a LUKS2 binary header (LUKS2 On-Disk Format Specification, section 2.1): its length, and
-/// places in it.
-pub(crate) const BINARY_LEN: usize = 4096;
-const SIZE_AT: usize = 8;
-const SEQUENCE_AT: usize = 16;
-const ALGORITHM_AT: usize = 72;
-const CHECKSUM_AT: usize = 448;
-const CHECKSUM_LEN: usize = 64;
-/// Longest header of those that are allowed.
-const HEADER_MAX: usize = 4 << 20;
+use crate::header::check_before_trying;
+use crate::look::{check_unused, exclusively};
 
 /// Whether all data are under the new key, and only the end is missing.
 pub(crate) fn all_moved(metadata: &Metadata) -> bool {
@@ -57,52 +48,33 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
     if !metadata.is_reencrypting() {
         return no("no re-encryption is under way");
     }
-    let plain: Vec<_> = metadata
-        .segments
-        .iter()
+    let segments = metadata.segments.iter();
+    let data: Vec<_> = segments
         .filter(|(_, segment)| segment.flags.is_empty())
         .collect();
-    let [(number, segment)] = plain.as_slice() else {
+    let [(number, segment)] = data.as_slice() else {
         return no("data are under two keys");
     };
-    let with_flag = |flag: &str| {
-        let mut found = metadata
-            .segments
-            .iter()
-            .filter(|(_, segment)| segment.flags.iter().any(|there| there == flag));
-        found.next().map(|(number, segment)| (*number, segment))
-    };
-    let Some((last, finally)) = with_flag("backup-final") else {
+    let Some((last, wanted)) = metadata.segment_flagged("backup-final") else {
         return no("its end is not recorded");
     };
-    if segment.kind != "crypt" || segment.size != "dynamic" {
+    if segment.cipher().is_none() || segment.size.is_some() {
         return no("its data are not one encrypted segment");
     }
-    let same = segment.encryption == finally.encryption
-        && segment.offset == finally.offset
-        && segment.sector_size == finally.sector_size
-        && finally.kind == "crypt";
-    let digest_of = |segment: u32| {
-        let segment = segment.to_string();
-        let mut digests = metadata.digests.iter();
-        digests
-            .find(|(_, digest)| digest.segments.contains(&segment))
-            .map(|(number, _)| *number)
+    let same = segment.cipher() == wanted.cipher()
+        && segment.offset == wanted.offset
+        && segment.sector_size() == wanted.sector_size();
+    let digest = metadata.digest_of_segment(**number);
+    let digest_of_last = metadata.digest_of_segment(last);
+    let (Some((digest, about)), true) = (digest, same) else {
+        return no("not all data are under the new key");
     };
-    let digest = digest_of(**number);
-    if !same || digest.is_none() || digest != digest_of(last) {
+    if digest_of_last.map(|(last, _)| last) != Some(digest) {
         return no("not all data are under the new key");
     }
-    let digest = digest.and_then(|digest| metadata.digests.get(&digest));
-    let slots = digest
-        .map(|digest| digest.keyslots.clone())
-        .unwrap_or_default();
     let keys = metadata.key_slots();
-    let slots: Vec<u32> = slots.iter().filter_map(|slot| slot.parse().ok()).collect();
-    let slots: Vec<u32> = slots
-        .into_iter()
-        .filter(|slot| keys.contains(slot))
-        .collect();
+    let mut slots = about.keyslots.clone();
+    slots.retain(|slot| keys.contains(slot));
     if slots.is_empty() {
         return no("no slot holds the new key");
     }
@@ -123,7 +95,7 @@ pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
 pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Result<u32, Error> {
     let metadata = volume.metadata()?;
     let slots = check(&metadata)?;
-    metadata.check_tried(&slots)?;
+    check_before_trying(&metadata, &slots)?;
     let path = volume.path().to_owned();
     let mut opened = Err(Error::new(&code::WRONG_KEY, path.display().to_string()));
     for slot in slots {
@@ -134,22 +106,22 @@ pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Re
     }
     opened?;
     let mut bytes = escrow::header(volume)?;
-    let size = usize::try_from(number(&bytes, SIZE_AT)).unwrap_or(usize::MAX);
-    if size > HEADER_MAX || 2 * size > bytes.len() || size <= BINARY_LEN {
-        return Err(Error::new(&code::VOLUME_NO_REPAIR, "its header's size"));
-    }
-    let (first, rest) = bytes.split_at_mut(size);
-    let second = rest.get_mut(..size).unwrap_or_default();
     // libcryptsetup has put a damaged copy right when it read the header; if it could not, neither
     // can this.
-    if !checksum_holds(first) || !checksum_holds(second) {
+    let damaged = |_| {
         let detail = "a copy of its header is damaged";
-        return Err(Error::new(&code::VOLUME_NO_REPAIR, detail));
-    }
-    let (json, gone) = mended(first.get(BINARY_LEN..).unwrap_or_default())?;
-    let sequence = number(first, SEQUENCE_AT).max(number(second, SEQUENCE_AT)) + 1;
+        Error::new(&code::VOLUME_NO_REPAIR, detail)
+    };
+    let primary = whole_copy(&bytes, Which::Primary, 0).map_err(damaged)?;
+    let secondary = whole_copy(&bytes, Which::Secondary, primary.size).map_err(damaged)?;
+    let size = usize::try_from(primary.size).unwrap_or(usize::MAX);
+    let (first, rest) = bytes.split_at_mut(size);
+    let second = rest.get_mut(..size).unwrap_or_default();
+    let (json, gone) = without_reencryption(json_of(first))?;
+    let sequence = primary.sequence.max(secondary.sequence) + 1;
     for copy in [&mut *first, second] {
-        write_copy(copy, &json, sequence)?;
+        let changed = replace_json(copy, &json, sequence);
+        changed.map_err(|error| Error::new(&code::VOLUME_NO_REPAIR, error.detail()))?;
     }
     let slot = tried(&bytes, volume, secret)?;
     let device = if in_use {
@@ -181,6 +153,18 @@ pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Re
     Ok(slot)
 }
 
+/// A copy of the header in `header`, with its checksum verified.
+fn whole_copy(header: &[u8], which: Which, offset: u64) -> Result<Binary, LuksError> {
+    let damaged = || LuksError::Damaged("length".to_owned());
+    let start = usize::try_from(offset).map_err(|_| damaged())?;
+    let copy = header.get(start..).ok_or_else(damaged)?;
+    let (binary, json) = copy.split_first_chunk::<BINARY_LEN>().ok_or_else(damaged)?;
+    let about = Binary::parse(binary, which, offset)?;
+    let len = usize::try_from(about.json_size()).map_err(|_| damaged())?;
+    about.verify(binary, json.get(..len).ok_or_else(damaged)?)?;
+    Ok(about)
+}
+
 /// Reads the mended header in memory, and opens it.
 fn tried(bytes: &[u8], volume: &Volume, secret: &SecretBytes) -> Result<u32, Error> {
     let memory = Memory::of(bytes.len() as u64)?;
@@ -198,15 +182,10 @@ fn put(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
 /// Areas of key slots: place and length.
 type Areas = Vec<(u64, u64)>;
 
-/// The JSON area with the re-encryption taken out, as text; and the areas of slots of the old key.
-fn mended(area: &[u8]) -> Result<(Vec<u8>, Areas), Error> {
+/// The header's JSON with the re-encryption taken out; and the areas of slots of the old key.
+fn without_reencryption(json: &[u8]) -> Result<(Vec<u8>, Areas), Error> {
     let bad = || Error::new(&code::VOLUME_NO_REPAIR, "its metadata");
-    let end = area
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(area.len());
-    let mut json: Value =
-        serde_json::from_slice(area.get(..end).unwrap_or_default()).map_err(|_| bad())?;
+    let mut json: Value = serde_json::from_slice(json).map_err(|_| bad())?;
     let member = |json: &Value, name: &str| json.get(name).and_then(Value::as_object).cloned();
     let mut segments = member(&json, "segments").ok_or_else(bad)?;
     segments.retain(|_, segment| segment.get("flags").is_none());
@@ -271,54 +250,4 @@ fn keep_known(of: &mut Value, list: &str, known: &Map<String, Value>) {
     if let Some(list) = of.get_mut(list).and_then(Value::as_array_mut) {
         list.retain(|name| name.as_str().is_some_and(|name| known.contains_key(name)));
     }
-}
-
-/// Whether a copy of the header is whole.
-fn checksum_holds(copy: &[u8]) -> bool {
-    let (binary, area) = copy.split_at(BINARY_LEN.min(copy.len()));
-    let mut binary = binary.to_vec();
-    if let Some(checksum) = binary.get_mut(CHECKSUM_AT..CHECKSUM_AT + CHECKSUM_LEN) {
-        checksum.fill(0);
-    }
-    let digest = sha256(&[&binary, area]);
-    copy.get(CHECKSUM_AT..CHECKSUM_AT + digest.len()) == Some(digest.as_slice())
-}
-
-/// Puts JSON, sequence number and checksum into a copy of the header.
-pub(crate) fn write_copy(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), Error> {
-    let bad = |what: &str| Error::new(&code::VOLUME_NO_REPAIR, what);
-    let algorithm = copy.get(ALGORITHM_AT..ALGORITHM_AT + 7);
-    if algorithm != Some(b"sha256\0".as_slice()) {
-        return Err(bad("its checksum is not SHA-256"));
-    }
-    let (binary, area) = copy.split_at_mut(BINARY_LEN);
-    if json.len() >= area.len() {
-        return Err(bad("its metadata do not fit"));
-    }
-    area.fill(0);
-    area.get_mut(..json.len())
-        .unwrap_or_default()
-        .copy_from_slice(json);
-    set_number(binary, SEQUENCE_AT, sequence);
-    let checksum = binary
-        .get_mut(CHECKSUM_AT..CHECKSUM_AT + CHECKSUM_LEN)
-        .ok_or_else(|| bad("its length"))?;
-    checksum.fill(0);
-    let digest = sha256(&[binary, area]);
-    let place = binary.get_mut(CHECKSUM_AT..CHECKSUM_AT + digest.len());
-    place.unwrap_or_default().copy_from_slice(&digest);
-    Ok(())
-}
-
-fn number(bytes: &[u8], at: usize) -> u64 {
-    let bytes = bytes.get(at..at + 8).unwrap_or_default();
-    bytes.try_into().map(u64::from_be_bytes).unwrap_or_default()
-}
-
-#[expect(clippy::big_endian_bytes, reason = "LUKS2 headers are big-endian")]
-fn set_number(bytes: &mut [u8], at: usize, number: u64) {
-    let place = bytes.get_mut(at..at + 8);
-    place
-        .unwrap_or_default()
-        .copy_from_slice(&number.to_be_bytes());
 }

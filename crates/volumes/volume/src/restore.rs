@@ -16,19 +16,21 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_luks2::{
-    BINARY_LEN, Found, HEADER_SIZES, Header, LuksError, Metadata, check_not_active, open_locked,
-    read,
+    BINARY_LEN, Found, HEADER_SIZES, Header, LuksError, Metadata, NAMES_LEN, StrongroomToken,
+    Token, check_not_active, open_locked, read, uuid_of_remains,
 };
 
 use crate::create::Memory;
 use crate::device::Volume;
-use crate::look::{check_unused, io, look, other_than_luks};
+use crate::error::{io, missing};
+use crate::escrow;
+use crate::header::check_cipher;
+use crate::keys::Keys;
+use crate::look::{check_unused, look, other_than_luks};
+use crate::secret::slot_secret;
 
 /// Longest backup: two headers of 4 MiB and 128 MiB of key slots.
 const BACKUP_MAX: u64 = 136 << 20;
-/// Where both versions of LUKS have the UUID, in every copy of a header.
-const UUID_AT: usize = 168;
-const UUID_LEN: usize = 36;
 
 /// A backup that was checked.
 pub struct Backup {
@@ -65,16 +67,36 @@ impl Backup {
     /// SR-1006, SR-5001, SR-8354.
     pub fn load(path: &Path, device: &Path) -> Result<Self, Error> {
         use std::io::Read as _;
-        let file = File::open(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::new(&code::NOT_FOUND, path.display().to_string())
-            }
-            _ => io(path, error),
-        })?;
+        let file = File::open(path).map_err(|error| missing(path, error))?;
         let mut bytes = Vec::new();
         let read = file.take(BACKUP_MAX + 1).read_to_end(&mut bytes);
         read.map_err(|error| io(path, error))?;
         Self::of(bytes, &path.display().to_string(), device)
+    }
+
+    /// The header backup at the key server, opened with the version of the key that sealed it; and
+    /// the passphrase of the slots of that key.
+    ///
+    /// # Errors
+    /// What the server reports; as [`escrow::open`] and [`Backup::of`].
+    pub fn at_server(
+        keys: &mut dyn Keys,
+        object_id: &[u8; 16],
+        key_id: &str,
+        device: &Path,
+    ) -> Result<(Self, SecretBytes), Error> {
+        let sealed = keys.escrowed(object_id)?;
+        let version = escrow::key_version(&sealed)?;
+        let material = keys.fetch(key_id, Some(version))?;
+        let bytes = escrow::open(&sealed, object_id, &material)?;
+        let backup = Self::of(bytes, "the key server's backup", device)?;
+        Ok((backup, slot_secret(&material.key, object_id)?))
+    }
+
+    /// Its Strongroom token, if it has one that can be read.
+    #[must_use]
+    pub fn token(&self) -> Option<&StrongroomToken> {
+        token_of(&self.header.metadata)
     }
 
     /// Checks a backup. `what` is it, for errors; `device` is what it is for.
@@ -97,7 +119,7 @@ impl Backup {
             }
             _ => error,
         })?;
-        loaded.metadata()?.check_cipher()?;
+        check_cipher(&loaded.metadata()?)?;
         drop(loaded);
         let mut whole = bytes;
         let again = memory.file.read_exact_at(&mut whole, 0);
@@ -151,6 +173,23 @@ impl Backup {
         let memory = in_memory(&self.bytes)?;
         Volume::detached(&memory.path, device)?.test(None, secret)
     }
+}
+
+/// The Strongroom token in what can be read of the header on `path`.
+///
+/// # Errors
+/// SR-1006, SR-5001; SR-8360 when there is none.
+pub fn token_on(path: &Path) -> Result<StrongroomToken, Error> {
+    let file = File::open(path).map_err(|error| missing(path, error))?;
+    // Not by libcryptsetup, which would write to a header with one damaged copy.
+    let found = read(&file).ok();
+    let token = found.and_then(|found| token_of(&found.header.metadata).cloned());
+    token.ok_or_else(|| Error::new(&code::VOLUME_WHICH, path.display().to_string()))
+}
+
+fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
+    let mut tokens = metadata.tokens.values();
+    tokens.find_map(Token::strongroom)
 }
 
 /// Puts a header back onto `path`. `proof` is tried on it first.
@@ -274,13 +313,13 @@ impl Present {
 /// The UUID in what is left of a header.
 fn left_of_one(device: &File) -> std::io::Result<Option<String>> {
     for at in [0].into_iter().chain(HEADER_SIZES) {
-        let mut copy = [0; UUID_AT + UUID_LEN];
+        let mut copy = [0; NAMES_LEN];
         match device.read_exact_at(&mut copy, at) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
             Err(error) => return Err(error),
         }
-        if let Some(uuid) = uuid_in(&copy) {
+        if let Some(uuid) = uuid_of_remains(&copy) {
             return Ok(Some(uuid));
         }
     }
@@ -316,16 +355,6 @@ fn write(device: &File, backup: &Backup) -> std::io::Result<()> {
         device.sync_all()?;
     }
     Ok(())
-}
-
-/// The UUID of a copy of a header, whatever else of it holds.
-fn uuid_in(copy: &[u8]) -> Option<String> {
-    if !copy.starts_with(b"LUKS\xba\xbe") && !copy.starts_with(b"SKUL\xba\xbe") {
-        return None;
-    }
-    let text = std::str::from_utf8(copy.get(UUID_AT..UUID_AT + UUID_LEN)?).ok()?;
-    let fine = |c: char| c.is_ascii_hexdigit() || c == '-';
-    text.chars().all(fine).then(|| text.to_owned())
 }
 
 fn areas_end(header: &Header) -> u64 {

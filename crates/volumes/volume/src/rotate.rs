@@ -14,10 +14,10 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::device::{By, Stretch, Volume};
-use crate::keys::{Keys, Material};
+use crate::keys::{Keys, Material, secret_of_token};
 use crate::openers::check_quiet;
 use crate::secret::slot_secret;
-use crate::token::Token;
+use strongroom_luks2::StrongroomToken;
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,24 +83,27 @@ pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error>
 /// header.
 fn name(
     volume: &mut Volume,
-    token: &Token,
+    token: &StrongroomToken,
     new: &Material,
     slot: u32,
     old: &[u32],
 ) -> Result<(), Error> {
-    let number = volume.metadata()?.token()?.map(|(number, _)| number);
+    let number = volume
+        .metadata()?
+        .strongroom_token()?
+        .map(|(number, _)| number);
     let mut token = token.clone();
     token.slots = vec![slot];
     token.slots.extend(old);
     token.key_version = new.version;
-    volume.set_token(number, &token.json()?)
+    volume.set_token(number, &token.json())
 }
 
 /// Stopped after the token was written: an old slot is still there. Removes it.
 fn finish(
     volume: &mut Volume,
     keys: &mut dyn Keys,
-    token: &Token,
+    token: &StrongroomToken,
 ) -> Result<Option<Rotated>, Error> {
     if token.slots.len() < 2 {
         return Ok(None);
@@ -122,9 +125,12 @@ fn finish(
 }
 
 /// The passphrase that the token's key makes; it was tried.
-fn opening(volume: &mut Volume, keys: &mut dyn Keys, token: &Token) -> Result<SecretBytes, Error> {
-    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
-    let secret = slot_secret(&material.key, &token.object_id)?;
+fn opening(
+    volume: &mut Volume,
+    keys: &mut dyn Keys,
+    token: &StrongroomToken,
+) -> Result<SecretBytes, Error> {
+    let secret = secret_of_token(keys, token)?;
     volume.test_by(By::Token, &secret)?;
     Ok(secret)
 }

@@ -11,7 +11,7 @@ use strongroom_keyring::Error;
 use strongroom_keys_client::{Client, Error as ClientError, Kind, Method, Node, Version};
 
 use crate::keys::{Destruction, Fate, Keys, Material, Report};
-use crate::token::Provider;
+use strongroom_luks2::Provider;
 
 /// Keys of a key server.
 pub struct OfServer {

@@ -22,11 +22,11 @@ use strongroom_keyring::Error;
 
 use crate::create::overwrite;
 use crate::device::{By, Volume};
+use crate::error::io;
 use crate::escrow;
-use crate::keys::{Destruction, Fate, Keys};
-use crate::look::{check_unused, exclusively, io};
-use crate::secret::slot_secret;
-use crate::token::Token;
+use crate::keys::{Destruction, Fate, Keys, secret_of_token};
+use crate::look::{check_unused, exclusively};
+use strongroom_luks2::StrongroomToken;
 
 /// What was destroyed, and what remains. Proof of it: docs/reference/volume.md.
 #[derive(Debug, Serialize)]
@@ -65,7 +65,7 @@ pub struct Record {
 
 impl Record {
     /// Ends what whoever has the key keeps of the volume: the header backup, and the key.
-    fn end_at_server(&mut self, token: &Token, keys: &mut dyn Keys) {
+    fn end_at_server(&mut self, token: &StrongroomToken, keys: &mut dyn Keys) {
         if keys.keeps_headers() {
             let removed = keys.escrow(&token.object_id, None);
             self.escrow_removed = Some(removed.is_ok());
@@ -121,7 +121,11 @@ pub fn shred(
         return Err(Error::new(&code::VOLUME_CONFIRM, detail));
     }
     let metadata = volume.metadata()?;
-    let token = metadata.token().ok().flatten().map(|(_, token)| token);
+    let token = metadata
+        .strongroom_token()
+        .ok()
+        .flatten()
+        .map(|(_, token)| token);
     let mut record = Record {
         path: path.display().to_string(),
         uuid,
@@ -186,15 +190,18 @@ pub fn shred(
 
 /// A token only says which key it would be, and whoever could write to the disk can have named
 /// another volume's: nothing but what opens this volume is destroyed with it.
-fn opens_it(volume: &mut Volume, token: &Token, keys: &mut dyn Keys) -> Result<(), Error> {
-    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
-    let secret = slot_secret(&material.key, &token.object_id)?;
+fn opens_it(
+    volume: &mut Volume,
+    token: &StrongroomToken,
+    keys: &mut dyn Keys,
+) -> Result<(), Error> {
+    let secret = secret_of_token(keys, token)?;
     volume.test_by(By::Token, &secret).map(drop)
 }
 
 /// Who has a key destroyed with one volume does not mean the other objects that it opens. A server
 /// that does not say what needs the key does not destroy it either.
-fn must_not_be_shared(token: &Token, keys: &mut dyn Keys) -> Result<(), Error> {
+fn must_not_be_shared(token: &StrongroomToken, keys: &mut dyn Keys) -> Result<(), Error> {
     let others = keys.others_that_need(&token.key_id, &token.object_id);
     let others = others.unwrap_or_default();
     if others.is_empty() {
@@ -219,7 +226,7 @@ mod tests {
     use crate::create::DATA_OFFSET;
     use crate::keys::Material;
     use crate::testing::{KEY, made};
-    use crate::token::Provider;
+    use strongroom_luks2::Provider;
 
     /// Whoever has the key; when it is asked to destroy it, paths change as they do when a disk is
     /// plugged in again.

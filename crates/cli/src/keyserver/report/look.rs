@@ -15,10 +15,11 @@ use strongroom_format::header::{HEADER_LEN, Header, HeaderError};
 use strongroom_format::hex::from_hex;
 use strongroom_format::slot::SlotKind;
 use strongroom_keyring::Keyring;
-use strongroom_keys_client::Report;
+use strongroom_keys_client::{Report, object_name};
+use strongroom_luks2::MAGIC_PRIMARY;
 use strongroom_volume::Volume;
+use strongroom_volume::header::first_segment;
 
-use super::super::object_name::object_name;
 use crate::failure::Failure;
 use crate::paths;
 
@@ -93,7 +94,7 @@ fn begins_as_luks(path: &Path) -> Result<bool, Failure> {
     let mut first = [0; 6];
     let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut first));
     let read = read.map_err(|error| Failure::open(path, &error))?;
-    Ok(first.get(..read) == Some(b"LUKS\xba\xbe"))
+    Ok(first.get(..read) == Some(MAGIC_PRIMARY.as_slice()))
 }
 
 /// A database or an instance, by its object header.
@@ -159,7 +160,8 @@ fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Failure> {
     let mut volume = Volume::open(path)?;
     let token = volume.token()?;
     let metadata = volume.metadata()?;
-    let cipher = metadata.segment()?.encryption.clone();
+    let cipher = first_segment(&metadata)?.cipher().unwrap_or_default();
+    let cipher = cipher.to_owned();
     // The disk does not say when it was made: the server knows from the report that came with its
     // making.
     let made = known.made(&token.key_id, token.key_version);

@@ -15,7 +15,7 @@ use strongroom_keyring::Error;
 
 use super::entry::attributes;
 use super::{DEPTH_MAX, PIECE, names};
-use crate::look::io;
+use crate::error::io;
 
 /// Compares all below `from` with all below `to`.
 ///

@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use strongroom_keyring::Error;
 
-use crate::look::io;
+use crate::error::io;
 
 /// Longest list of names, and longest value: what Linux allows.
 const XATTRS_MAX: usize = 64 * 1024;

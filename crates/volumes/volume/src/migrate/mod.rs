@@ -27,7 +27,7 @@ use strongroom_keyring::Error;
 
 pub use compare::compare;
 
-use crate::look::io;
+use crate::error::io;
 use entry::{attributes, put_attributes};
 
 /// What a copy under way is called, until it is complete.
