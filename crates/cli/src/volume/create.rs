@@ -18,7 +18,7 @@ use strongroom_volume::secret::slot_secret;
 
 use super::backup::store_backup_at_server;
 use super::material::ProviderOptions;
-use super::note_unreported;
+use super::messages::note_unreported;
 use super::recovery::{RecoveryOptions, Shown};
 use crate::context::Context;
 use crate::failure::{Failure, warn};

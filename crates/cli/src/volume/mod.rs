@@ -11,6 +11,7 @@ mod detach;
 mod enroll;
 mod list;
 mod material;
+mod messages;
 mod migrate;
 mod open;
 mod recovery;
@@ -27,11 +28,8 @@ mod unlock;
 
 use clap::{Args, Subcommand};
 
-use strongroom_format::code::Code;
-use strongroom_volume::notices::Notices;
-
 use crate::context::Context;
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::help::tail;
 
 /// Make, open, close and change encrypted volumes (LUKS2), and swap.
@@ -61,26 +59,6 @@ enum Verb {
     Swap(swap::SwapArgs),
     Unlock(unlock::UnlockArgs),
     Shred(shred::ShredArgs),
-}
-
-/// Writes the library's messages to standard error.
-struct StandardError;
-
-impl Notices for StandardError {
-    fn note(&self, text: &str) {
-        failure::note(text);
-    }
-
-    fn warn(&self, code: &'static Code, detail: &str) {
-        failure::warn(code, detail);
-    }
-}
-
-/// A report for the fleet page that failed is a note: the command has done its work.
-fn note_unreported(reported: Result<(), strongroom_volume::Error>) {
-    if let Err(error) = reported {
-        failure::note(&format!("the fleet page was not told: {error}"));
-    }
 }
 
 impl VolumeArgs {

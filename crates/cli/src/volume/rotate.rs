@@ -22,9 +22,9 @@ use strongroom_volume::{Volume, active, openers, rotate};
 
 use super::backup::store_backup_at_server;
 use super::material::ProviderOptions;
+use super::messages::{StandardError, note_unreported};
 use super::recovery::RecoveryOptions;
 use super::tpm::TpmAddress;
-use super::{StandardError, note_unreported};
 use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;

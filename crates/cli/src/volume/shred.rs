@@ -16,7 +16,7 @@ use strongroom_volume::report::{Change, report_as};
 use strongroom_volume::shred::{self, Record};
 
 use super::material::ProviderOptions;
-use super::{StandardError, note_unreported};
+use super::messages::{StandardError, note_unreported};
 use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;

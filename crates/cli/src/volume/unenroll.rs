@@ -10,9 +10,9 @@ use strongroom_volume::Volume;
 use strongroom_volume::openers::{Which, remove};
 use strongroom_volume::outage::forget_volume;
 
-use super::StandardError;
 use super::backup::update_backup_at_server;
 use super::material::ProviderOptions;
+use super::messages::StandardError;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;

@@ -10,8 +10,8 @@ use strongroom_format::code;
 use strongroom_volume::boot::{TABLE, Table};
 use strongroom_volume::unlock::{Outcome, Sources, unlock_all};
 
-use super::StandardError;
 use super::material::ProviderOptions;
+use super::messages::StandardError;
 use super::tpm::open_tpm;
 use crate::context::Context;
 use crate::failure::Failure;
