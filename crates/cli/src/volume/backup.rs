@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_format::code;
 use strongroom_volume::keys::Keys;
-use strongroom_volume::{Volume, escrow as sealed};
+use strongroom_volume::{Volume, escrow};
 
 use super::material::ProviderOptions;
 use crate::context::Context;
@@ -42,7 +42,7 @@ impl BackupArgs {
             let detail = "a keyring keeps no header backups: name a file with --out";
             return Err(Failure::usage(detail));
         }
-        Ok(sealed::leave(&mut volume, keys.as_mut())?)
+        Ok(escrow::store_at_server(&mut volume, keys.as_mut())?)
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn store_backup_at_server(path: &Path, keys: &mut dyn Keys) -> bool {
     if !keys.keeps_headers() {
         return false;
     }
-    let left = Volume::open(path).and_then(|mut volume| sealed::leave(&mut volume, keys));
+    let left = Volume::open(path).and_then(|mut volume| escrow::store_at_server(&mut volume, keys));
     match left {
         Ok(()) => true,
         Err(error) => {

@@ -11,8 +11,8 @@ use serde::Serialize;
 use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_luks2::key_name_is_valid;
-use strongroom_volume::create::{New, Openers, check, create, new_token};
-use strongroom_volume::look::has_old_data;
+use strongroom_volume::contents::has_old_data;
+use strongroom_volume::create::{NewVolume, Openers, check, create, new_token};
 use strongroom_volume::report::{Change, report};
 use strongroom_volume::secret::slot_secret;
 
@@ -158,8 +158,8 @@ impl CreateArgs {
         }
     }
 
-    fn new_volume(&self) -> New<'_> {
-        New {
+    fn new_volume(&self) -> NewVolume<'_> {
+        NewVolume {
             path: &self.path,
             size: self.size,
             cipher: &self.cipher,

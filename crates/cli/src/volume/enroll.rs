@@ -81,7 +81,7 @@ impl EnrollArgs {
         let place = wants_recovery.then(|| self.recovery.place()).transpose()?;
         let secret = self.secret.secret(context, &mut volume, &self.provider)?;
         let by = self.secret.by(&mut volume)?;
-        volume.test_by(by, &secret)?;
+        volume.try_by(by, &secret)?;
         let slot = match (place, self.what) {
             (Some(place), _) => {
                 let key = place.new_key(&self.path)?;

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use strongroom_keys_client::Node;
 use strongroom_luks2::Provider;
-use strongroom_volume::keys::{Keys, OfKeyring};
-use strongroom_volume::server::OfServer;
+use strongroom_volume::keys::{KeyringKeys, Keys};
+use strongroom_volume::server::ServerKeys;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -55,7 +55,7 @@ impl ProviderOptions {
     ) -> Result<Box<dyn Keys>, Failure> {
         let hint = hint.map(ProviderChoice::from);
         match self.provider.or(hint).unwrap_or_else(|| self.configured()) {
-            ProviderChoice::Keyring => Ok(Box::new(OfKeyring::new(&context.keyring_path()))),
+            ProviderChoice::Keyring => Ok(Box::new(KeyringKeys::new(&context.keyring_path()))),
             ProviderChoice::Keyserver => Ok(Box::new(self.server()?)),
         }
     }
@@ -70,7 +70,7 @@ impl ProviderOptions {
     }
 
     /// The key server of the node's configuration.
-    pub(super) fn server(&self) -> Result<OfServer, Failure> {
-        Ok(OfServer::new(&Node::path(self.node.as_deref()))?)
+    pub(super) fn server(&self) -> Result<ServerKeys, Failure> {
+        Ok(ServerKeys::new(&Node::path(self.node.as_deref()))?)
     }
 }

@@ -13,7 +13,7 @@ use strongroom_keyring::{KeySource, SourceContext};
 use strongroom_luks2::OpenedBy;
 use strongroom_volume::keys::{Keys, secret_of_token};
 use strongroom_volume::outage::forget;
-use strongroom_volume::reencrypt::{check_library, go_on};
+use strongroom_volume::reencrypt::{check_library, resume};
 use strongroom_volume::report::{Change, report};
 use strongroom_volume::secret::recovery_key;
 use strongroom_volume::status::device_of;
@@ -90,7 +90,7 @@ impl RotateArgs {
             store_backup_at_server(&self.path, keys.as_mut());
         }
         let mut progress = crate::progress::Progress::new("re-encrypted");
-        let done = go_on(
+        let done = resume(
             &mut volume,
             &secret,
             active.as_deref(),
@@ -114,7 +114,7 @@ impl RotateArgs {
         volume: &mut Volume,
         keys: &mut dyn Keys,
     ) -> Result<(), Failure> {
-        let rotated = rotate::slots(volume, keys)?;
+        let rotated = rotate::rotate_slots(volume, keys)?;
         store_backup_at_server(&self.path, keys);
         note_unreported(report(&self.path, keys, Change::Rotated));
         let what = if rotated.finished {

@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open(
     length: *mut usize,
     _user: *mut c_void,
 ) -> c_int {
-    guarded(|| {
+    without_panic(|| {
         let mut json = std::ptr::null();
         // SAFETY: libcryptsetup's own device and token number; the text belongs to the device and
         // outlives this call.
@@ -82,8 +82,8 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open(
                 0
             }
             Err(refusal) => {
-                say(device, ERROR, &format!("strongroom: {}\n", refusal.text));
-                refusal.why.number()
+                log(device, ERROR, &format!("strongroom: {}\n", refusal.text));
+                refusal.kind.number()
             }
         }
     })
@@ -110,7 +110,7 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open_pin(
 /// Takes a passphrase back, which is wiped.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cryptsetup_token_buffer_free(buffer: *mut c_void, _length: usize) {
-    guarded(|| {
+    without_panic(|| {
         let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
         drop(given.remove(&buffer.addr()));
         0
@@ -126,11 +126,11 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_validate(
     _device: *mut Device,
     json: *const c_char,
 ) -> c_int {
-    guarded(|| {
+    without_panic(|| {
         // SAFETY: libcryptsetup passes a string with its zero byte.
         let json = unsafe { text(json) };
         json.map_or(-libc::EINVAL, |json| {
-            token(&json).map_or_else(|refusal| refusal.why.number(), |_| 0)
+            token(&json).map_or_else(|refusal| refusal.kind.number(), |_| 0)
         })
     })
 }
@@ -141,10 +141,10 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_validate(
 /// As [`cryptsetup_token_open`].
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cryptsetup_token_dump(device: *mut Device, json: *const c_char) {
-    guarded(|| {
+    without_panic(|| {
         // SAFETY: libcryptsetup passes a string with its zero byte.
         if let Some(json) = unsafe { text(json) } {
-            say(device, NORMAL, &description(&json));
+            log(device, NORMAL, &description(&json));
         }
         0
     });
@@ -162,7 +162,7 @@ pub(crate) extern "C" fn cryptsetup_token_version() -> *const c_char {
 }
 
 /// Runs what may panic; T1.
-fn guarded(work: impl FnOnce() -> c_int) -> c_int {
+fn without_panic(work: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(-libc::EIO)
 }
 
@@ -188,7 +188,7 @@ unsafe fn text(pointer: *const c_char) -> Option<String> {
     text.to_str().ok().map(ToOwned::to_owned)
 }
 
-fn say(device: *mut Device, level: c_int, message: &str) {
+fn log(device: *mut Device, level: c_int, message: &str) {
     if let Ok(message) = CString::new(message) {
         // SAFETY: libcryptsetup's own device, and a string that outlives the call.
         unsafe { crypt_log(device, level, message.as_ptr()) };
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn no_panic_gets_out() {
-        assert_eq!(guarded(|| panic!("on purpose")), -libc::EIO);
+        assert_eq!(without_panic(|| panic!("on purpose")), -libc::EIO);
     }
 
     #[test]

@@ -26,13 +26,13 @@ use strongroom_volume::secret::slot_secret;
 /// Why there is no passphrase.
 #[derive(Debug)]
 struct Refusal {
-    why: Why,
+    kind: RefusalKind,
     text: String,
 }
 
 /// What libcryptsetup is told, so that it goes on with the next token or asks for a passphrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum RefusalKind {
     /// Nothing here for this token: no configuration, or a key of a keyring.
     NotHere,
     /// The server cannot be had now.
@@ -40,19 +40,19 @@ enum Why {
     /// The server says no.
     Denied,
     /// The token is not one.
-    NotOne,
+    Malformed,
     /// The header is not to be believed.
     Forged,
 }
 
-impl Why {
+impl RefusalKind {
     /// The error number, negative.
     const fn number(self) -> i32 {
         match self {
             Self::NotHere => -libc::ENOENT,
             Self::NotNow => -libc::EAGAIN,
             Self::Denied | Self::Forged => -libc::EPERM,
-            Self::NotOne => -libc::EINVAL,
+            Self::Malformed => -libc::EINVAL,
         }
     }
 }
@@ -63,7 +63,7 @@ fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
     if token.provider != Provider::KeyServer {
         let text = "the volume's key is in a keyring: strongroom volume open".to_owned();
         return Err(Refusal {
-            why: Why::NotHere,
+            kind: RefusalKind::NotHere,
             text,
         });
     }
@@ -74,29 +74,29 @@ fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
             path.display()
         );
         return Err(Refusal {
-            why: Why::NotHere,
+            kind: RefusalKind::NotHere,
             text,
         });
     }
-    let node = Node::load(&path).map_err(of_client)?;
+    let node = Node::load(&path).map_err(from_client)?;
     let version = Version::Number(token.key_version.into());
     let fetched = node
         .client()
         .material(&token.key_id, version)
-        .map_err(of_client)?;
-    slot_secret(&fetched.material, &token.object_id).map_err(of_keyring)
+        .map_err(from_client)?;
+    slot_secret(&fetched.material, &token.object_id).map_err(from_keyring)
 }
 
 /// T4: whether what the header says, as libcryptsetup shows it, may be opened with the token's key.
 /// A refusal lets cryptsetup ask for a passphrase, which is why its text says what is wrong.
 fn check(header: &str) -> Result<(), Refusal> {
     let forged = |error: strongroom_keyring::Error| Refusal {
-        why: Why::Forged,
+        kind: RefusalKind::Forged,
         text: format!("do not open this volume by any means: {error}"),
     };
     let json: Result<Value, _> = serde_json::from_str(header);
     let json = json.map_err(|error| Refusal {
-        why: Why::NotOne,
+        kind: RefusalKind::Malformed,
         text: format!("header: {error}"),
     })?;
     let metadata = header::read(&json).map_err(forged)?;
@@ -109,11 +109,11 @@ fn check(header: &str) -> Result<(), Refusal> {
 fn token(json: &str) -> Result<StrongroomToken, Refusal> {
     let value: Result<Value, _> = serde_json::from_str(json);
     let value = value.map_err(|error| Refusal {
-        why: Why::NotOne,
+        kind: RefusalKind::Malformed,
         text: format!("token: {error}"),
     })?;
     StrongroomToken::read(&value).map_err(|error| Refusal {
-        why: Why::NotOne,
+        kind: RefusalKind::Malformed,
         text: strongroom_keyring::Error::from(error).to_string(),
     })
 }
@@ -133,20 +133,20 @@ fn description(json: &str) -> String {
     }
 }
 
-fn of_client(error: strongroom_keys_client::Error) -> Refusal {
-    let why = match error.kind() {
-        Kind::Unreachable | Kind::Sealed => Why::NotNow,
-        _ => Why::Denied,
+fn from_client(error: strongroom_keys_client::Error) -> Refusal {
+    let kind = match error.kind() {
+        Kind::Unreachable | Kind::Sealed => RefusalKind::NotNow,
+        _ => RefusalKind::Denied,
     };
     Refusal {
-        why,
+        kind,
         text: error.to_string(),
     }
 }
 
-fn of_keyring(error: strongroom_keyring::Error) -> Refusal {
+fn from_keyring(error: strongroom_keyring::Error) -> Refusal {
     Refusal {
-        why: Why::NotNow,
+        kind: RefusalKind::NotNow,
         text: error.to_string(),
     }
 }
@@ -164,8 +164,8 @@ mod tests {
 
     /// A volume in a file, whose token names a key of a keyring.
     pub(crate) fn volume(path: &std::path::Path) {
-        use strongroom_volume::create::{DATA_OFFSET, New, Openers, create};
-        let new = New {
+        use strongroom_volume::create::{DATA_OFFSET, NewVolume, Openers, create};
+        let new = NewVolume {
             path,
             size: Some(DATA_OFFSET + (1 << 20)),
             cipher: "aes-xts-plain64",
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_token_of_a_keyring_is_left_to_others() {
         let refusal = passphrase(&json("keyring")).err().unwrap();
-        assert_eq!(refusal.why.number(), -libc::ENOENT);
+        assert_eq!(refusal.kind.number(), -libc::ENOENT);
     }
 
     #[test]
@@ -226,7 +226,11 @@ mod tests {
             &json("keyserver").replace("db-7", "../x"),
             &json("keyserver").replace("\"1\"", "\"99\""),
         ] {
-            assert_eq!(token(wrong).err().unwrap().why, Why::NotOne, "{wrong}");
+            assert_eq!(
+                token(wrong).err().unwrap().kind,
+                RefusalKind::Malformed,
+                "{wrong}"
+            );
             assert!(!description(wrong).contains("keys-a"), "{wrong}");
         }
     }

@@ -16,12 +16,12 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
+use crate::contents::{check_unused, contents};
 use crate::device::{By, Volume};
-use crate::error::{errno, failed, told};
+use crate::error::{errno, failed, failed_as};
 use crate::ffi::prepare;
-use crate::look::{check_unused, look};
 use crate::reencrypt::check_library;
-use crate::repair::{all_moved, end};
+use crate::repair::{all_data_moved, finish};
 use crate::secret::new_volume_key;
 
 /// Where mappings appear.
@@ -86,20 +86,20 @@ pub fn open(
 ) -> Result<u32, Error> {
     check_name(name)?;
     check_kernel()?;
-    let mut attempts = volume.attempts(by)?;
+    let mut slots = volume.slots_to_try(by)?;
     let metadata = volume.metadata()?;
     if metadata.is_reencrypting() {
         // Opening goes on with what is written there: an old library believes it when it is forged
         // (V16).
         check_library()?;
-        if !read_only && all_moved(&metadata) {
+        if !read_only && all_data_moved(&metadata) {
             // Perhaps nothing opens it but this: see `repair`.
-            end(volume, secret, false)?;
-            attempts = volume.attempts(by)?;
+            finish(volume, secret, false)?;
+            slots = volume.slots_to_try(by)?;
         }
     }
     let mut opened = Err(Error::new(&code::WRONG_KEY, name));
-    for slot in attempts {
+    for slot in slots {
         let flags = if read_only {
             CryptActivate::READONLY
         } else {
@@ -108,8 +108,8 @@ pub fn open(
         let mut handle = volume.device.activate_handle();
         let activated = handle.activate_by_passphrase(Some(name), slot, secret.as_slice(), flags);
         opened = activated.map_err(|error| match errno(&error) {
-            Some(Errno::EXIST) => told(&code::VOLUME_NAME, format!("{name} is taken"), &error),
-            Some(Errno::NOENT | Errno::PERM) => volume.wrong(&error),
+            Some(Errno::EXIST) => failed_as(&code::VOLUME_NAME, format!("{name} is taken"), &error),
+            Some(Errno::NOENT | Errno::PERM) => volume.passphrase_error(&error),
             _ => volume.failed(name, &error),
         });
         match &opened {
@@ -170,7 +170,7 @@ pub fn mapping(name: &str) -> Option<Mapping> {
         busy: state == CryptStatusInfo::Busy,
         is_luks: kind == Some(EncryptionFormat::Luks2),
     };
-    drop(crate::ffi::take_said());
+    drop(crate::ffi::take_messages());
     Some(found)
 }
 
@@ -222,7 +222,7 @@ pub fn swap_name(device: &Path) -> String {
 /// SR-8320, SR-8327, SR-8337; SR-8321 when it holds anything but a swap area.
 pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
     check_name(name)?;
-    let found = look(device)?;
+    let found = contents(device)?;
     if let Some(what) = &found.holds
         && !found.is_swap()
     {
@@ -263,7 +263,7 @@ pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
             .activate_handle()
             .activate_by_volume_key(Some(name), Some(key.as_slice()), flags);
     opened.map_err(|error| match errno(&error) {
-        Some(Errno::EXIST) => told(&code::VOLUME_NAME, format!("{name} is taken"), &error),
+        Some(Errno::EXIST) => failed_as(&code::VOLUME_NAME, format!("{name} is taken"), &error),
         _ => failed(what(), &error),
     })
 }

@@ -21,11 +21,11 @@ use strongroom_crypto::{SecretBytes, random16};
 use strongroom_format::code;
 use strongroom_keyring::{Error, durable};
 
+use crate::contents::{check_unused, contents, open_exclusively};
 use crate::device::{Stretch, Volume, kdf};
 use crate::error::{failed, io};
-use crate::ffi::{Progress, prepare, progressed};
+use crate::ffi::{Progress, on_progress, prepare};
 use crate::keys::Keys;
-use crate::look::{check_unused, exclusively, look};
 use crate::secret::new_volume_key;
 use strongroom_luks2::{StrongroomToken, recovery_token};
 
@@ -41,7 +41,7 @@ const PIECE: usize = 1 << 20;
 const HMAC_KEY_LEN: usize = 32;
 
 /// What is made.
-pub struct New<'a> {
+pub struct NewVolume<'a> {
     /// The device, or the file.
     pub path: &'a Path,
     /// Length of a file that is to be made; `None` for a device or a file that is there.
@@ -93,7 +93,7 @@ pub fn new_token(keys: &dyn Keys, key_id: &str, version: u32) -> Result<Strongro
 ///
 /// # Errors
 /// SR-8320, SR-8321, SR-8326, SR-8337, SR-1002, SR-1006.
-pub fn check(new: &New<'_>) -> Result<(), Error> {
+pub fn check(new: &NewVolume<'_>) -> Result<(), Error> {
     if new.label.is_some_and(|label| !label_is_valid(label)) {
         return Err(Error::new(&code::VOLUME_NAME, "label"));
     }
@@ -103,7 +103,7 @@ pub fn check(new: &New<'_>) -> Result<(), Error> {
         }
         return check_len(new, size);
     }
-    let found = look(new.path).map_err(|error| match error.code() == &code::NOT_FOUND {
+    let found = contents(new.path).map_err(|error| match error.code() == &code::NOT_FOUND {
         true => Error::new(
             &code::NOT_FOUND,
             format!("{}; --size SIZE makes a new file", new.path.display()),
@@ -127,17 +127,20 @@ pub fn check(new: &New<'_>) -> Result<(), Error> {
 /// # Errors
 /// As [`check`]; SR-8324, SR-8327 for `integrity` without device-mapper; SR-5001.
 pub fn create(
-    new: &New<'_>,
+    new: &NewVolume<'_>,
     openers: &Openers<'_>,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<String, Error> {
     check(new)?;
-    let fresh = new.size.map(|size| Fresh::of(new.path, size)).transpose()?;
+    let fresh = new
+        .size
+        .map(|size| UnpublishedFile::of(new.path, size))
+        .transpose()?;
     let place = fresh.as_ref().map_or(new.path, |fresh| &fresh.temp);
-    let header = Memory::of(DATA_OFFSET)?;
+    let header = MemoryFile::of(DATA_OFFSET)?;
     let uuid = format(new, openers, &header, place, progress)?;
-    tried(openers, &header, place)?;
-    publish(&header, place, new, progress)?;
+    verify_openers(openers, &header, place)?;
+    write_header(&header, place, new, progress)?;
     if let Some(fresh) = fresh {
         fresh.publish()?;
     }
@@ -147,9 +150,9 @@ pub fn create(
 /// Formats into the header in memory, with every slot and token; returns the UUID. With
 /// `integrity` it writes every sector of `place` too, which `progress` is told of.
 fn format(
-    new: &New<'_>,
+    new: &NewVolume<'_>,
     openers: &Openers<'_>,
-    header: &Memory,
+    header: &MemoryFile,
     place: &Path,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<String, Error> {
@@ -191,19 +194,19 @@ fn format(
         if new.overwrite {
             // Before the tags, which go to the device's end: zeros over them are sectors that
             // cannot be read.
-            let end = exclusively(place, true)?;
-            wipe_end(&end, look(place)?.len).map_err(|error| io(place, error))?;
+            let end = open_exclusively(place, true)?;
+            wipe_end(&end, contents(place)?.len).map_err(|error| io(place, error))?;
         }
         wipe(&mut device, &key, place, progress)?;
     }
     drop(device);
-    with_openers(openers, header, place, &key)
+    add_openers(openers, header, place, &key)
 }
 
 /// Fills the slots and writes the tokens. Returns the volume's UUID.
-fn with_openers(
+fn add_openers(
     openers: &Openers<'_>,
-    header: &Memory,
+    header: &MemoryFile,
     place: &Path,
     key: &SecretBytes,
 ) -> Result<String, Error> {
@@ -222,9 +225,9 @@ fn with_openers(
 }
 
 /// V6: opens what was made, from a header that is read again.
-fn tried(openers: &Openers<'_>, header: &Memory, place: &Path) -> Result<(), Error> {
+fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> Result<(), Error> {
     let mut volume = Volume::detached(&header.path, place)?;
-    let slot = volume.test(None, openers.secret)?;
+    let slot = volume.try_secret(None, openers.secret)?;
     let mut token = openers.token.clone();
     token.slots = vec![slot];
     if volume.token()? != token {
@@ -257,7 +260,7 @@ fn wipe(
         0,
         1 << 20,
         CryptWipe::empty(),
-        Some(progressed),
+        Some(on_progress),
         Some(&mut told),
     );
     let closed = device
@@ -268,15 +271,15 @@ fn wipe(
 }
 
 /// V7: the header goes onto the device, its beginning last.
-fn publish(
-    header: &Memory,
+fn write_header(
+    header: &MemoryFile,
     place: &Path,
-    new: &New<'_>,
+    new: &NewVolume<'_>,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<(), Error> {
     let failed = |error| io(place, error);
-    let device = exclusively(place, true)?;
-    let len = look(place)?.len;
+    let device = open_exclusively(place, true)?;
+    let len = contents(place)?.len;
     let offset = usize::try_from(DATA_OFFSET).unwrap_or_default();
     let mut bytes = vec![0; offset];
     header.file.read_exact_at(&mut bytes, 0).map_err(failed)?;
@@ -330,7 +333,7 @@ fn write(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
     device.sync_all()
 }
 
-fn check_len(new: &New<'_>, len: u64) -> Result<(), Error> {
+fn check_len(new: &NewVolume<'_>, len: u64) -> Result<(), Error> {
     let unit = u64::from(new.sector_size.unwrap_or(512));
     let valid = [512, 1024, 2048, 4096].contains(&unit) && len.is_multiple_of(unit);
     if !valid || len <= DATA_OFFSET {
@@ -349,12 +352,12 @@ fn label_is_valid(label: &str) -> bool {
 }
 
 /// A file in memory that has a path as long as it lives: nothing of it is left by a kill.
-pub(crate) struct Memory {
+pub(crate) struct MemoryFile {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
 }
 
-impl Memory {
+impl MemoryFile {
     pub(crate) fn of(len: u64) -> Result<Self, Error> {
         let made = rustix::fs::memfd_create("strongroom-header", MemfdFlags::CLOEXEC);
         let failed = |error| Error::io("memory for a header", error);
@@ -366,12 +369,12 @@ impl Memory {
 }
 
 /// A new file under a name of its own, until it is complete.
-struct Fresh<'a> {
+struct UnpublishedFile<'a> {
     temp: PathBuf,
     target: &'a Path,
 }
 
-impl<'a> Fresh<'a> {
+impl<'a> UnpublishedFile<'a> {
     fn of(target: &'a Path, size: u64) -> Result<Self, Error> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let random = u128::from_le_bytes(random16()?);
@@ -397,7 +400,7 @@ impl<'a> Fresh<'a> {
     }
 }
 
-impl Drop for Fresh<'_> {
+impl Drop for UnpublishedFile<'_> {
     fn drop(&mut self) {
         // After it has its name, there is nothing here.
         drop(std::fs::remove_file(&self.temp));
@@ -415,7 +418,7 @@ mod tests {
         wipe: bool,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<String, Error> {
-        let over = New {
+        let over = NewVolume {
             size: None,
             overwrite: true,
             wipe,
@@ -450,7 +453,10 @@ mod tests {
         assert_eq!(last, (20 << 20, 20 << 20));
         assert_eq!(count(&std::fs::read(&path).unwrap()), 0);
         assert_eq!(
-            Volume::open(&path).unwrap().test(None, &secret()).unwrap(),
+            Volume::open(&path)
+                .unwrap()
+                .try_secret(None, &secret())
+                .unwrap(),
             0
         );
     }

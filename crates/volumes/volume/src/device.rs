@@ -20,10 +20,10 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_luks2::{HEADER_SIZES, MACHINE_ITERATIONS, Metadata, StrongroomToken};
 
-use crate::error::{errno, failed, told};
-use crate::ffi::{prepare, take_said};
+use crate::error::{errno, failed, failed_as};
+use crate::ffi::{prepare, take_messages};
 use crate::header::{self, check_before_trying, check_cipher};
-use crate::held::{Purpose, check_not_held};
+use crate::locked::{Purpose, check_not_locked};
 
 /// How a slot's passphrase is stretched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct Volume {
 }
 
 /// Refuses what is neither a file nor a block device. Opening a named pipe would wait for a writer.
-fn must_hold_sectors(path: &Path) -> Result<(), Error> {
+fn check_file_type(path: &Path) -> Result<(), Error> {
     match std::fs::metadata(path) {
         Ok(about)
             if about.file_type().is_fifo()
@@ -81,8 +81,8 @@ impl Volume {
     /// # Errors
     /// SR-1006, SR-8322, SR-8324.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        must_hold_sectors(path)?;
-        check_not_held(path, Purpose::Read)?;
+        check_file_type(path)?;
+        check_not_locked(path, Purpose::Read)?;
         Self::load(path, Either::Left(path))
     }
 
@@ -92,8 +92,8 @@ impl Volume {
     /// # Errors
     /// As [`Volume::open`]; SR-8320.
     pub fn open_to_change(path: &Path) -> Result<Self, Error> {
-        must_hold_sectors(path)?;
-        check_not_held(path, Purpose::Change)?;
+        check_file_type(path)?;
+        check_not_locked(path, Purpose::Change)?;
         Self::load(path, Either::Left(path))
     }
 
@@ -107,7 +107,7 @@ impl Volume {
 
     /// The volume that `file` holds open: it is the same one whatever becomes of the path `shown`.
     /// The file stays open as long as this is used.
-    pub(crate) fn held(file: &File, shown: &Path) -> Result<Self, Error> {
+    pub(crate) fn on_open_file(file: &File, shown: &Path) -> Result<Self, Error> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let mut volume = Self::load(&path, Either::Left(&path))?;
         volume.shown = shown.to_owned();
@@ -142,7 +142,7 @@ impl Volume {
         loaded.map_err(|error| match errno(&error) {
             // The number says only that the header is none.
             Some(Errno::INVAL | Errno::NOENT) => {
-                let said = take_said();
+                let said = take_messages();
                 let detail = match said.as_str() {
                     "" => what(),
                     said => format!("{}: {said}", what()),
@@ -211,7 +211,7 @@ impl Volume {
     ///
     /// # Errors
     /// SR-2002 when it opens none.
-    pub fn test(&mut self, slot: Option<u32>, secret: &SecretBytes) -> Result<u32, Error> {
+    pub fn try_secret(&mut self, slot: Option<u32>, secret: &SecretBytes) -> Result<u32, Error> {
         self.check_tried(slot)?;
         // A key of a re-encryption that is prepared is tried too when its slot is named.
         let flags = match slot {
@@ -224,20 +224,20 @@ impl Volume {
             secret.as_slice(),
             flags,
         );
-        tried.map_err(|error| self.wrong(&error))
+        tried.map_err(|error| self.passphrase_error(&error))
     }
 
-    /// As [`Volume::test`], on the slots that `by` says.
+    /// As [`Volume::try_secret`], on the slots that `by` says.
     ///
     /// # Errors
     /// SR-2002; SR-8323 when the token names none.
-    pub fn test_by(&mut self, by: By, secret: &SecretBytes) -> Result<u32, Error> {
+    pub fn try_by(&mut self, by: By, secret: &SecretBytes) -> Result<u32, Error> {
         let mut tried = Err(Error::new(
             &code::WRONG_KEY,
             self.shown.display().to_string(),
         ));
-        for slot in self.attempts(by)? {
-            tried = self.test(slot, secret);
+        for slot in self.slots_to_try(by)? {
+            tried = self.try_secret(slot, secret);
             match &tried {
                 Err(error) if error.code() == &code::WRONG_KEY => {}
                 _ => break,
@@ -247,7 +247,7 @@ impl Volume {
     }
 
     /// V17: the slots to try, one after another; `None` leaves the choice to libcryptsetup.
-    pub(crate) fn attempts(&mut self, by: By) -> Result<Vec<Option<u32>>, Error> {
+    pub(crate) fn slots_to_try(&mut self, by: By) -> Result<Vec<Option<u32>>, Error> {
         let metadata = self.metadata()?;
         // While it is re-encrypted it takes a slot of each key to open it: only libcryptsetup finds
         // the pair.
@@ -270,10 +270,10 @@ impl Volume {
     /// The one of `slots` that `secret` opens.
     ///
     /// # Errors
-    /// As [`Volume::test`], but that none opens is `None`.
+    /// As [`Volume::try_secret`], but that none opens is `None`.
     pub fn opens(&mut self, slots: &[u32], secret: &SecretBytes) -> Result<Option<u32>, Error> {
         for slot in slots {
-            match self.test(Some(*slot), secret) {
+            match self.try_secret(Some(*slot), secret) {
                 Ok(slot) => return Ok(Some(slot)),
                 Err(error) if error.code() == &code::WRONG_KEY => {}
                 Err(error) => return Err(error),
@@ -298,8 +298,8 @@ impl Volume {
             self.device
                 .keyslot_handle()
                 .add_by_passphrase(None, secret.as_slice(), new.as_slice());
-        let slot = added.map_err(|error| self.wrong(&error))?;
-        self.test(Some(slot), new)
+        let slot = added.map_err(|error| self.passphrase_error(&error))?;
+        self.try_secret(Some(slot), new)
     }
 
     /// Adds a slot for `new` that holds `key`. `flags` say what the key is to the volume.
@@ -318,7 +318,7 @@ impl Volume {
             .keyslot_handle()
             .add_by_key(None, key, new.as_slice(), flags);
         let slot = added.map_err(|error| self.failed("a new key slot", &error))?;
-        self.test(Some(slot), new)
+        self.try_secret(Some(slot), new)
     }
 
     /// Destroys a slot: its area is overwritten, tokens no longer name it.
@@ -364,7 +364,7 @@ impl Volume {
             self.device
                 .volume_key_handle()
                 .get(slot, key.as_mut_slice(), Some(secret.as_slice()));
-        let (_, len) = got.map_err(|error| self.wrong(&error))?;
+        let (_, len) = got.map_err(|error| self.passphrase_error(&error))?;
         key.truncate(len);
         Ok(key)
     }
@@ -396,11 +396,11 @@ impl Volume {
     }
 
     /// A passphrase did not do.
-    pub(crate) fn wrong(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
+    pub(crate) fn passphrase_error(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
         let what = self.shown.display().to_string();
         match errno(error) {
             // "No usable keyslot", and a slot that does not open.
-            Some(Errno::NOENT | Errno::PERM) => told(&code::WRONG_KEY, what, error),
+            Some(Errno::NOENT | Errno::PERM) => failed_as(&code::WRONG_KEY, what, error),
             _ => failed(what, error),
         }
     }
@@ -468,9 +468,9 @@ mod tests {
             let began = std::time::Instant::now();
             let open = || Volume::open(&path).unwrap();
             for tried in [
-                open().test(None, &secret()),
-                open().test(Some(0), &secret()),
-                open().test_by(By::Token, &secret()),
+                open().try_secret(None, &secret()),
+                open().try_secret(Some(0), &secret()),
+                open().try_by(By::Token, &secret()),
                 open().opens(&[0], &secret()).map(|_| 0),
                 open().add_slot(&secret(), &secret(), Stretch::Machine),
             ] {
@@ -480,7 +480,10 @@ mod tests {
             forge(&path, to, from);
         }
         assert_eq!(
-            Volume::open(&path).unwrap().test(None, &secret()).unwrap(),
+            Volume::open(&path)
+                .unwrap()
+                .try_secret(None, &secret())
+                .unwrap(),
             0
         );
     }
@@ -494,13 +497,13 @@ mod tests {
         made(&path, Some(&recovery));
         forge(&path, "\"time\":4,", "\"time\":4000000,");
         let open = || Volume::open(&path).unwrap();
-        assert_eq!(open().test_by(By::Token, &secret()).unwrap(), 0);
-        let by_person = open().test_by(By::Person, &secret());
+        assert_eq!(open().try_by(By::Token, &secret()).unwrap(), 0);
+        let by_person = open().try_by(By::Person, &secret());
         assert_eq!(by_person.unwrap_err().code(), &code::LUKS_COST);
         forge(&path, "\"time\":4000000,", "\"time\":4,");
-        assert_eq!(open().test_by(By::Person, &recovery).unwrap(), 1);
+        assert_eq!(open().try_by(By::Person, &recovery).unwrap(), 1);
         // The recovery key is no key of the token's.
-        let by_token = open().test_by(By::Token, &recovery);
+        let by_token = open().try_by(By::Token, &recovery);
         assert_eq!(by_token.unwrap_err().code(), &code::WRONG_KEY);
     }
 }

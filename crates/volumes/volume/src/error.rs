@@ -9,17 +9,21 @@ use rustix::io::Errno;
 use strongroom_format::code::{self, Code};
 use strongroom_keyring::Error;
 
-use crate::ffi::take_said;
+use crate::ffi::take_messages;
 
 /// The failure of `what`, by the number that libcryptsetup gave.
 pub(crate) fn failed(what: impl Into<String>, error: &LibcryptErr) -> Error {
     let code = errno(error).map_or(&code::VOLUME_LIBRARY, code_of);
-    told(code, what, error)
+    failed_as(code, what, error)
 }
 
 /// As [`failed`], under this code.
-pub(crate) fn told(code: &'static Code, what: impl Into<String>, error: &LibcryptErr) -> Error {
-    let said = take_said();
+pub(crate) fn failed_as(
+    code: &'static Code,
+    what: impl Into<String>,
+    error: &LibcryptErr,
+) -> Error {
+    let said = take_messages();
     let what = what.into();
     let detail = match (errno(error), said.as_str()) {
         (_, said) if !said.is_empty() => format!("{what}: {said}"),

@@ -12,7 +12,7 @@ use strongroom_crypto::{GcmKey, nonce12};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use crate::create::Memory;
+use crate::create::MemoryFile;
 use crate::device::Volume;
 use crate::error::io;
 use crate::header::first_segment;
@@ -32,7 +32,7 @@ const TAG_LEN: usize = 16;
 const HEADER_MAX: u64 = (32 << 20) - (HEAD_LEN + TAG_LEN) as u64;
 
 /// Reads header and key slots, in memory, checked by libcryptsetup.
-pub(crate) fn header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
+pub(crate) fn read_header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     let len = volume.data_offset();
     if len == 0 || len > HEADER_MAX {
         let detail = format!("a header of {len} bytes");
@@ -44,7 +44,7 @@ pub(crate) fn header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     device
         .read_exact_at(&mut bytes, 0)
         .map_err(|error| io(&path, error))?;
-    let memory = Memory::of(len)?;
+    let memory = MemoryFile::of(len)?;
     let failed = |error| Error::io("memory for a header", error);
     memory.file.write_all_at(&bytes, 0).map_err(failed)?;
     let mut copy = Volume::detached(&memory.path, &path)?;
@@ -129,13 +129,13 @@ pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<
 ///
 /// # Errors
 /// What the server reports.
-pub fn leave(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), Error> {
+pub fn store_at_server(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), Error> {
     if !keys.keeps_headers() {
         return Ok(());
     }
     let token = volume.token()?;
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
-    let sealed = seal(header(volume)?, &token, &material)?;
+    let sealed = seal(read_header(volume)?, &token, &material)?;
     let metadata = volume.metadata()?;
     let cipher = first_segment(&metadata)?.cipher().unwrap_or_default();
     report_as(volume.path(), keys, (&token, cipher), Change::Made)?;

@@ -18,18 +18,18 @@ use libcryptsetup_rs::consts::vals::{CryptDebugLevel, CryptLogLevel, EncryptionF
 use libcryptsetup_rs::{CryptInit, set_debug_level, set_log_callback};
 
 /// Messages that are kept at most: the last ones.
-const KEPT_MAX: usize = 8;
+const MESSAGES_MAX: usize = 8;
 /// Bytes of one message that are kept.
 const MESSAGE_MAX: usize = 300;
 /// What stands before the version in the message that tells it.
-const VERSION_SAID: &str = "initialized in cryptsetup library version ";
+const VERSION_PREFIX: &str = "initialized in cryptsetup library version ";
 
-struct Said {
+struct Messages {
     errors: Vec<String>,
     version: Option<(u32, u32, u32)>,
 }
 
-static SAID: Mutex<Said> = Mutex::new(Said {
+static MESSAGES: Mutex<Messages> = Mutex::new(Messages {
     errors: Vec::new(),
     version: None,
 });
@@ -39,7 +39,7 @@ static SAID: Mutex<Said> = Mutex::new(Said {
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        set_log_callback::<()>(Some(said), None);
+        set_log_callback::<()>(Some(on_message), None);
         set_debug_level(CryptDebugLevel::All);
         // The first use of its cryptography makes it tell, whatever becomes of the use: there is no
         // volume in this file.
@@ -50,13 +50,13 @@ pub(crate) fn prepare() {
             drop(loaded);
         }
         set_debug_level(CryptDebugLevel::None);
-        drop(take_said());
+        drop(take_messages());
     });
 }
 
 /// What libcryptsetup said of what went wrong since the last call, as one line.
-pub(crate) fn take_said() -> String {
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+pub(crate) fn take_messages() -> String {
+    let mut said = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
     std::mem::take(&mut said.errors).join("; ")
 }
 
@@ -65,23 +65,26 @@ pub(crate) fn take_said() -> String {
 #[must_use]
 pub fn library_version() -> Option<(u32, u32, u32)> {
     prepare();
-    SAID.lock().unwrap_or_else(PoisonError::into_inner).version
+    MESSAGES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .version
 }
 
 /// Called by libcryptsetup with each message.
-unsafe extern "C" fn said(level: c_int, message: *const c_char, _: *mut c_void) {
+unsafe extern "C" fn on_message(level: c_int, message: *const c_char, _: *mut c_void) {
     if message.is_null() {
         return;
     }
     // SAFETY: not null; libcryptsetup passes a string with its zero byte, alive during this call.
     let text = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     let text: String = text.trim().chars().take(MESSAGE_MAX).collect();
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, version)) = text.split_once(VERSION_SAID) {
+    let mut said = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, version)) = text.split_once(VERSION_PREFIX) {
         said.version = version_of(version);
     }
     if level == CryptLogLevel::Error as c_int && !text.is_empty() {
-        if said.errors.len() == KEPT_MAX {
+        if said.errors.len() == MESSAGES_MAX {
             said.errors.remove(0);
         }
         said.errors.push(text);
@@ -104,7 +107,7 @@ fn version_of(text: &str) -> Option<(u32, u32, u32)> {
 pub(crate) struct Progress<'a>(pub(crate) &'a mut dyn FnMut(u64, u64) -> bool);
 
 /// Called by libcryptsetup while it works. Not zero ends the work.
-pub(crate) unsafe extern "C" fn progressed(size: u64, offset: u64, who: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn on_progress(size: u64, offset: u64, who: *mut c_void) -> c_int {
     // SAFETY: the pointer is the `Progress` that was given with this function, and nobody else uses
     // it during the work.
     let progress = unsafe { who.cast::<Progress<'_>>().as_mut() };

@@ -21,7 +21,7 @@ use strongroom_keyring::{Error, Link, durable, open_regular};
 
 use crate::error::io;
 use crate::secret::{SLOT_SECRET_LEN, kept_key};
-use crate::tpm::told;
+use crate::tpm::as_volume_error;
 use strongroom_luks2::StrongroomToken;
 
 /// Where they are, unless the variable says.
@@ -54,7 +54,7 @@ pub type Unseal<'a> = &'a dyn Fn(&[u8], u64) -> Result<SecretKey, Error>;
 
 /// One that is kept, as it lies in its file.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptPassphrase {
     bytes: Vec<u8>,
     /// How long.
     pub term: Term,
@@ -63,7 +63,7 @@ pub struct Kept {
 impl Term {
     /// So many hours from now on. `clock` is what the TPM's clock says.
     #[must_use]
-    pub fn of(hours: u64, clock: u64) -> Self {
+    pub fn from_now(hours: u64, clock: u64) -> Self {
         let from = now();
         Self {
             clock: clock.saturating_add(hours.saturating_mul(3_600_000)),
@@ -91,7 +91,7 @@ pub fn keep(
     seal: impl FnOnce(&SecretKey) -> Result<Vec<u8>, Error>,
 ) -> Result<(), Error> {
     let key = SecretKey::generate()?;
-    let tpm = seal(&key).map_err(told)?;
+    let tpm = seal(&key).map_err(as_volume_error)?;
     let bytes = sealed(token, secret, term, &tpm, &key)?;
     let path = path(&token.object_id);
     let directory = path.parent().unwrap_or(&path);
@@ -136,7 +136,7 @@ fn sealed(
     Ok(bytes)
 }
 
-impl Kept {
+impl KeptPassphrase {
     /// The one of the volume; `None` when there is none.
     ///
     /// # Errors
@@ -212,7 +212,7 @@ impl Kept {
         let nonce = front.get(56..68).and_then(|nonce| nonce.try_into().ok());
         let nonce: [u8; 12] = nonce.ok_or_else(changed)?;
         let tag: [u8; TAG_LEN] = tag.try_into().map_err(|_| changed())?;
-        let key = unseal(tpm, self.term.clock).map_err(told)?;
+        let key = unseal(tpm, self.term.clock).map_err(as_volume_error)?;
         let mut secret = SecretBytes::with_capacity(SLOT_SECRET_LEN)?;
         secret.as_mut_slice().copy_from_slice(body);
         GcmKey::new(&kept_key(&key, &token.object_id)?)?
@@ -332,7 +332,7 @@ mod tests {
     fn it_opens_whole_in_its_time_and_for_its_volume_only() {
         let bytes = made(&SecretKey::take(&mut [3; 32]).unwrap());
         assert!(!bytes.windows(8).any(|part| part == [5; 8]));
-        let kept = Kept::read(bytes.clone(), &token()).unwrap();
+        let kept = KeptPassphrase::read(bytes.clone(), &token()).unwrap();
         assert_eq!(kept.term, TERM);
         let opened = kept.secret_at(100, &token(), &unseal).unwrap();
         assert_eq!(opened.as_slice(), secret().as_slice());
@@ -345,17 +345,17 @@ mod tests {
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 1;
-            let opened = Kept::read(changed, &token())
+            let opened = KeptPassphrase::read(changed, &token())
                 .and_then(|kept| kept.secret_at(150, &token(), &unseal));
             assert!(opened.is_err(), "byte {at}");
             assert!(
-                Kept::read(bytes[..at].to_vec(), &token()).is_err(),
+                KeptPassphrase::read(bytes[..at].to_vec(), &token()).is_err(),
                 "cut at {at}"
             );
         }
         let mut longer = bytes.clone();
         longer.push(0);
-        assert!(Kept::read(longer, &token()).is_err());
+        assert!(KeptPassphrase::read(longer, &token()).is_err());
         let others = [
             StrongroomToken {
                 object_id: [8; 16],
@@ -367,20 +367,20 @@ mod tests {
             },
         ];
         for other in others {
-            let error = Kept::read(bytes.clone(), &other).unwrap_err();
+            let error = KeptPassphrase::read(bytes.clone(), &other).unwrap_err();
             assert_eq!(error.code(), &code::VOLUME_KEPT);
         }
         let of_another = made(&SecretKey::take(&mut [4; 32]).unwrap());
-        let opened = Kept::read(of_another, &token()).unwrap();
+        let opened = KeptPassphrase::read(of_another, &token()).unwrap();
         let error = opened.secret_at(150, &token(), &unseal).err().unwrap();
         assert_eq!(error.code(), &code::VOLUME_KEPT);
     }
 
     #[test]
     fn a_term_is_of_hours_on_both_clocks() {
-        let term = Term::of(2, 1000);
+        let term = Term::from_now(2, 1000);
         assert_eq!(term.clock, 7_201_000);
         assert_eq!(term.until - term.from, 7200);
-        assert!(Term::of(168, u64::MAX).clock == u64::MAX);
+        assert!(Term::from_now(168, u64::MAX).clock == u64::MAX);
     }
 }

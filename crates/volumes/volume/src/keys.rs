@@ -152,12 +152,12 @@ pub fn secret_of_token(keys: &mut dyn Keys, token: &StrongroomToken) -> Result<S
 }
 
 /// Keys of a keyring of this host.
-pub struct OfKeyring {
+pub struct KeyringKeys {
     path: PathBuf,
     opened: Option<Keyring>,
 }
 
-impl OfKeyring {
+impl KeyringKeys {
     /// The keyring at `path`. It is opened when a key is asked for.
     #[must_use]
     pub fn new(path: &Path) -> Self {
@@ -183,7 +183,7 @@ impl OfKeyring {
     }
 }
 
-impl Keys for OfKeyring {
+impl Keys for KeyringKeys {
     fn provider(&self) -> Provider {
         Provider::Keyring
     }

@@ -15,16 +15,16 @@
 pub mod active;
 pub mod boot;
 pub mod console;
+pub mod contents;
 pub mod create;
 pub mod device;
 mod error;
 pub mod escrow;
 mod ffi;
 pub mod header;
-mod held;
 pub mod kept;
 pub mod keys;
-pub mod look;
+mod locked;
 pub mod mapped;
 pub mod migrate;
 pub mod notices;

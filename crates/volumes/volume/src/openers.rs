@@ -36,7 +36,7 @@ pub fn add_passphrase(
     secret: &SecretBytes,
     new: &SecretBytes,
 ) -> Result<u32, Error> {
-    check_quiet(&volume.metadata()?)?;
+    check_not_reencrypting(&volume.metadata()?)?;
     volume.add_slot(secret, new, Stretch::Person)
 }
 
@@ -49,7 +49,7 @@ pub fn add_recovery(
     secret: &SecretBytes,
     new: &SecretBytes,
 ) -> Result<u32, Error> {
-    check_quiet(&volume.metadata()?)?;
+    check_not_reencrypting(&volume.metadata()?)?;
     let slot = volume.add_slot(secret, new, Stretch::Person)?;
     name_recovery(volume, slot)?;
     Ok(slot)
@@ -67,7 +67,7 @@ pub fn add_material(
     token: &StrongroomToken,
 ) -> Result<u32, Error> {
     let metadata = volume.metadata()?;
-    check_quiet(&metadata)?;
+    check_not_reencrypting(&metadata)?;
     // A damaged Strongroom token is written over: it named nothing that works.
     let mut tokens = metadata.tokens.iter();
     let number = tokens.find(|(_, token)| token.kind == STRONGROOM_TYPE);
@@ -130,7 +130,7 @@ pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error>
 /// SR-8330 when there is none; SR-8325 (V8).
 pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>, Error> {
     let metadata = volume.metadata()?;
-    check_quiet(&metadata)?;
+    check_not_reencrypting(&metadata)?;
     let all = metadata.key_slots();
     let going: Vec<u32> = all
         .iter()
@@ -171,12 +171,12 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
     for slot in &going {
         volume.remove_slot(*slot)?;
     }
-    tidy_tokens(volume)?;
+    remove_empty_tokens(volume)?;
     Ok(going)
 }
 
 /// V9: removes tokens, ours and of recovery keys, that name no slot any more.
-pub(crate) fn tidy_tokens(volume: &mut Volume) -> Result<(), Error> {
+pub(crate) fn remove_empty_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     for (number, token) in &metadata.tokens {
         let types = [STRONGROOM_TYPE, RECOVERY_TYPE, TPM_TYPE];
@@ -188,7 +188,7 @@ pub(crate) fn tidy_tokens(volume: &mut Volume) -> Result<(), Error> {
 }
 
 /// Slots do not change while the volume is re-encrypted.
-pub(crate) fn check_quiet(metadata: &Metadata) -> Result<(), Error> {
+pub(crate) fn check_not_reencrypting(metadata: &Metadata) -> Result<(), Error> {
     if metadata.is_reencrypting() {
         return Err(Error::new(&code::VOLUME_ROTATING, "its header says so"));
     }

@@ -11,7 +11,7 @@ use strongroom_keyring::Error;
 use strongroom_luks2::StrongroomToken;
 
 use crate::device::Volume;
-use crate::kept::{self, Kept, Term};
+use crate::kept::{self, KeptPassphrase, Term};
 use crate::keys::{Keys, secret_of_token};
 use crate::notices::{Notices, summary};
 use crate::tpm::Tpm;
@@ -99,7 +99,7 @@ impl Keeping<'_> {
 
     fn store(&self, token: &StrongroomToken, secret: &SecretBytes) -> Result<(), Error> {
         let tpm = (self.tpm)()?;
-        let term = Term::of(self.hours, tpm.clock_ms()?);
+        let term = Term::from_now(self.hours, tpm.clock_ms()?);
         kept::keep(token, secret, term, |key| tpm.seal_until(key, term.clock))
     }
 
@@ -109,7 +109,7 @@ impl Keeping<'_> {
         volume: &mut Volume,
         token: &StrongroomToken,
     ) -> Result<Option<SecretBytes>, Error> {
-        let Some(kept) = Kept::find(token)? else {
+        let Some(kept) = KeptPassphrase::find(token)? else {
             return Ok(None);
         };
         let unseal = |sealed: &[u8], end_ms: u64| (self.tpm)()?.unseal_until(sealed, end_ms);

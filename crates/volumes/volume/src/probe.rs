@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Where the kernel shows devices.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct KernelPaths {
     /// `/sys/class/block`.
     pub block: PathBuf,
     /// `/dev`.
@@ -36,7 +36,7 @@ pub struct Places {
     pub swaps: PathBuf,
 }
 
-impl Default for Places {
+impl Default for KernelPaths {
     fn default() -> Self {
         Self {
             block: PathBuf::from("/sys/class/block"),
@@ -46,7 +46,7 @@ impl Default for Places {
     }
 }
 
-impl Places {
+impl KernelPaths {
     /// What the kernel shows of a device, in one line.
     pub(crate) fn shown(&self, device: &str, what: &str) -> Option<String> {
         let text = std::fs::read_to_string(self.block.join(device).join(what)).ok()?;
@@ -87,14 +87,14 @@ impl Places {
 /// SR-1006 when it does not come; SR-8320 when it is part of something else, as an opened volume;
 /// SR-8335 when several say that they are it.
 pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
-    find_in(&Places::default(), device, wait)
+    find_in(&KernelPaths::default(), device, wait)
 }
 
 /// As [`find`], of the devices that are shown at `places`.
 ///
 /// # Errors
 /// As [`find`].
-pub fn find_in(places: &Places, device: &str, wait: Duration) -> Result<PathBuf, Error> {
+pub fn find_in(places: &KernelPaths, device: &str, wait: Duration) -> Result<PathBuf, Error> {
     let began = Instant::now();
     let mut search = Search::new(places, device);
     loop {
@@ -113,9 +113,9 @@ pub fn find_in(places: &Places, device: &str, wait: Duration) -> Result<PathBuf,
 }
 
 /// Whether the device at `path` is one of `wanted`, if it says so in time.
-pub(crate) fn says(path: &Path, wanted: &str, wait: Duration) -> bool {
+pub(crate) fn has_identity(path: &Path, wanted: &str, wait: Duration) -> bool {
     let (sender, receiver) = channel();
-    ask(path, Wanted::of(wanted), &sender);
+    probe(path, Wanted::of(wanted), &sender);
     receiver.recv_timeout(wait).is_ok_and(|(_, is_it)| is_it)
 }
 
@@ -173,7 +173,7 @@ impl Wanted {
         }
     }
 
-    fn is(&self, path: &Path) -> bool {
+    fn matches(&self, path: &Path) -> bool {
         let mut first = Vec::new();
         let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut first));
         let says = match self {
@@ -188,7 +188,7 @@ impl Wanted {
 /// A search that goes on from round to round: a device that has not answered yet is not asked
 /// again.
 struct Search<'a> {
-    places: &'a Places,
+    places: &'a KernelPaths,
     wanted: Wanted,
     /// A path that was named.
     path: Option<PathBuf>,
@@ -198,7 +198,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(places: &'a Places, device: &str) -> Self {
+    fn new(places: &'a KernelPaths, device: &str) -> Self {
         let wanted = Wanted::of(device);
         let (sender, answers) = channel();
         Self {
@@ -231,7 +231,8 @@ impl<'a> Search<'a> {
         let began = Instant::now();
         let candidates = self.candidates();
         for path in candidates.keys() {
-            if self.waiting.insert(path.clone()) && !ask(path, self.wanted.clone(), &self.sender) {
+            if self.waiting.insert(path.clone()) && !probe(path, self.wanted.clone(), &self.sender)
+            {
                 self.waiting.remove(path);
             }
         }
@@ -262,11 +263,11 @@ impl<'a> Search<'a> {
 }
 
 /// Asks in a thread. False when there can be none.
-fn ask(path: &Path, wanted: Wanted, answers: &Sender<(PathBuf, bool)>) -> bool {
+fn probe(path: &Path, wanted: Wanted, answers: &Sender<(PathBuf, bool)>) -> bool {
     let (path, answers) = (path.to_owned(), answers.clone());
     let thread = std::thread::Builder::new().name("probe".to_owned());
     let asked = thread.spawn(move || {
-        let is_it = wanted.is(&path);
+        let is_it = wanted.matches(&path);
         // Nobody listens any more: the search is over.
         drop(answers.send((path, is_it)));
     });
@@ -282,14 +283,14 @@ pub(crate) mod tests {
     /// Directories as the kernel has them, made up.
     pub(crate) struct MadeUp {
         pub(crate) room: tempfile::TempDir,
-        pub(crate) places: Places,
+        pub(crate) places: KernelPaths,
     }
 
     #[expect(clippy::disallowed_methods, reason = "files of a test")]
     impl MadeUp {
         pub(crate) fn new() -> Self {
             let room = tempfile::tempdir().unwrap();
-            let places = Places {
+            let places = KernelPaths {
                 block: room.path().join("block"),
                 dev: room.path().join("dev"),
                 swaps: room.path().join("swaps"),
@@ -370,7 +371,11 @@ pub(crate) mod tests {
             let error = find(&made, absent, 500).unwrap_err();
             assert_eq!(error.code(), &code::NOT_FOUND, "{absent}");
         }
-        assert!(!says(&silent, "LABEL=two", Duration::from_millis(100)));
+        assert!(!has_identity(
+            &silent,
+            "LABEL=two",
+            Duration::from_millis(100)
+        ));
         assert!(began.elapsed() < Duration::from_secs(10));
     }
 

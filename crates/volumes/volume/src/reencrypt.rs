@@ -21,10 +21,10 @@ use strongroom_keyring::Error;
 use strongroom_luks2::{Metadata, recovery_token};
 
 use crate::device::{Stretch, Volume};
-use crate::ffi::{Progress, library_version, progressed};
+use crate::ffi::{Progress, library_version, on_progress};
 use crate::header::{check_before_trying, first_segment};
-use crate::openers::tidy_tokens;
-use crate::repair::{all_moved, end};
+use crate::openers::remove_empty_tokens;
+use crate::repair::{all_data_moved, finish};
 use crate::secret::new_volume_key;
 use crate::tpm;
 
@@ -32,7 +32,7 @@ use crate::tpm;
 const HOTZONE_SECTORS: u64 = (8 << 20) / 512;
 
 /// An opener that is to stay, by its passphrase.
-pub struct Stays<'a> {
+pub struct StayingOpener<'a> {
     /// Its slot with the old key.
     pub slot: u32,
     /// Its passphrase.
@@ -66,7 +66,7 @@ fn check_version(version: Option<(u32, u32, u32)>) -> Result<(), Error> {
 
 /// Slots that open the volume and are not among those that stay.
 #[must_use]
-pub fn left_out(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
+pub fn bound_slots_without(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
     let mut slots = metadata.bound_slots();
     slots.retain(|slot| !stays.contains(slot));
     slots
@@ -78,16 +78,20 @@ pub fn left_out(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
 /// # Errors
 /// SR-8328 when one is under way; SR-8329; SR-2002; SR-8324; SR-8320 when the volume is open and
 /// `active` does not say so.
-pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> Result<(), Error> {
+pub fn begin(
+    volume: &mut Volume,
+    stays: &[StayingOpener<'_>],
+    active: Option<&str>,
+) -> Result<(), Error> {
     check_library()?;
     let metadata = volume.metadata()?;
-    crate::openers::check_quiet(&metadata)?;
+    crate::openers::check_not_reencrypting(&metadata)?;
     let first = stays
         .first()
         .ok_or_else(|| Error::new(&code::BUG, "nobody opens the volume"))?;
     // V2: each passphrase is tried on its slot before anything changes.
     for stay in stays {
-        volume.test(Some(stay.slot), stay.secret)?;
+        volume.try_secret(Some(stay.slot), stay.secret)?;
     }
     discard_prepared(volume, stays)?;
     let key = new_volume_key(volume.key_len())?;
@@ -102,7 +106,7 @@ pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> 
         added.push((stay.slot, slot));
     }
     drop(key);
-    name_both(volume, &added)?;
+    add_new_slots_to_tokens(volume, &added)?;
     let new = added.first().map(|(_, new)| *new);
     start(
         volume,
@@ -119,7 +123,7 @@ pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> 
 ///
 /// # Errors
 /// SR-2002, SR-8324, SR-8329, SR-5001.
-pub fn go_on(
+pub fn resume(
     volume: &mut Volume,
     secret: &SecretBytes,
     active: Option<&str>,
@@ -135,10 +139,10 @@ pub fn go_on(
         *volume = Volume::open(&path)?;
     }
     let metadata = volume.metadata()?;
-    if metadata.is_reencrypting() && all_moved(&metadata) {
+    if metadata.is_reencrypting() && all_data_moved(&metadata) {
         // Never by libcryptsetup: it may begin again with data that are under the new key already.
         // See `repair`.
-        end(volume, secret, active.is_some())?;
+        finish(volume, secret, active.is_some())?;
     } else if metadata.is_reencrypting() {
         start(
             volume,
@@ -152,14 +156,14 @@ pub fn go_on(
         let ran = volume
             .device
             .reencrypt_handle()
-            .reencrypt2(Some(progressed), Some(&mut told));
+            .reencrypt2(Some(on_progress), Some(&mut told));
         ran.map_err(|error| volume.failed("re-encryption", &error))?;
         *volume = Volume::open(&path)?;
     }
     if volume.metadata()?.is_reencrypting() {
         return Ok(false);
     }
-    tidy(volume)?;
+    remove_old_slots_from_tokens(volume)?;
     Ok(true)
 }
 
@@ -188,7 +192,7 @@ fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
 }
 
 /// After the end: tokens name the slots that are there.
-fn tidy(volume: &mut Volume) -> Result<(), Error> {
+fn remove_old_slots_from_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let there = metadata.key_slots();
     if let Some((number, mut token)) = metadata.strongroom_token()? {
@@ -212,13 +216,13 @@ fn tidy(volume: &mut Volume) -> Result<(), Error> {
             volume.set_token(Some(number), &token.json())?;
         }
     }
-    tidy_tokens(volume)
+    remove_empty_tokens(volume)
 }
 
 /// Slots of a preparation that was stopped before it began: they hold a key that nothing is under,
 /// and a passphrase that is given opens them. Others of that sort are somebody's keys for something
 /// else.
-fn discard_prepared(volume: &mut Volume, stays: &[Stays<'_>]) -> Result<(), Error> {
+fn discard_prepared(volume: &mut Volume, stays: &[StayingOpener<'_>]) -> Result<(), Error> {
     for slot in volume.metadata()?.unbound_slots() {
         for stay in stays {
             if volume.opens(&[slot], stay.secret)?.is_some() {
@@ -232,7 +236,7 @@ fn discard_prepared(volume: &mut Volume, stays: &[Stays<'_>]) -> Result<(), Erro
 
 /// Tokens name the new slot beside the old one, so that both are known for what they are at all
 /// times.
-fn name_both(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
+fn add_new_slots_to_tokens(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let with_new = |slots: &[u32]| -> Vec<u32> {
         let mut all = slots.to_vec();
@@ -313,7 +317,7 @@ mod tests {
         made(&path, None);
         let secret = secret();
         let mut volume = Volume::open(&path).unwrap();
-        let stays = [Stays {
+        let stays = [StayingOpener {
             slot: 0,
             secret: &secret,
             stretch: Stretch::Machine,
@@ -341,14 +345,14 @@ mod tests {
             let before = data(&path);
             forge(&path, from, to);
             let went_on = Volume::open(&path)
-                .and_then(|mut volume| go_on(&mut volume, &secret, None, &mut |_, _| true));
+                .and_then(|mut volume| resume(&mut volume, &secret, None, &mut |_, _| true));
             assert!(went_on.is_err(), "{to}");
             assert!(data(&path) == before, "{to}: data moved");
             // Put back, it goes on: nothing but the forgery was wrong.
             forge(&path, to, from);
             let mut volume = Volume::open(&path).unwrap();
             assert!(
-                go_on(&mut volume, &secret, None, &mut |_, _| true).unwrap(),
+                resume(&mut volume, &secret, None, &mut |_, _| true).unwrap(),
                 "{to}"
             );
             assert!(data(&path) != before);
@@ -364,13 +368,13 @@ mod tests {
         for cipher in ["cipher_null-ecb", "aes-ecb", "capi:ecb(cipher_null)-plain"] {
             let forged = format!("\"encryption\":\"{cipher}\",\"sector_size\"");
             forge(&path, real, &forged);
-            let tried = Volume::open(&path).and_then(|mut volume| volume.test(None, &secret));
+            let tried = Volume::open(&path).and_then(|mut volume| volume.try_secret(None, &secret));
             assert_eq!(tried.unwrap_err().code(), &code::VOLUME_CIPHER, "{cipher}");
             // Neither does anything else that takes a key.
             let open = || Volume::open(&path).unwrap();
-            let by_token = open().test_by(By::Token, &secret);
+            let by_token = open().try_by(By::Token, &secret);
             assert_eq!(by_token.unwrap_err().code(), &code::VOLUME_CIPHER);
-            let went_on = go_on(&mut open(), &secret, None, &mut |_, _| true);
+            let went_on = resume(&mut open(), &secret, None, &mut |_, _| true);
             assert_eq!(went_on.unwrap_err().code(), &code::VOLUME_CIPHER);
             let added = open().add_slot(&secret, &secret, Stretch::Machine);
             assert_eq!(added.unwrap_err().code(), &code::VOLUME_CIPHER);
@@ -378,7 +382,12 @@ mod tests {
             assert_eq!(key.code(), &code::VOLUME_CIPHER);
             forge(&path, &forged, real);
         }
-        assert!(Volume::open(&path).unwrap().test(None, &secret).is_ok());
+        assert!(
+            Volume::open(&path)
+                .unwrap()
+                .try_secret(None, &secret)
+                .is_ok()
+        );
     }
 
     #[test]

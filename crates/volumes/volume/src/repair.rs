@@ -26,16 +26,16 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_luks2::{BINARY_LEN, Binary, LuksError, Metadata, Which, json_of, replace_json};
 
-use crate::create::Memory;
+use crate::contents::{check_unused, open_exclusively};
+use crate::create::MemoryFile;
 use crate::device::Volume;
 use crate::error::io;
 use crate::escrow;
 use crate::header::check_before_trying;
-use crate::look::{check_unused, exclusively};
 
 /// Whether all data are under the new key, and only the end is missing.
-pub(crate) fn all_moved(metadata: &Metadata) -> bool {
-    check(metadata).is_ok()
+pub(crate) fn all_data_moved(metadata: &Metadata) -> bool {
+    slots_of_new_key(metadata).is_ok()
 }
 
 /// The slots of the new key, when all data are under it and only the end of the re-encryption is
@@ -43,7 +43,7 @@ pub(crate) fn all_moved(metadata: &Metadata) -> bool {
 ///
 /// # Errors
 /// SR-8331, with the reason.
-pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
+pub fn slots_of_new_key(metadata: &Metadata) -> Result<Vec<u32>, Error> {
     let no = |why: &str| Err(Error::new(&code::VOLUME_NO_REPAIR, why));
     if !metadata.is_reencrypting() {
         return no("no re-encryption is under way");
@@ -86,15 +86,19 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
 /// # Errors
 /// SR-8331, SR-2002, SR-8320, SR-5001.
 pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
-    check(&volume.metadata()?)?;
+    slots_of_new_key(&volume.metadata()?)?;
     check_unused(volume.path())?;
-    end(volume, secret, false)
+    finish(volume, secret, false)
 }
 
 /// Ends a re-encryption whose data are all under the new key. `in_use`: the volume is open.
-pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Result<u32, Error> {
+pub(crate) fn finish(
+    volume: &mut Volume,
+    secret: &SecretBytes,
+    in_use: bool,
+) -> Result<u32, Error> {
     let metadata = volume.metadata()?;
-    let slots = check(&metadata)?;
+    let slots = slots_of_new_key(&metadata)?;
     check_before_trying(&metadata, &slots)?;
     let path = volume.path().to_owned();
     let mut opened = Err(Error::new(&code::WRONG_KEY, path.display().to_string()));
@@ -105,7 +109,7 @@ pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Re
         }
     }
     opened?;
-    let mut bytes = escrow::header(volume)?;
+    let mut bytes = escrow::read_header(volume)?;
     // libcryptsetup has put a damaged copy right when it read the header; if it could not, neither
     // can this.
     let damaged = |_| {
@@ -123,7 +127,7 @@ pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Re
         let changed = replace_json(copy, &json, sequence);
         changed.map_err(|error| Error::new(&code::VOLUME_NO_REPAIR, error.detail()))?;
     }
-    let slot = tried(&bytes, volume, secret)?;
+    let slot = open_in_memory(&bytes, volume, secret)?;
     let device = if in_use {
         let options = std::fs::OpenOptions::new()
             .read(true)
@@ -131,14 +135,14 @@ pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Re
             .open(&path);
         options.map_err(|error| io(&path, error))?
     } else {
-        exclusively(&path, true)?
+        open_exclusively(&path, true)?
     };
-    put(
+    write_durably(
         &device,
         bytes.get(size..2 * size).unwrap_or_default(),
         size as u64,
     )
-    .and_then(|()| put(&device, bytes.get(..size).unwrap_or_default(), 0))
+    .and_then(|()| write_durably(&device, bytes.get(..size).unwrap_or_default(), 0))
     .map_err(|error| io(&path, error))?;
     // Slots of the old key: nothing names them any more.
     for (at, len) in gone {
@@ -146,7 +150,7 @@ pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Re
         if at >= 2 * size as u64 && at.saturating_add(len as u64) <= bytes.len() as u64 {
             let mut random = vec![0; len];
             fill_random(&mut random)?;
-            put(&device, &random, at).map_err(|error| io(&path, error))?;
+            write_durably(&device, &random, at).map_err(|error| io(&path, error))?;
         }
     }
     *volume = Volume::open(&path)?;
@@ -166,15 +170,15 @@ fn whole_copy(header: &[u8], which: Which, offset: u64) -> Result<Binary, LuksEr
 }
 
 /// Reads the mended header in memory, and opens it.
-fn tried(bytes: &[u8], volume: &Volume, secret: &SecretBytes) -> Result<u32, Error> {
-    let memory = Memory::of(bytes.len() as u64)?;
+fn open_in_memory(bytes: &[u8], volume: &Volume, secret: &SecretBytes) -> Result<u32, Error> {
+    let memory = MemoryFile::of(bytes.len() as u64)?;
     let failed = |error| Error::io("memory for a header", error);
     memory.file.write_all_at(bytes, 0).map_err(failed)?;
     let mut copy = Volume::detached(&memory.path, volume.path())?;
-    copy.test(None, secret)
+    copy.try_secret(None, secret)
 }
 
-fn put(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
+fn write_durably(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
     device.write_all_at(bytes, at)?;
     device.sync_all()
 }

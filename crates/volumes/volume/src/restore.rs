@@ -20,13 +20,13 @@ use strongroom_luks2::{
     Token, check_not_active, open_locked, read, uuid_of_remains,
 };
 
-use crate::create::Memory;
+use crate::contents::{check_unused, contents, other_than_luks};
+use crate::create::MemoryFile;
 use crate::device::Volume;
 use crate::error::{io, missing};
 use crate::escrow;
 use crate::header::check_cipher;
 use crate::keys::Keys;
-use crate::look::{check_unused, look, other_than_luks};
 use crate::secret::slot_secret;
 
 /// Longest backup: two headers of 4 MiB and 128 MiB of key slots.
@@ -169,9 +169,9 @@ impl Backup {
     ///
     /// # Errors
     /// SR-2002, SR-8340.
-    pub fn test(&self, device: &Path, secret: &SecretBytes) -> Result<u32, Error> {
+    pub fn try_secret(&self, device: &Path, secret: &SecretBytes) -> Result<u32, Error> {
         let memory = in_memory(&self.bytes)?;
-        Volume::detached(&memory.path, device)?.test(None, secret)
+        Volume::detached(&memory.path, device)?.try_secret(None, secret)
     }
 }
 
@@ -203,19 +203,21 @@ pub fn restore(
     allowed: Allowed<'_>,
 ) -> Result<Restored, Error> {
     check_unused(path)?;
-    let len = look(path)?.len;
+    let len = contents(path)?.len;
     if len <= data_offset(&backup.header.metadata) {
         let detail = format!("{}: {len} bytes", path.display());
         return Err(Error::new(&code::VOLUME_SIZE, detail));
     }
     // From here on, until it is closed, nobody else has it.
-    let device = open_locked(path, false).map_err(|error| of_luks(&error))?;
-    let present = Present::of(&device, other_than_luks(path)?).map_err(|error| io(path, error))?;
+    let device = open_locked(path, false).map_err(|error| from_luks(&error))?;
+    let present = OnDevice::of(&device, other_than_luks(path)?).map_err(|error| io(path, error))?;
     present.check(path, backup, proof.is_some(), allowed)?;
     for uuid in present.uuid.as_deref().into_iter().chain([backup.uuid()]) {
-        check_not_active(uuid).map_err(|error| of_luks(&error))?;
+        check_not_active(uuid).map_err(|error| from_luks(&error))?;
     }
-    let slot = proof.map(|secret| backup.test(path, secret)).transpose()?;
+    let slot = proof
+        .map(|secret| backup.try_secret(path, secret))
+        .transpose()?;
     write(&device, backup).map_err(|error| io(path, error))?;
     let mut back = vec![0; backup.bytes.len()];
     let again = device.read_exact_at(&mut back, 0);
@@ -233,7 +235,7 @@ pub fn restore(
 }
 
 /// What is where the header is to go.
-struct Present {
+struct OnDevice {
     /// A header that is whole.
     header: Option<Header>,
     /// Its UUID, or that of what is left of one.
@@ -242,7 +244,7 @@ struct Present {
     other: Option<String>,
 }
 
-impl Present {
+impl OnDevice {
     fn of(device: &File, other: Option<String>) -> std::io::Result<Self> {
         let header = match read(device) {
             Ok(Found { header, .. }) => Some(header),
@@ -251,7 +253,7 @@ impl Present {
         };
         let uuid = match &header {
             Some(header) => Some(header.binary.uuid.clone()),
-            None => left_of_one(device)?,
+            None => uuid_of_damaged_header(device)?,
         };
         Ok(Self {
             header,
@@ -311,7 +313,7 @@ impl Present {
 }
 
 /// The UUID in what is left of a header.
-fn left_of_one(device: &File) -> std::io::Result<Option<String>> {
+fn uuid_of_damaged_header(device: &File) -> std::io::Result<Option<String>> {
     for at in [0].into_iter().chain(HEADER_SIZES) {
         let mut copy = [0; NAMES_LEN];
         match device.read_exact_at(&mut copy, at) {
@@ -367,14 +369,14 @@ fn data_offset(metadata: &Metadata) -> u64 {
     offsets.min().unwrap_or_default()
 }
 
-fn in_memory(bytes: &[u8]) -> Result<Memory, Error> {
-    let memory = Memory::of(bytes.len() as u64)?;
+fn in_memory(bytes: &[u8]) -> Result<MemoryFile, Error> {
+    let memory = MemoryFile::of(bytes.len() as u64)?;
     let written = memory.file.write_all_at(bytes, 0);
     written.map_err(|error| Error::io("memory for a header", error))?;
     Ok(memory)
 }
 
-fn of_luks(error: &LuksError) -> Error {
+fn from_luks(error: &LuksError) -> Error {
     let code = match error {
         LuksError::InUse(_) => &code::VOLUME_IN_USE,
         _ => error.code(),

@@ -15,7 +15,7 @@ use strongroom_keyring::Error;
 
 use crate::device::{By, Stretch, Volume};
 use crate::keys::{Keys, Material, secret_of_token};
-use crate::openers::check_quiet;
+use crate::openers::check_not_reencrypting;
 use crate::secret::slot_secret;
 use strongroom_luks2::StrongroomToken;
 
@@ -34,15 +34,15 @@ pub struct Rotated {
 ///
 /// # Errors
 /// SR-8323 without a token, SR-8328, what the keyring or server reports.
-pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error> {
+pub fn rotate_slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error> {
     let metadata = volume.metadata()?;
-    check_quiet(&metadata)?;
+    check_not_reencrypting(&metadata)?;
     let token = volume.token()?;
     let from = token.key_version;
-    if let Some(rotated) = finish(volume, keys, &token)? {
+    if let Some(rotated) = finish_interrupted(volume, keys, &token)? {
         return Ok(rotated);
     }
-    let secret = opening(volume, keys, &token)?;
+    let secret = tried_secret(volume, keys, &token)?;
     let newest = keys.fetch(&token.key_id, None)?;
     // A newer version that there is already was made by this command, stopped; or by somebody who
     // wants it used.
@@ -68,7 +68,7 @@ pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error>
         None => volume.add_slot(&secret, &new_secret, Stretch::Machine)?,
     };
     let old = machine_slots_of(volume, &secret, slot)?;
-    name(volume, &token, &new, slot, &old)?;
+    write_token(volume, &token, &new, slot, &old)?;
     for old in old {
         volume.remove_slot(old)?;
     }
@@ -81,7 +81,7 @@ pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error>
 
 /// The token names the new version, its slot, and the old ones that are to go: one change of the
 /// header.
-fn name(
+fn write_token(
     volume: &mut Volume,
     token: &StrongroomToken,
     new: &Material,
@@ -100,7 +100,7 @@ fn name(
 }
 
 /// Stopped after the token was written: an old slot is still there. Removes it.
-fn finish(
+fn finish_interrupted(
     volume: &mut Volume,
     keys: &mut dyn Keys,
     token: &StrongroomToken,
@@ -109,7 +109,7 @@ fn finish(
         return Ok(None);
     }
     // V8: what the token names opens it.
-    let secret = opening(volume, keys, token)?;
+    let secret = tried_secret(volume, keys, token)?;
     let mut removed = false;
     for slot in &token.slots {
         if volume.opens(&[*slot], &secret)?.is_none() {
@@ -125,13 +125,13 @@ fn finish(
 }
 
 /// The passphrase that the token's key makes; it was tried.
-fn opening(
+fn tried_secret(
     volume: &mut Volume,
     keys: &mut dyn Keys,
     token: &StrongroomToken,
 ) -> Result<SecretBytes, Error> {
     let secret = secret_of_token(keys, token)?;
-    volume.test_by(By::Token, &secret)?;
+    volume.try_by(By::Token, &secret)?;
     Ok(secret)
 }
 

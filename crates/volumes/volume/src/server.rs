@@ -14,18 +14,18 @@ use crate::keys::{Destruction, Fate, Keys, Material, Report};
 use strongroom_luks2::Provider;
 
 /// Keys of a key server.
-pub struct OfServer {
+pub struct ServerKeys {
     client: Client,
     servers: Vec<String>,
 }
 
-impl OfServer {
+impl ServerKeys {
     /// The servers of the configuration at `path`.
     ///
     /// # Errors
     /// What the configuration lacks.
     pub fn new(path: &Path) -> Result<Self, Error> {
-        let node = Node::load(path).map_err(|error| told(&error))?;
+        let node = Node::load(path).map_err(|error| from_client(&error))?;
         Ok(Self {
             client: node.client(),
             servers: node.servers().map(str::to_owned).collect(),
@@ -42,7 +42,7 @@ impl OfServer {
     }
 }
 
-impl Keys for OfServer {
+impl Keys for ServerKeys {
     fn provider(&self) -> Provider {
         Provider::KeyServer
     }
@@ -56,7 +56,7 @@ impl Keys for OfServer {
         let fetched = self
             .client
             .material(name, wanted)
-            .map_err(|error| told(&error))?;
+            .map_err(|error| from_client(&error))?;
         let version = u32::try_from(fetched.version)
             .map_err(|_| Error::new(&code::UNKNOWN_KEY_ID, "a version beyond all bounds"))?;
         Ok(Material {
@@ -75,14 +75,16 @@ impl Keys for OfServer {
             }
             // A node that may not make keys can use one that it was granted.
             Err(error) if error.kind() == Kind::Denied => {
-                self.fetch(name, None).map_err(|_| told(&error))
+                self.fetch(name, None).map_err(|_| from_client(&error))
             }
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(from_client(&error)),
         }
     }
 
     fn rotate(&mut self, name: &str) -> Result<Material, Error> {
-        self.client.rotate(name).map_err(|error| told(&error))?;
+        self.client
+            .rotate(name)
+            .map_err(|error| from_client(&error))?;
         self.fetch(name, None)
     }
 
@@ -90,7 +92,7 @@ impl Keys for OfServer {
         let ending = self
             .client
             .destroy(name, None)
-            .map_err(|error| told(&error))?;
+            .map_err(|error| from_client(&error))?;
         let backups = "backups of the server's store keep it, wrapped";
         Ok(match ending.state.as_str() {
             "destroyed" => Destruction {
@@ -115,7 +117,7 @@ impl Keys for OfServer {
     fn others_that_need(&mut self, name: &str, object_id: &[u8; 16]) -> Result<Vec<String>, Error> {
         let path = format!("/v1/keys/{name}/needs");
         let needs = self.client.call(&Method::GET, &path, None, true);
-        let needs = needs.map_err(|error| told(&error))?;
+        let needs = needs.map_err(|error| from_client(&error))?;
         let own = hex(object_id);
         let named = needs["named"].as_array().into_iter().flatten();
         let others = named.filter(|object| object["object_id"] != own.as_str());
@@ -139,11 +141,13 @@ impl Keys for OfServer {
                 other => other,
             },
         }
-        .map_err(|error| told(&error))
+        .map_err(|error| from_client(&error))
     }
 
     fn escrowed(&mut self, object_id: &[u8; 16]) -> Result<Vec<u8>, Error> {
-        self.client.escrow(object_id).map_err(|error| told(&error))
+        self.client
+            .escrow(object_id)
+            .map_err(|error| from_client(&error))
     }
 
     fn report(&mut self, object_id: &[u8; 16], report: &Report<'_>) -> Result<(), Error> {
@@ -160,10 +164,10 @@ impl Keys for OfServer {
         };
         self.client
             .report(object_id, &report)
-            .map_err(|error| told(&error))
+            .map_err(|error| from_client(&error))
     }
 }
 
-fn told(error: &ClientError) -> Error {
+fn from_client(error: &ClientError) -> Error {
     Error::new(error.code(), error.detail())
 }

@@ -20,12 +20,12 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
 
+use crate::contents::{check_unused, open_exclusively};
 use crate::create::overwrite;
 use crate::device::{By, Volume};
 use crate::error::io;
 use crate::escrow;
 use crate::keys::{Destruction, Fate, Keys, secret_of_token};
-use crate::look::{check_unused, exclusively};
 use strongroom_luks2::StrongroomToken;
 
 /// What was destroyed, and what remains. Proof of it: docs/reference/volume.md.
@@ -65,7 +65,7 @@ pub struct Record {
 
 impl Record {
     /// Ends what whoever has the key keeps of the volume: the header backup, and the key.
-    fn end_at_server(&mut self, token: &StrongroomToken, keys: &mut dyn Keys) {
+    fn destroy_at_server(&mut self, token: &StrongroomToken, keys: &mut dyn Keys) {
         if keys.keeps_headers() {
             let removed = keys.escrow(&token.object_id, None);
             self.escrow_removed = Some(removed.is_ok());
@@ -80,7 +80,7 @@ impl Record {
                 self.not_done.push(left);
             }
             Ok(Destruction { fate, left }) => {
-                self.tell(fate);
+                self.set_key_state(fate);
                 self.remains.push(left);
             }
             Err(error) => self
@@ -89,7 +89,7 @@ impl Record {
         }
     }
 
-    fn tell(&mut self, fate: Fate) {
+    fn set_key_state(&mut self, fate: Fate) {
         (self.key_state, self.key_destroy_at) = match fate {
             Fate::Kept => ("kept", None),
             Fate::Pending(at) => ("destroy-pending", at),
@@ -113,8 +113,8 @@ pub fn shred(
     keeps_key: bool,
 ) -> Result<Record, Error> {
     check_unused(path)?;
-    let device = exclusively(path, true)?;
-    let mut volume = Volume::held(&device, path)?;
+    let device = open_exclusively(path, true)?;
+    let mut volume = Volume::on_open_file(&device, path)?;
     let uuid = volume.uuid()?;
     if !uuid.eq_ignore_ascii_case(confirmed) {
         let detail = format!("{}: its UUID is {uuid}", path.display());
@@ -130,7 +130,7 @@ pub fn shred(
         path: path.display().to_string(),
         uuid,
         object_id: token.as_ref().map(|token| hex(&token.object_id)),
-        header_sha256: hex(&sha256(&[&escrow::header(&mut volume)?])),
+        header_sha256: hex(&sha256(&[&escrow::read_header(&mut volume)?])),
         slots_destroyed: Vec::new(),
         overwritten_bytes: 0,
         escrow_removed: None,
@@ -142,7 +142,7 @@ pub fn shred(
         remains: Vec::new(),
     };
     let proven = match (&token, keys.as_mut()) {
-        (Some(token), Some(keys)) => opens_it(&mut volume, token, &mut **keys),
+        (Some(token), Some(keys)) => check_key_opens(&mut volume, token, &mut **keys),
         _ => Ok(()),
     };
     if let (Some(token), true) = (&token, keeps_key) {
@@ -156,7 +156,7 @@ pub fn shred(
         && error.code() == &code::SERVER_DESTROYED
     {
         // Whatever the header backup holds, no key of this name opens it any more.
-        record.tell(Fate::Destroyed);
+        record.set_key_state(Fate::Destroyed);
         let left = format!(
             "the key {} was erased at the key server before; the header backup there was not touched",
             token.key_id
@@ -170,8 +170,8 @@ pub fn shred(
         record.not_done.push(left);
     } else if let (Some(token), Some(keys)) = (&token, keys.as_mut()) {
         record.is_proven = true;
-        must_not_be_shared(token, &mut **keys)?;
-        record.end_at_server(token, &mut **keys);
+        check_not_shared(token, &mut **keys)?;
+        record.destroy_at_server(token, &mut **keys);
     }
     for slot in metadata.key_slots() {
         volume.remove_slot(slot)?;
@@ -179,7 +179,7 @@ pub fn shred(
     }
     record.overwritten_bytes = volume.data_offset();
     drop(volume);
-    end(&device, record.overwritten_bytes).map_err(|error| io(path, error))?;
+    overwrite_header(&device, record.overwritten_bytes).map_err(|error| io(path, error))?;
     record.remains.push("every backup of its header that was made with other means, with the keys that opened it then".to_owned());
     record.remains.push(
         "blocks that the device moved elsewhere before (flash memory), and snapshots below it"
@@ -190,18 +190,18 @@ pub fn shred(
 
 /// A token only says which key it would be, and whoever could write to the disk can have named
 /// another volume's: nothing but what opens this volume is destroyed with it.
-fn opens_it(
+fn check_key_opens(
     volume: &mut Volume,
     token: &StrongroomToken,
     keys: &mut dyn Keys,
 ) -> Result<(), Error> {
     let secret = secret_of_token(keys, token)?;
-    volume.test_by(By::Token, &secret).map(drop)
+    volume.try_by(By::Token, &secret).map(drop)
 }
 
 /// Who has a key destroyed with one volume does not mean the other objects that it opens. A server
 /// that does not say what needs the key does not destroy it either.
-fn must_not_be_shared(token: &StrongroomToken, keys: &mut dyn Keys) -> Result<(), Error> {
+fn check_not_shared(token: &StrongroomToken, keys: &mut dyn Keys) -> Result<(), Error> {
     let others = keys.others_that_need(&token.key_id, &token.object_id);
     let others = others.unwrap_or_default();
     if others.is_empty() {
@@ -212,7 +212,7 @@ fn must_not_be_shared(token: &StrongroomToken, keys: &mut dyn Keys) -> Result<()
 }
 
 /// Header and key slots become noise.
-fn end(device: &File, len: u64) -> std::io::Result<()> {
+fn overwrite_header(device: &File, len: u64) -> std::io::Result<()> {
     overwrite(device, 0..len, &mut |_, _| true)
 }
 

@@ -12,7 +12,7 @@ use strongroom_luks2::{Keyslot, KeyslotKind, Metadata};
 
 use crate::device::Volume;
 use crate::header::first_segment;
-use crate::kept::Kept;
+use crate::kept::KeptPassphrase;
 use crate::{active, tpm};
 
 /// A volume's state. A stable contract: docs/reference/volume.md.
@@ -91,7 +91,9 @@ pub fn state(path: &Path) -> Result<State, Error> {
     let token = token.map(|(_, token)| token);
     let segment = first_segment(&metadata)?;
     let mapping = active::mapping_of(path);
-    let kept = token.as_ref().and_then(|token| Kept::find(token).ok()?);
+    let kept = token
+        .as_ref()
+        .and_then(|token| KeptPassphrase::find(token).ok()?);
     Ok(State {
         path: path.display().to_string(),
         uuid: volume.uuid()?,

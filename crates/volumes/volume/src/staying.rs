@@ -8,7 +8,7 @@ use strongroom_keyring::Error;
 use strongroom_luks2::{Metadata, OpenedBy};
 
 use crate::device::{Stretch, Volume};
-use crate::reencrypt::{Stays, begin, left_out};
+use crate::reencrypt::{StayingOpener, begin, bound_slots_without};
 
 /// A passphrase that was given for slots which this opens.
 pub struct Given {
@@ -53,7 +53,7 @@ pub fn begin_with(
     let mut stays = Vec::new();
     let mut by_key = false;
     // What is given up goes with the old key: it gets no slot with the new one.
-    for slot in left_out(&metadata, given_up.slots) {
+    for slot in bound_slots_without(&metadata, given_up.slots) {
         let opener = metadata.opened_by(slot);
         // Not tried on slots of people, whose key derivation takes long.
         let of_machine = opener == OpenedBy::Strongroom || machine.contains(&slot);
@@ -61,7 +61,7 @@ pub fn begin_with(
             let stretch = Stretch::Machine;
             stays.insert(
                 0,
-                Stays {
+                StayingOpener {
                     slot,
                     secret: of_token,
                     stretch,
@@ -73,7 +73,7 @@ pub fn begin_with(
         for given in given.iter().filter(|given| given.opener == opener) {
             if let Some(slot) = volume.opens(&[slot], &given.secret)? {
                 let (secret, stretch) = (&given.secret, given.stretch());
-                stays.push(Stays {
+                stays.push(StayingOpener {
                     slot,
                     secret,
                     stretch,
@@ -92,12 +92,12 @@ pub fn begin_with(
 /// Refuses when an opener neither stays nor is given up.
 fn check_complete(
     metadata: &Metadata,
-    stays: &[Stays<'_>],
+    stays: &[StayingOpener<'_>],
     given_up: &GivenUp<'_>,
 ) -> Result<(), Error> {
     let mut known: Vec<u32> = stays.iter().map(|stay| stay.slot).collect();
     known.extend(given_up.slots);
-    let mut missing = left_out(metadata, &known);
+    let mut missing = bound_slots_without(metadata, &known);
     missing.retain(|slot| {
         !(given_up.recovery_keys && metadata.opened_by(*slot) == OpenedBy::Recovery)
     });

@@ -9,8 +9,8 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::active;
-use crate::mapped::{self, Taken};
-use crate::probe::Places;
+use crate::mapped::{self, NameUse};
+use crate::probe::KernelPaths;
 
 /// Maps the device; with `swapon`, also makes the mapping a swap area and has the kernel swap to it.
 /// What was stopped after the mapping goes on. When mkswap or swapon fails, the mapping is closed.
@@ -19,14 +19,14 @@ use crate::probe::Places;
 /// As [`active::open_swap`]; SR-8337 when the name is that of another mapping; SR-5001 with what
 /// mkswap(8) or swapon(8) said.
 pub fn activate(path: &Path, name: &str, swapon: bool) -> Result<(), Error> {
-    let places = Places::default();
-    match mapped::swap(&places, name, path) {
-        Taken::No => active::open_swap(path, name)?,
-        Taken::Wanted => {}
-        Taken::Other => return Err(name_taken(name)),
+    let places = KernelPaths::default();
+    match mapped::use_of_swap_name(&places, name, path) {
+        NameUse::Free => active::open_swap(path, name)?,
+        NameUse::Wanted => {}
+        NameUse::Other => return Err(name_taken(name)),
     }
     let mapped = active::path_of(name);
-    if !swapon || mapped::swaps_to(&places, name) {
+    if !swapon || mapped::is_swap_on(&places, name) {
         return Ok(());
     }
     let done = run("mkswap", &mapped).and_then(|()| run("swapon", &mapped));

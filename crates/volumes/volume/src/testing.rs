@@ -10,7 +10,7 @@ use strongroom_format::code::{self, Code};
 use strongroom_keyring::Error;
 use strongroom_luks2::{Provider, StrongroomToken, json_of, replace_json};
 
-use crate::create::{DATA_OFFSET, New, Openers, create};
+use crate::create::{DATA_OFFSET, NewVolume, Openers, create};
 use crate::notices::Notices;
 use crate::secret::slot_secret;
 use crate::tpm::Tpm;
@@ -50,8 +50,8 @@ pub(crate) fn secret() -> SecretBytes {
 }
 
 /// A volume with one MiB of data.
-pub(crate) fn new(path: &Path) -> New<'_> {
-    New {
+pub(crate) fn new(path: &Path) -> NewVolume<'_> {
+    NewVolume {
         path,
         size: Some(DATA_OFFSET + (1 << 20)),
         cipher: "aes-xts-plain64",
@@ -66,7 +66,7 @@ pub(crate) fn new(path: &Path) -> New<'_> {
 
 /// Makes it: its token names slot 0, a recovery key opens slot 1. Returns its UUID.
 pub(crate) fn made_as(
-    new: &New<'_>,
+    new: &NewVolume<'_>,
     recovery: Option<&SecretBytes>,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<String, Error> {

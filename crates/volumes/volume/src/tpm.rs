@@ -16,7 +16,7 @@ use strongroom_keyring::Error;
 use strongroom_luks2::{Metadata, SEALED_LEN_MAX, TpmToken};
 
 use crate::device::{Stretch, Volume};
-use crate::openers::check_quiet;
+use crate::openers::check_not_reencrypting;
 use crate::secret::tpm_secret;
 
 /// This machine's TPM, in the time that it was opened for.
@@ -75,12 +75,12 @@ pub fn add(
     secret: &SecretBytes,
     seal: &mut dyn FnMut(&SecretKey) -> Result<Vec<u8>, Error>,
 ) -> Result<u32, Error> {
-    check_quiet(&volume.metadata()?)?;
+    check_not_reencrypting(&volume.metadata()?)?;
     let key = SecretKey::generate()?;
     let mut token = TpmToken {
         slots: Vec::new(),
         salt: random16()?,
-        sealed: seal(&key).map_err(told)?,
+        sealed: seal(&key).map_err(as_volume_error)?,
     };
     if token.sealed.len() > SEALED_LEN_MAX {
         let detail = format!("it sealed {} bytes", token.sealed.len());
@@ -152,7 +152,7 @@ pub fn of_any(
                 }
                 Error::new(&code::WRONG_KEY, what)
             }
-            Err(error) => told(error),
+            Err(error) => as_volume_error(error),
         };
         if failed.code() == &code::VOLUME_TPM_AWAY {
             return Err(failed);
@@ -166,7 +166,7 @@ pub fn of_any(
 }
 
 /// The provider's codes speak of keyrings.
-pub(crate) fn told(error: Error) -> Error {
+pub(crate) fn as_volume_error(error: Error) -> Error {
     let code: &'static Code = match error.code() {
         there if there == &code::PROVIDER_STATE => &code::VOLUME_TPM_STATE,
         there if there == &code::PROVIDER_NO_KEY || there == &code::PROVIDER_ANSWER => {

@@ -21,12 +21,12 @@ use strongroom_luks2::StrongroomToken;
 
 use crate::boot::{Entry, OpenerKind, Swap, Table};
 use crate::device::{By, Volume};
-use crate::keys::{Keys as _, Material, OfKeyring, secret_of_token};
-use crate::mapped::{self, Taken};
+use crate::keys::{KeyringKeys, Keys as _, Material, secret_of_token};
+use crate::mapped::{self, NameUse};
 use crate::notices::{Notices, summary};
-use crate::probe::{Places, find};
+use crate::probe::{KernelPaths, find};
 use crate::secret::{recovery_key, slot_secret};
-use crate::server::OfServer;
+use crate::server::ServerKeys;
 use crate::swap::{activate, name_taken};
 use crate::tpm::{OpenTpm, opening};
 use crate::{active, console, outage};
@@ -131,10 +131,10 @@ impl Sources {
     /// opened when it is the volume of this entry.
     fn unlock_volume(&self, entry: &Entry) -> Outcome {
         let mut outcome = Outcome::new(&entry.name, entry.optional);
-        match mapped::volume(&Places::default(), &entry.name, &entry.device) {
-            Taken::No => {}
-            Taken::Wanted => return outcome.unlocked("already"),
-            Taken::Other => return outcome.locked(&name_taken(&entry.name)),
+        match mapped::use_of_volume_name(&KernelPaths::default(), &entry.name, &entry.device) {
+            NameUse::Free => {}
+            NameUse::Wanted => return outcome.unlocked("already"),
+            NameUse::Other => return outcome.locked(&name_taken(&entry.name)),
         }
         let wait = Duration::from_secs(entry.device_timeout_seconds);
         let path = match find(&entry.device, wait) {
@@ -171,7 +171,7 @@ impl Sources {
         let secret = match opener {
             OpenerKind::KeyServer => {
                 let node = Node::path(self.node.as_deref());
-                let mut server = OfServer::new(&node)?.within(time);
+                let mut server = ServerKeys::new(&node)?.within(time);
                 match entry.cache_hours {
                     Some(hours) => {
                         let tpm = || (self.tpm)(entry.tcti.as_deref(), Some(time));
@@ -239,7 +239,7 @@ fn of_keyring(path: &Path, token: &StrongroomToken, time: Duration) -> Result<Ma
     let thread = std::thread::Builder::new().name("keyring".to_owned());
     let started = thread.spawn(move || {
         let fetched = refuse_typed_root_key(&path)
-            .and_then(|()| OfKeyring::new(&path).fetch(&name, Some(version)));
+            .and_then(|()| KeyringKeys::new(&path).fetch(&name, Some(version)));
         // When it came too late, nobody receives it.
         drop(sender.send(fetched));
     });
@@ -268,9 +268,9 @@ fn open_volume(volume: &mut Volume, entry: &Entry, by: (By, &SecretBytes)) -> Re
 
 fn open_swap(entry: &Swap) -> Outcome {
     let outcome = Outcome::new(&entry.name, false);
-    let places = Places::default();
-    let is_on = mapped::swaps_to(&places, &entry.name);
-    if is_on && mapped::swap(&places, &entry.name, &entry.device) == Taken::Wanted {
+    let places = KernelPaths::default();
+    let is_on = mapped::is_swap_on(&places, &entry.name);
+    if is_on && mapped::use_of_swap_name(&places, &entry.name, &entry.device) == NameUse::Wanted {
         return outcome.unlocked("already");
     }
     let wait = Duration::from_secs(entry.device_timeout_seconds);

@@ -17,7 +17,7 @@ use strongroom_keyring::Error;
 use strongroom_luks2::{MAGIC_PRIMARY, MAGIC_SECONDARY, loop_device_of};
 
 use crate::error::{in_use, io, missing};
-use crate::held::{Purpose, check_not_held};
+use crate::locked::{Purpose, check_not_locked};
 
 /// Bytes at the beginning that are looked at: where the last of the signatures below is.
 const FIRST_LEN: usize = 128 * 1024;
@@ -75,7 +75,7 @@ const SWAP: &str = "a swap area";
 
 /// What there is.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Contents {
     /// In words, when anything is known.
     pub holds: Option<String>,
     /// Length in bytes.
@@ -84,7 +84,7 @@ pub struct Found {
     pub is_device: bool,
 }
 
-impl Found {
+impl Contents {
     /// Whether all that it holds is a swap area.
     #[must_use]
     pub fn is_swap(&self) -> bool {
@@ -96,7 +96,7 @@ impl Found {
 ///
 /// # Errors
 /// SR-1006, SR-5001; SR-8322 when it is neither a block device nor a regular file.
-pub fn look(path: &Path) -> Result<Found, Error> {
+pub fn contents(path: &Path) -> Result<Contents, Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     let kind = about.file_type();
     if !kind.is_block_device() && !kind.is_file() {
@@ -107,16 +107,16 @@ pub fn look(path: &Path) -> Result<Found, Error> {
     let len = file
         .seek(SeekFrom::End(0))
         .map_err(|error| io(path, error))?;
-    let first = piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
+    let first = read_piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
     let at = len.saturating_sub(LAST_LEN as u64);
-    let last = piece(&mut file, at, LAST_LEN).map_err(|error| io(path, error))?;
+    let last = read_piece(&mut file, at, LAST_LEN).map_err(|error| io(path, error))?;
     let mut holds = signature(&first)
-        .or_else(|| at_the_end(&last))
+        .or_else(|| signature_at_end(&last))
         .map(str::to_owned);
     if holds.is_none() {
-        holds = probed(path);
+        holds = probe_with_blkid(path);
     }
-    Ok(Found {
+    Ok(Contents {
         holds,
         len,
         is_device: kind.is_block_device(),
@@ -128,13 +128,13 @@ pub fn look(path: &Path) -> Result<Found, Error> {
 /// # Errors
 /// As [`look`].
 pub(crate) fn other_than_luks(path: &Path) -> Result<Option<String>, Error> {
-    let found = look(path)?.holds;
+    let found = contents(path)?.holds;
     if !found.as_deref().is_some_and(|what| what.contains("LUKS")) {
         return Ok(found);
     }
     // Below the first header, a second one stays when something else is made over it.
     let mut file = File::open(path).map_err(|error| io(path, error))?;
-    let first = piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
+    let first = read_piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
     let others = signatures(&first).find(|what| !what.contains("LUKS"));
     Ok(others.map(str::to_owned))
 }
@@ -150,7 +150,7 @@ pub fn has_old_data(path: &Path) -> Result<bool, Error> {
     let len = file.seek(SeekFrom::End(0)).map_err(failed)?;
     for sample in 0..SAMPLES {
         let at = len / SAMPLES * sample;
-        let bytes = piece(&mut file, at, SAMPLE_LEN).map_err(failed)?;
+        let bytes = read_piece(&mut file, at, SAMPLE_LEN).map_err(failed)?;
         if bytes.iter().any(|byte| *byte != 0) {
             return Ok(true);
         }
@@ -165,12 +165,12 @@ pub fn has_old_data(path: &Path) -> Result<bool, Error> {
 pub fn check_unused(path: &Path) -> Result<(), Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     if about.file_type().is_block_device() {
-        return exclusively(path, false).map(drop);
+        return open_exclusively(path, false).map(drop);
     }
     match loop_device_of(&about) {
         Some(device) => Err(in_use(path, &format!("it is behind {}", device.display()))),
         // One that is attached through FUSE is locked.
-        None => check_not_held(path, Purpose::Change),
+        None => check_not_locked(path, Purpose::Change),
     }
 }
 
@@ -178,7 +178,7 @@ pub fn check_unused(path: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// SR-8320, SR-5001.
-pub fn exclusively(path: &Path, writing: bool) -> Result<File, Error> {
+pub fn open_exclusively(path: &Path, writing: bool) -> Result<File, Error> {
     let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
     let mut options = OpenOptions::new();
     options.read(true).write(writing);
@@ -218,7 +218,7 @@ fn signatures(first: &[u8]) -> impl Iterator<Item = &'static str> {
 }
 
 /// Second headers that stand in the last blocks of a device.
-fn at_the_end(last: &[u8]) -> Option<&'static str> {
+fn signature_at_end(last: &[u8]) -> Option<&'static str> {
     let sectors = last.rchunks(512).take(16);
     let mut sectors = sectors.filter(|sector| sector.len() == 512);
     let gpt = |sector: &[u8]| sector.starts_with(b"EFI PART");
@@ -228,7 +228,7 @@ fn at_the_end(last: &[u8]) -> Option<&'static str> {
 }
 
 /// What blkid(8) of util-linux recognises beyond that, where it is installed.
-fn probed(path: &Path) -> Option<String> {
+fn probe_with_blkid(path: &Path) -> Option<String> {
     let asked = Command::new("blkid")
         .args(["--probe", "--output", "export"])
         .arg(path)
@@ -247,7 +247,7 @@ fn probed(path: &Path) -> Option<String> {
     Some(format!("{kind} (blkid)"))
 }
 
-fn piece(file: &mut File, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
+fn read_piece(file: &mut File, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(at))?;
     let mut bytes = Vec::new();
     file.take(len as u64).read_to_end(&mut bytes)?;
@@ -292,20 +292,20 @@ mod tests {
             let made = Command::new(program).arg(&path).output();
             // Both are of packages that every Debian has.
             assert!(made.unwrap().status.success(), "{program}");
-            let found = look(&path).unwrap();
+            let found = contents(&path).unwrap();
             assert!(found.holds.as_deref().unwrap().contains(words), "{found:?}");
             assert_eq!(found.is_swap(), program == "mkswap");
             assert_eq!((found.len, found.is_device), (32 << 20, false));
         }
         let mut file = File::create(&path).unwrap();
         file.write_all(&[0; 4096]).unwrap();
-        assert_eq!(look(&path).unwrap().holds, None);
+        assert_eq!(contents(&path).unwrap().holds, None);
         assert_eq!(
-            look(Path::new("/dev/null")).unwrap_err().code(),
+            contents(Path::new("/dev/null")).unwrap_err().code(),
             &code::VOLUME_NOT_LUKS
         );
         assert_eq!(
-            look(Path::new("absent")).unwrap_err().code(),
+            contents(Path::new("absent")).unwrap_err().code(),
             &code::NOT_FOUND
         );
     }

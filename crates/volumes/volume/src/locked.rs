@@ -36,7 +36,7 @@ pub(crate) enum Purpose {
 ///
 /// # Errors
 /// SR-8320 after [`PATIENCE`], with the process that holds it; SR-5001.
-pub(crate) fn check_not_held(path: &Path, purpose: Purpose) -> Result<(), Error> {
+pub(crate) fn check_not_locked(path: &Path, purpose: Purpose) -> Result<(), Error> {
     let file = match File::open(path) {
         Ok(file) => file,
         // Who uses the file says so in words of its own.
@@ -74,11 +74,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("v.img");
         let file = File::create(&path).unwrap();
-        assert!(check_not_held(&path, Purpose::Change).is_ok());
+        assert!(check_not_locked(&path, Purpose::Change).is_ok());
         flock(&file, FlockOperation::LockShared).unwrap();
-        assert!(check_not_held(&path, Purpose::Read).is_ok());
+        assert!(check_not_locked(&path, Purpose::Read).is_ok());
         let begun = Instant::now();
-        let error = check_not_held(&path, Purpose::Change).err().unwrap();
+        let error = check_not_locked(&path, Purpose::Change).err().unwrap();
         assert!(begun.elapsed() < 3 * PATIENCE, "{:?}", begun.elapsed());
         assert_eq!(error.code().number, 8320);
         let pid = std::process::id().to_string();
@@ -88,7 +88,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(300));
             drop(Locked::from(file));
         });
-        assert!(check_not_held(&path, Purpose::Change).is_ok());
+        assert!(check_not_locked(&path, Purpose::Change).is_ok());
         soon.join().unwrap();
     }
 }
