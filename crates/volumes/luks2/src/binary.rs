@@ -1,5 +1,5 @@
-//! The binary header: 4096 bytes before each of the two JSON areas. Read and checked, and changed in
-//! memory.
+//! The binary header: 4096 bytes before each of the two JSON areas. Read and checked, and changed
+//! in memory.
 //!
 //! Bytes: docs/spec/luks2.md. Every byte is checked or covered by the checksum that is.
 //!
@@ -52,7 +52,7 @@ const UUID_LEN: usize = 36;
 /// Bytes from the beginning of a copy that [`label_in`], [`uuid_in`] and [`uuid_of_remains`] need.
 pub const NAMES_LEN: usize = UUID.0 + UUID.1;
 
-/// Which of the two copies.
+/// Which of the two copies of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// At the beginning.
@@ -69,7 +69,7 @@ impl Which {
         }
     }
 
-    /// In words.
+    /// Its name in messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ pub enum Magic {
     Other,
 }
 
-/// Looks at the first bytes.
+/// Tells from its first 8 bytes what a file or device is.
 #[must_use]
 pub fn magic(head: &[u8]) -> Magic {
     let version = head
@@ -107,7 +107,7 @@ pub fn magic(head: &[u8]) -> Magic {
 pub struct Binary {
     /// Bytes of binary header and JSON area.
     pub size: u64,
-    /// Raised at each change.
+    /// The sequence id, which each change raises.
     pub sequence: u64,
     /// A name, or empty.
     pub label: String,

@@ -3,8 +3,8 @@
 //! Read strictly: a member that is not known is refused wherever it could change what the bytes
 //! mean. Tokens alone may hold anything. Names of ciphers, hashes and key slot types that are not
 //! supported are kept: they are refused when they would be used, so that `inspect` can show them.
-//! References between members are checked in `check.rs`. JSON that libcryptsetup has read and checked
-//! is held to its rules only ([`Metadata::from_library`]).
+//! References between members are checked in `check.rs`. JSON that libcryptsetup has read and
+//! checked is held to its rules only ([`Metadata::from_library`]).
 //!
 //! Must not: derive a key; believe a token, which anyone who can write to the device may have
 //! written.
@@ -45,24 +45,24 @@ pub struct Metadata {
 pub struct Keyslot {
     /// Length of the volume key in bytes.
     pub key_size: u32,
-    /// 0 only when asked for, 1 as others, 2 first.
+    /// 0: tried only when named; 1: as most; 2: tried first.
     pub priority: u32,
-    /// Where its bytes lie.
+    /// Offset of its area.
     pub offset: u64,
-    /// How many.
+    /// Length of its area in bytes.
     pub size: u64,
-    /// What they are.
+    /// Its kind and the fields of that.
     pub kind: KeyslotKind,
 }
 
-/// What a key slot is.
+/// The kind of a key slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyslotKind {
     /// A volume key that a passphrase opens.
     Luks2(Luks2Slot),
     /// No key: the area and the rules of a re-encryption under way.
     Reencrypt(ReencryptSlot),
-    /// Of a type that is not known; its name.
+    /// Of an unknown type; its name.
     Unknown(String),
 }
 
@@ -135,18 +135,18 @@ pub struct ReencryptSlot {
     pub hash: Option<String>,
     /// Unit of the checksums.
     pub sector_size: Option<u32>,
-    /// By how much data moves, in bytes.
+    /// How far data move, in bytes.
     pub shift_size: Option<u64>,
 }
 
-/// A piece of the device.
+/// A part of the device with data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it begins.
+    /// Its offset.
     pub offset: u64,
     /// Bytes; `None` means all that follows.
     pub size: Option<u64>,
-    /// Marks of a re-encryption.
+    /// Flags of a re-encryption.
     pub flags: Vec<String>,
     /// How it is stored.
     pub kind: SegmentKind,
@@ -166,9 +166,9 @@ pub enum SegmentKind {
         /// The kind of integrity protection, if there is any.
         integrity: Option<String>,
     },
-    /// As it is.
+    /// In clear.
     Linear,
-    /// Of a type that is not known; its name.
+    /// Of an unknown type; its name.
     Unknown(String),
 }
 
@@ -198,7 +198,7 @@ pub struct Config {
     pub keyslots_size: u64,
     /// How the volume is to be activated.
     pub flags: Vec<String>,
-    /// What a program must know to open the volume.
+    /// Features that a program must know to open the volume.
     pub requirements: Vec<String>,
 }
 
@@ -266,7 +266,7 @@ impl Metadata {
             .map(|(&number, segment)| (number, segment))
     }
 
-    /// Segments of data, without those that only say what was or will be.
+    /// Segments of data, without those that describe the state before or after a re-encryption.
     pub fn regular_segments(&self) -> impl Iterator<Item = (u32, &Segment)> {
         let regular = self
             .segments
@@ -310,7 +310,7 @@ impl Segment {
         self.flags.iter().any(|known| known == flag)
     }
 
-    /// Whether it only says what was or will be.
+    /// Whether it only describes the state before or after a re-encryption.
     #[must_use]
     pub fn is_backup(&self) -> bool {
         self.flags.iter().any(|flag| flag.starts_with("backup-"))
@@ -364,8 +364,7 @@ fn luks2(slot: &At<'_>, area: &At<'_>) -> Result<Luks2Slot, LuksError> {
     expected(&af.member("type")?, "luks1")?;
     let kdf = slot.member("kdf")?;
     Ok(Luks2Slot {
-        // Nothing but 4000 was ever written, and cryptsetup computes with 4000 whatever stands
-        // here.
+        // cryptsetup has only ever written 4000, and computes with 4000 whatever is here.
         stripes: {
             let stripes = af.member("stripes")?;
             stripes.must_be_known(stripes.u32()? == 4000)?;

@@ -5,10 +5,10 @@
 use crate::error::LuksError;
 use crate::metadata::{Metadata, Segment, SegmentKind};
 
-/// The one cipher.
+/// The only cipher that this crate has.
 pub(crate) const CIPHER: &str = "aes-xts-plain64";
 
-/// The one segment of data, if it is of a kind that can be opened.
+/// The segment of data, if there is exactly one, of a kind that can be opened here.
 ///
 /// # Errors
 /// [`LuksError::Unsupported`].

@@ -137,8 +137,8 @@ impl Metadata {
         slots
     }
 
-    /// Slots with a key that no segment is encrypted under: of a re-encryption that was prepared and
-    /// has not begun.
+    /// Slots with a key that no segment is encrypted under: of a re-encryption that was prepared
+    /// and has not begun.
     #[must_use]
     pub fn unbound_slots(&self) -> Vec<u32> {
         let bound = self.bound_slots();

@@ -1,8 +1,9 @@
 //! JSON as LUKS2 uses it, read strictly: no member twice, whole numbers only, and every refusal
 //! names the path of the member it is about.
 //!
-//! JSON that libcryptsetup has parsed and checked comes as [`serde_json::Value`]. It is read with the
-//! same functions, but members, names and lengths that are not known pass: [`Rules::OfLibrary`].
+//! JSON that libcryptsetup has parsed and checked comes as [`serde_json::Value`]. It is read with
+//! the same functions, but members, names and lengths that are not known pass:
+//! [`Rules::OfLibrary`].
 //!
 //! Must not: convert one type into another; let depth or size grow without bound (the area is at
 //! most 4 MiB, and `serde_json` stops at 128 levels).
@@ -152,7 +153,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Every member, where it stands.
+    /// All members with their paths.
     pub(crate) fn members(&self) -> Result<Vec<(&'a str, Self)>, LuksError> {
         let members = self.object()?.iter();
         Ok(members
@@ -212,7 +213,7 @@ impl<'a> At<'a> {
         decimal(self.text()?).ok_or_else(|| self.refused())
     }
 
-    /// A list of texts, none twice.
+    /// A list of texts without duplicates.
     pub(crate) fn texts(&self) -> Result<Vec<String>, LuksError> {
         let mut texts: Vec<String> = Vec::new();
         for item in self.list()? {
@@ -225,7 +226,7 @@ impl<'a> At<'a> {
         Ok(texts)
     }
 
-    /// A list of numbers of 32 bits that are written as text, none twice.
+    /// A list of numbers of 32 bits that are written as text, without duplicates.
     pub(crate) fn numbers(&self) -> Result<Vec<u32>, LuksError> {
         let texts = self.texts()?.into_iter();
         let numbers = texts.map(|text| {
@@ -258,12 +259,13 @@ impl<'a> At<'a> {
     }
 }
 
-/// A header is an attacker's text: a terminal must not obey it.
+/// Replaces control characters: a header can be an attacker's text, and a terminal must not obey
+/// it.
 pub(crate) fn harmless(c: char) -> char {
     if c.is_control() { '\u{fffd}' } else { c }
 }
 
-/// Decimal digits without leading zeros.
+/// Reads decimal digits without leading zeros.
 pub(crate) fn decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let canonical = digits && (text.len() == 1 || !text.starts_with('0'));

@@ -1,15 +1,15 @@
-//! cryptsetup's plugin for our LUKS2 tokens, `libcryptsetup-token-strongroom.so`: `cryptsetup
-//! open`, systemd-cryptsetup and crypttab open a volume with the key that its token names, which
-//! the key server delivers.
+//! cryptsetup's plugin for Strongroom's LUKS2 tokens, `libcryptsetup-token-strongroom.so`: with it,
+//! `cryptsetup open`, systemd-cryptsetup and crypttab open a volume with the key that its token
+//! names, which the key server delivers.
 //!
-//! Whom to ask stands in the node's configuration (`/etc/strongroom/node.toml`, or what
-//! `STRONGROOM_NODE` names), never in the token; the token selects a key. Without an answer
-//! cryptsetup goes on to its next way of opening: a refusal here is never final.
+//! The key server is the one of the node's configuration (`/etc/strongroom/node.toml`, or the file
+//! that `STRONGROOM_NODE` names), never of the token; the token selects a key. Without an answer
+//! cryptsetup tries its next way of opening: a refusal here is never final.
 //!
-//! Invariants: T1 no panic crosses the boundary; T2 a passphrase lies in locked memory from here
-//! until libcryptsetup gives it back, and is wiped then; T3 every call ends within the total time
-//! of the node's configuration; T4 no key is fetched for a header whose data are not encrypted, or
-//! whose slots ask for more work than is reasonable: both are what whoever wrote to the disk said.
+//! Invariants: T1 no panic crosses the boundary; T2 a passphrase is in locked memory until
+//! libcryptsetup gives it back, and is wiped then; T3 every call ends within the total time of the
+//! node's configuration; T4 no key is fetched for a header whose data are not encrypted, or whose
+//! slots ask for more work than is reasonable: both can be an attacker's work.
 //!
 //! Must not: ask anybody for a passphrase; print, except through libcryptsetup's log.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::indexing_slicing))]
@@ -30,23 +30,24 @@ struct Refusal {
     text: String,
 }
 
-/// What libcryptsetup is told, so that it goes on with the next token or asks for a passphrase.
+/// The kind of a refusal, which tells libcryptsetup whether to try the next token or to ask for a
+/// passphrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RefusalKind {
-    /// Nothing here for this token: no configuration, or a key of a keyring.
+    /// This host has nothing for the token: no configuration, or the key is in a keyring.
     NotHere,
-    /// The server cannot be had now.
+    /// The server cannot be reached, or is sealed.
     NotNow,
-    /// The server says no.
+    /// The server refuses.
     Denied,
-    /// The token is not one.
+    /// The token or the header is malformed.
     Malformed,
-    /// The header is not to be believed.
+    /// The header is unsafe: perhaps forged.
     Forged,
 }
 
 impl RefusalKind {
-    /// The error number, negative.
+    /// The negative error number for libcryptsetup.
     const fn number(self) -> i32 {
         match self {
             Self::NotHere => -libc::ENOENT,
@@ -57,7 +58,7 @@ impl RefusalKind {
     }
 }
 
-/// The passphrase of the key slot that the token is about.
+/// The passphrase of the token's key slots. Asks the key server.
 fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
     let token = token(json)?;
     if token.provider != Provider::KeyServer {
@@ -87,8 +88,8 @@ fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
     slot_secret(&fetched.material, &token.object_id).map_err(from_keyring)
 }
 
-/// T4: whether what the header says, as libcryptsetup shows it, may be opened with the token's key.
-/// A refusal lets cryptsetup ask for a passphrase, which is why its text says what is wrong.
+/// T4: whether the token's key may be tried on the header, which is libcryptsetup's JSON. After a
+/// refusal cryptsetup asks for a passphrase, so the text warns of that.
 fn check(header: &str) -> Result<(), Refusal> {
     let forged = |error: strongroom_keyring::Error| Refusal {
         kind: RefusalKind::Forged,
@@ -105,7 +106,7 @@ fn check(header: &str) -> Result<(), Refusal> {
     header::check_before_trying(&metadata, &slots).map_err(forged)
 }
 
-/// The token, if its form is right.
+/// Reads a token's JSON.
 fn token(json: &str) -> Result<StrongroomToken, Refusal> {
     let value: Result<Value, _> = serde_json::from_str(json);
     let value = value.map_err(|error| Refusal {
@@ -118,7 +119,7 @@ fn token(json: &str) -> Result<StrongroomToken, Refusal> {
     })
 }
 
-/// What `cryptsetup luksDump` shows of a token.
+/// The text that `cryptsetup luksDump` shows for a token.
 fn description(json: &str) -> String {
     match token(json) {
         Ok(token) => format!(

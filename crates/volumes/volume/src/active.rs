@@ -1,10 +1,10 @@
-//! Volumes that the kernel maps: opened, closed, swap.
+//! Volumes that the kernel maps (device-mapper): opened, closed, listed; encrypted swap.
 //!
 //! Invariants: V10, a volume's key reaches the kernel only from libcryptsetup, never through a
 //! file; V11, the key of swap is random, is given to the kernel once, and exists nowhere else.
 //!
-//! Must not: decide where a key comes from. Everything here needs device-mapper; what does not is
-//! in other modules.
+//! Must not: decide where a key comes from. Everything here needs device-mapper; code that needs
+//! none is in other modules.
 
 use std::path::{Path, PathBuf};
 
@@ -29,14 +29,14 @@ const MAPPER: &str = "/dev/mapper";
 /// Key of encrypted swap, in bytes: AES-256-XTS.
 const SWAP_KEY_LEN: usize = 64;
 
-/// A mapping that there is.
+/// A mapping of an encrypted device that exists.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     /// Its name.
     pub name: String,
-    /// Where it appears.
+    /// Its path below /dev/mapper.
     pub path: PathBuf,
-    /// The device below it.
+    /// The device that it is made of.
     pub device: PathBuf,
     /// As `aes-xts-plain64`.
     pub cipher: String,
@@ -44,19 +44,19 @@ pub struct Mapping {
     pub len: u64,
     /// Whether it cannot be written to.
     pub read_only: bool,
-    /// Whether somebody uses it.
+    /// Whether it is in use: mounted, swapped to, or part of another mapping.
     pub busy: bool,
     /// Whether it is a LUKS2 volume.
     pub is_luks: bool,
 }
 
-/// Where a mapping of this name appears.
+/// The path of the mapping with this name, whether or not it exists.
 #[must_use]
 pub fn path_of(name: &str) -> PathBuf {
     Path::new(MAPPER).join(name)
 }
 
-/// Refuses what cannot be the name of a mapping.
+/// Refuses a text that cannot be the name of a mapping.
 ///
 /// # Errors
 /// SR-8337.
@@ -74,7 +74,8 @@ pub fn check_name(name: &str) -> Result<(), Error> {
     }
 }
 
-/// Opens the volume under `name`, with the token's key or a person's. Returns the slot that did.
+/// Maps the volume as `name`, with the secret of the token's key or of a person. A re-encryption
+/// whose data have all moved is finished first. Returns the slot that the secret opened.
 ///
 /// # Errors
 /// SR-2002, SR-8307, SR-8327, SR-8340, SR-8337 when the name is taken.
@@ -89,11 +90,11 @@ pub fn open(
     let mut slots = volume.slots_to_try(by)?;
     let metadata = volume.metadata()?;
     if metadata.is_reencrypting() {
-        // Opening goes on with what is written there: an old library believes it when it is forged
-        // (V16).
+        // libcryptsetup continues by what the header says of the re-encryption, and an old version
+        // believes it even when it is forged (V16).
         check_library()?;
         if !read_only && all_data_moved(&metadata) {
-            // Perhaps nothing opens it but this: see `repair`.
+            // In this state perhaps nothing else opens the volume: see `repair`.
             finish(volume, secret, false)?;
             slots = volume.slots_to_try(by)?;
         }
@@ -149,7 +150,7 @@ pub fn close(name: &str) -> Result<(), Error> {
     })
 }
 
-/// The mapping `name`, when there is one and it is of a kind that libcryptsetup knows.
+/// The mapping `name`. `None` when there is none, or none of a kind that libcryptsetup knows.
 #[must_use]
 pub fn mapping(name: &str) -> Option<Mapping> {
     prepare();
@@ -201,8 +202,9 @@ pub fn mapping_of(device: &Path) -> Option<Mapping> {
     })
 }
 
-/// The name of a swap area's mapping that goes by its device, so that several do not meet: `swap-`
-/// and the last part of the path, or a digest of the path where that is no name.
+/// A name for the mapping of a swap area that is made of its device, so that several areas have
+/// different names: `swap-` and the last part of the path, or a digest of the path where that is no
+/// valid name.
 #[must_use]
 pub fn swap_name(device: &Path) -> String {
     let last = device.file_name().unwrap_or_default().to_string_lossy();
@@ -215,8 +217,8 @@ pub fn swap_name(device: &Path) -> String {
     format!("swap-{digest}")
 }
 
-/// Maps `device` under a key that nobody will ever know again. V11. What the mapping holds is noise
-/// until mkswap(8).
+/// Maps `device` under a random key that is not kept (V11). The mapping reads as noise until
+/// mkswap(8) has written to it.
 ///
 /// # Errors
 /// SR-8320, SR-8327, SR-8337; SR-8321 when it holds anything but a swap area.
@@ -236,7 +238,7 @@ pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
     let mut plain = CryptInit::init_with_data_device(Either::Left(device))
         .map_err(|error| failed(what(), &error))?;
     let params = CryptParamsPlain {
-        // The key is used as it is.
+        // No hash: the key is used without derivation.
         hash: "plain".to_owned(),
         offset: 0,
         sector_size: 512,
@@ -268,7 +270,7 @@ pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
     })
 }
 
-/// Whether the kernel has device-mapper.
+/// Checks that the kernel has device-mapper; loads the module if it is not there.
 ///
 /// # Errors
 /// SR-8327.
@@ -276,7 +278,7 @@ pub fn check_kernel() -> Result<(), Error> {
     if Path::new(MAPPER).join("control").exists() {
         return Ok(());
     }
-    // The module may be there and not loaded: its list of devices says so.
+    // Without /dev/mapper/control device-mapper may still be there: /proc/misc lists it.
     let known = std::fs::read_to_string("/proc/misc").unwrap_or_default();
     if known.lines().any(|line| line.ends_with(" device-mapper")) {
         return Ok(());

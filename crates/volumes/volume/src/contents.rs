@@ -1,7 +1,8 @@
-//! What a device or file holds, and who uses it, before anything is written to it.
+//! What a device or file holds, and whether it is in use: looked at before anything is written to
+//! it.
 //!
 //! Invariants: V4, a device that is mounted, mapped, or a swap area is never written to; V5, one
-//! that holds anything known is written to only when that was asked for.
+//! with a known signature is written to only when the caller asked for that.
 //!
 //! Must not: change anything.
 
@@ -19,15 +20,15 @@ use strongroom_luks2::{MAGIC_PRIMARY, MAGIC_SECONDARY, loop_device_of};
 use crate::error::{in_use, io, missing};
 use crate::locked::{Purpose, check_not_locked};
 
-/// Bytes at the beginning that are looked at: where the last of the signatures below is.
+/// Bytes at the beginning that are searched: up to the end of the last signature in the table.
 const FIRST_LEN: usize = 128 * 1024;
-/// Bytes at the end that are looked at: the second header of a partition table, and of RAID.
+/// Bytes at the end that are searched: partition tables and RAID have their second header there.
 const LAST_LEN: usize = 128 * 1024;
-/// Samples of a device, and the length of each.
+/// How many samples of a device are read, and the length of each.
 const SAMPLES: u64 = 1024;
 const SAMPLE_LEN: usize = 16 * 1024;
 
-/// A signature: its place, its bytes, and whose it is.
+/// Signatures: offset, bytes, and what they are the signature of.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, &MAGIC_PRIMARY, "a LUKS volume"),
     (0x4000, &MAGIC_SECONDARY, SECOND_HEADER),
@@ -73,10 +74,10 @@ const SECOND_HEADER: &str = "a LUKS2 volume (its second header)";
 /// A swap area, in words.
 const SWAP: &str = "a swap area";
 
-/// What there is.
+/// What a device or file holds.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// In words, when anything is known.
+    /// In words; `None` when no signature was found.
     pub holds: Option<String>,
     /// Length in bytes.
     pub len: u64,
@@ -92,7 +93,7 @@ impl Contents {
     }
 }
 
-/// Looks at a device or file.
+/// Searches a device or file for signatures, with blkid(8) where no own one matches.
 ///
 /// # Errors
 /// SR-1006, SR-5001; SR-8322 when it is neither a block device nor a regular file.
@@ -123,24 +124,24 @@ pub fn contents(path: &Path) -> Result<Contents, Error> {
     })
 }
 
-/// What a device holds that is no LUKS header and no rest of one.
+/// The first signature on a device that is neither of a LUKS header nor of the remains of one.
 ///
 /// # Errors
-/// As [`look`].
+/// As [`contents`].
 pub(crate) fn other_than_luks(path: &Path) -> Result<Option<String>, Error> {
     let found = contents(path)?.holds;
     if !found.as_deref().is_some_and(|what| what.contains("LUKS")) {
         return Ok(found);
     }
-    // Below the first header, a second one stays when something else is made over it.
+    // The secondary header stays when something else is written over the primary one.
     let mut file = File::open(path).map_err(|error| io(path, error))?;
     let first = read_piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
     let others = signatures(&first).find(|what| !what.contains("LUKS"));
     Ok(others.map(str::to_owned))
 }
 
-/// Whether the device or file has something other than zeros, as far as samples over all of it
-/// show: a disk that was in use has.
+/// Whether any of [`SAMPLES`] pieces over the whole device or file is not all zeros. A disk that
+/// was in use has such pieces.
 ///
 /// # Errors
 /// SR-1006, SR-5001.
@@ -158,7 +159,8 @@ pub fn has_old_data(path: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Refuses a device that somebody uses.
+/// Refuses a device that the kernel uses, and a file behind a loop device or locked by another
+/// process.
 ///
 /// # Errors
 /// SR-8320, SR-5001.
@@ -169,12 +171,13 @@ pub fn check_unused(path: &Path) -> Result<(), Error> {
     }
     match loop_device_of(&about) {
         Some(device) => Err(in_use(path, &format!("it is behind {}", device.display()))),
-        // One that is attached through FUSE is locked.
+        // A volume that is attached through FUSE is locked.
         None => check_not_locked(path, Purpose::Change),
     }
 }
 
-/// Opens a device so that nobody can mount or map it meanwhile; a file, as it is.
+/// Opens a block device for sole use: while it is open, nobody can mount or map it. A regular file
+/// is opened without a lock.
 ///
 /// # Errors
 /// SR-8320, SR-5001.
@@ -183,7 +186,7 @@ pub fn open_exclusively(path: &Path, writing: bool) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(writing);
     if about.file_type().is_block_device() {
-        // Of a block device, O_EXCL asks the kernel for its sole use: a mounted one is busy.
+        // O_EXCL on a block device asks the kernel for its sole use: a mounted one is busy.
         let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
         options.custom_flags(flags);
     }
@@ -196,18 +199,18 @@ pub fn open_exclusively(path: &Path, writing: bool) -> Result<File, Error> {
     })
 }
 
-/// The whole beginning and end, as far as known signatures go.
+/// The most telling of the known signatures at the beginning.
 fn signature(first: &[u8]) -> Option<&'static str> {
     if header::is_sealed(first) {
         return Some("an object sealed by Strongroom");
     }
     let all: Vec<&str> = signatures(first).collect();
-    // An old swap area's signature may have stayed below something else, which is then what counts.
+    // An old swap area's signature may still be there below another one, which then counts.
     let other = all.iter().find(|what| **what != SWAP);
     other.or_else(|| all.first()).copied()
 }
 
-/// Every one of the table.
+/// All signatures of the table that match.
 fn signatures(first: &[u8]) -> impl Iterator<Item = &'static str> {
     let known = |(at, bytes, _): &&(usize, &[u8], &str)| {
         first
@@ -217,7 +220,7 @@ fn signatures(first: &[u8]) -> impl Iterator<Item = &'static str> {
     SIGNATURES.iter().filter(known).map(|(_, _, what)| *what)
 }
 
-/// Second headers that stand in the last blocks of a device.
+/// The second copy of a GPT, in one of the last sectors of a device.
 fn signature_at_end(last: &[u8]) -> Option<&'static str> {
     let sectors = last.rchunks(512).take(16);
     let mut sectors = sectors.filter(|sector| sector.len() == 512);
@@ -227,7 +230,7 @@ fn signature_at_end(last: &[u8]) -> Option<&'static str> {
         .then_some("a partition table (GPT, its second copy)")
 }
 
-/// What blkid(8) of util-linux recognises beyond that, where it is installed.
+/// What blkid(8) of util-linux recognises. `None` also where it is not installed.
 fn probe_with_blkid(path: &Path) -> Option<String> {
     let asked = Command::new("blkid")
         .args(["--probe", "--output", "export"])
@@ -236,7 +239,7 @@ fn probe_with_blkid(path: &Path) -> Option<String> {
         .stderr(Stdio::null())
         .output();
     let asked = asked.ok()?;
-    // 8: signatures of several things.
+    // Exit code 8: blkid found several signatures.
     if asked.status.code() == Some(8) {
         return Some("more than one thing (blkid)".to_owned());
     }
@@ -290,7 +293,7 @@ mod tests {
             let file = File::create(&path).unwrap();
             file.set_len(32 << 20).unwrap();
             let made = Command::new(program).arg(&path).output();
-            // Both are of packages that every Debian has.
+            // Every Debian has both programs.
             assert!(made.unwrap().status.success(), "{program}");
             let found = contents(&path).unwrap();
             assert!(found.holds.as_deref().unwrap().contains(words), "{found:?}");

@@ -31,20 +31,21 @@ use strongroom_luks2::{StrongroomToken, recovery_token};
 
 /// Where the data begins: what LUKS2 reserves for its headers and key slots.
 pub const DATA_OFFSET: u64 = 16 << 20;
-/// Where the second header is, and so how long one is.
+/// Offset of the secondary header, which is the length of each.
 const HEADER_LEN: usize = 16 << 10;
-/// What is wiped at the end of a device that held something: second copies of partition tables.
+/// Bytes that are zeroed at the end of a device that held something: second copies of partition
+/// tables lie there.
 const END_WIPED: u64 = 1 << 20;
 /// Bytes that are overwritten at once.
 const PIECE: usize = 1 << 20;
-/// Bytes of the key of an authenticated volume that authenticate: HMAC-SHA256.
+/// Bytes of the volume key that are for the authentication of sectors: HMAC-SHA256.
 const HMAC_KEY_LEN: usize = 32;
 
-/// What is made.
+/// The volume to make.
 pub struct NewVolume<'a> {
     /// The device, or the file.
     pub path: &'a Path,
-    /// Length of a file that is to be made; `None` for a device or a file that is there.
+    /// Length of a new file to make, in bytes; `None` for a device or file that exists.
     pub size: Option<u64>,
     /// As `aes-xts-plain64`.
     pub cipher: &'a str,
@@ -54,27 +55,27 @@ pub struct NewVolume<'a> {
     pub integrity: bool,
     /// The volume's label.
     pub label: Option<&'a str>,
-    /// Bytes of a unit of encryption; `None` for what suits the device.
+    /// Bytes of a unit of encryption; `None` lets libcryptsetup choose by the device.
     pub sector_size: Option<u32>,
-    /// Whether what the device holds may be destroyed.
+    /// Whether the present contents of the device may be destroyed.
     pub overwrite: bool,
-    /// Whether all of the device is overwritten with random bytes first, so that nothing that it
-    /// held can be read below the volume.
+    /// Whether the whole device is overwritten with random bytes first, so that none of its former
+    /// contents can be read.
     pub wipe: bool,
 }
 
-/// Who opens it.
+/// The first openers of a new volume.
 pub struct Openers<'a> {
-    /// The token; its slots are filled in.
+    /// The token, without slots: they are filled in.
     pub token: &'a StrongroomToken,
-    /// The slot's passphrase, made from key material.
+    /// The passphrase of the token's slot.
     pub secret: &'a SecretBytes,
     /// The recovery key.
     pub recovery: Option<&'a SecretBytes>,
 }
 
-/// The token of a volume that this version of the key opens, with a new object id. Its slots are not
-/// known yet.
+/// The token of a volume that this version of the key opens, with a new object id. Its slots are
+/// not known yet.
 ///
 /// # Errors
 /// SR-5001.
@@ -89,7 +90,8 @@ pub fn new_token(keys: &dyn Keys, key_id: &str, version: u32) -> Result<Strongro
     })
 }
 
-/// What is wrong with the device, before a key is made for it.
+/// Checks everything that can be checked before a key is made: label, size, contents and use of the
+/// device.
 ///
 /// # Errors
 /// SR-8320, SR-8321, SR-8326, SR-8337, SR-1002, SR-1006.
@@ -121,8 +123,8 @@ pub fn check(new: &NewVolume<'_>) -> Result<(), Error> {
     }
 }
 
-/// Makes the volume. `progress` is told of the wiping, which an authenticated volume always needs.
-/// Returns its UUID.
+/// Makes the volume, and returns its UUID. `progress` gets the size and the offset of the wiping,
+/// which an authenticated volume always needs; `false` ends it.
 ///
 /// # Errors
 /// As [`check`]; SR-8324, SR-8327 for `integrity` without device-mapper; SR-5001.
@@ -147,8 +149,8 @@ pub fn create(
     Ok(uuid)
 }
 
-/// Formats into the header in memory, with every slot and token; returns the UUID. With
-/// `integrity` it writes every sector of `place` too, which `progress` is told of.
+/// Formats the header in memory, adds every slot and token, and returns the UUID. With `integrity`
+/// it also writes every sector of `place`, which `progress` is told of.
 fn format(
     new: &NewVolume<'_>,
     openers: &Openers<'_>,
@@ -192,8 +194,8 @@ fn format(
         .map_err(|error| failed(what(), &error))?;
     if new.integrity {
         if new.overwrite {
-            // Before the tags, which go to the device's end: zeros over them are sectors that
-            // cannot be read.
+            // Before the tags are written, which go to the device's end: a sector whose tag is
+            // overwritten with zeros cannot be read.
             let end = open_exclusively(place, true)?;
             wipe_end(&end, contents(place)?.len).map_err(|error| io(place, error))?;
         }
@@ -203,7 +205,7 @@ fn format(
     add_openers(openers, header, place, &key)
 }
 
-/// Fills the slots and writes the tokens. Returns the volume's UUID.
+/// Adds the key slots and their tokens. Returns the volume's UUID.
 fn add_openers(
     openers: &Openers<'_>,
     header: &MemoryFile,
@@ -224,7 +226,7 @@ fn add_openers(
     volume.uuid()
 }
 
-/// V6: opens what was made, from a header that is read again.
+/// V6: reads the header again, opens it, and compares the token.
 fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> Result<(), Error> {
     let mut volume = Volume::detached(&header.path, place)?;
     let slot = volume.try_secret(None, openers.secret)?;
@@ -236,7 +238,8 @@ fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> R
     Ok(())
 }
 
-/// An authenticated volume cannot be read before every sector was written once, with its tag.
+/// Writes zeros to every sector through a temporary mapping: a sector of an authenticated volume
+/// cannot be read before it was written once, with its tag.
 fn wipe(
     device: &mut CryptDevice,
     key: &SecretBytes,
@@ -270,7 +273,7 @@ fn wipe(
     closed.map_err(|error| failed(what(), &error))
 }
 
-/// V7: the header goes onto the device, its beginning last.
+/// V7: writes the header onto the device, its beginning last.
 fn write_header(
     header: &MemoryFile,
     place: &Path,
@@ -285,11 +288,11 @@ fn write_header(
     header.file.read_exact_at(&mut bytes, 0).map_err(failed)?;
     let (first, rest) = bytes.split_at(HEADER_LEN);
     let (second, slots) = rest.split_at(HEADER_LEN);
-    // Nothing of what was there may look like a volume while it is written over.
+    // The former contents must not look like a volume while they are written over.
     let zeros = vec![0; 2 * HEADER_LEN];
     write(&device, &zeros, 0).map_err(failed)?;
     if new.wipe && !new.integrity {
-        // The tags of an authenticated volume are written already, over all that was there.
+        // The tags of an authenticated volume, and its sectors, are written already.
         overwrite(&device, 2 * HEADER_LEN as u64..len, progress).map_err(failed)?;
     } else if new.overwrite && !new.integrity {
         wipe_end(&device, len).map_err(failed)?;
@@ -299,7 +302,7 @@ fn write_header(
     write(&device, first, 0).map_err(failed)
 }
 
-/// Zeros over what the end of a device held.
+/// Writes zeros over the end of a device that is long enough.
 fn wipe_end(device: &File, len: u64) -> std::io::Result<()> {
     if len < DATA_OFFSET + END_WIPED {
         return Ok(());
@@ -308,7 +311,8 @@ fn wipe_end(device: &File, len: u64) -> std::io::Result<()> {
     write(device, &zeros, len - END_WIPED)
 }
 
-/// Random bytes over all of `range`: afterwards what the volume never wrote looks like what it did.
+/// Writes random bytes over all of `range`: afterwards sectors that the volume has not written look
+/// like those that it has.
 pub(crate) fn overwrite(
     device: &File,
     range: std::ops::Range<u64>,
@@ -343,7 +347,7 @@ fn check_len(new: &NewVolume<'_>, len: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Labels are shown and used in file names.
+/// Labels are shown on terminals and used in file names.
 fn label_is_valid(label: &str) -> bool {
     (1..=47).contains(&label.len())
         && label
@@ -351,7 +355,8 @@ fn label_is_valid(label: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-/// A file in memory that has a path as long as it lives: nothing of it is left by a kill.
+/// A file in memory (memfd) that has a path as long as it is open. Nothing of it is left when the
+/// process is killed.
 pub(crate) struct MemoryFile {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
@@ -368,7 +373,7 @@ impl MemoryFile {
     }
 }
 
-/// A new file under a name of its own, until it is complete.
+/// A new file under a temporary name, until it is complete.
 struct UnpublishedFile<'a> {
     temp: PathBuf,
     target: &'a Path,
@@ -402,7 +407,7 @@ impl<'a> UnpublishedFile<'a> {
 
 impl Drop for UnpublishedFile<'_> {
     fn drop(&mut self) {
-        // After it has its name, there is nothing here.
+        // After `publish` there is no file of this name any more.
         drop(std::fs::remove_file(&self.temp));
     }
 }
@@ -412,7 +417,7 @@ mod tests {
     use super::*;
     use crate::testing::{KEY, made_as, new, secret};
 
-    /// Makes a volume over what `path` holds.
+    /// Makes a volume over the contents of `path`.
     fn over(
         path: &Path,
         wipe: bool,

@@ -1,8 +1,8 @@
-//! Header backups at the key server: sealed here, under a key made from the volume's material,
-//! before they are sent.
+//! Header backups at the key server. They are sealed on the node, under a key made from the
+//! volume's material, before they are sent.
 //!
-//! Form: `docs/spec/volume.md`, "Header backups". Invariant V12: what is left is a header that was
-//! read back as one.
+//! Form: `docs/spec/volume.md`, "Header backups". Invariant V12: a backup is stored only after
+//! libcryptsetup has read it as a header.
 //!
 //! Must not: write a header to a disk.
 
@@ -25,13 +25,13 @@ use strongroom_luks2::StrongroomToken;
 const MAGIC: &[u8; 8] = b"SRVOLHDR";
 /// Version of the form.
 const VERSION: u32 = 1;
-/// Lengths of what stands before the sealed bytes, and of the tag behind them.
+/// Length of the head before the sealed bytes, and of the tag after them.
 const HEAD_LEN: usize = 48;
 const TAG_LEN: usize = 16;
-/// Longest header that is kept: what the server takes.
+/// Longest header that can be stored: the server takes 32 MiB.
 const HEADER_MAX: u64 = (32 << 20) - (HEAD_LEN + TAG_LEN) as u64;
 
-/// Reads header and key slots, in memory, checked by libcryptsetup.
+/// Reads header and key slots into memory, and has libcryptsetup check them.
 pub(crate) fn read_header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     let len = volume.data_offset();
     if len == 0 || len > HEADER_MAX {
@@ -57,7 +57,7 @@ pub(crate) fn read_header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Seals a header for keeping.
+/// Seals a header for the key server.
 ///
 /// # Errors
 /// SR-5001.
@@ -124,8 +124,8 @@ pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<
     Ok(header)
 }
 
-/// Leaves the volume's header where its key is. The server takes headers of objects only that it
-/// was told about, so it is told first.
+/// Stores the volume's header at the key server, sealed. The server takes backups only of objects
+/// that were reported to it, so the volume is reported first. With a keyring nothing is done.
 ///
 /// # Errors
 /// What the server reports.

@@ -1,6 +1,6 @@
 //! What must hold of a LUKS2 header before a secret is tried on it (V17). A header is not
-//! authenticated: its ciphers, and the costs of its key derivations, can be the work of whoever wrote
-//! to the disk.
+//! authenticated: its ciphers, and the costs of its key derivations, can be the work of whoever
+//! wrote to the disk.
 //!
 //! Must not: read a disk.
 
@@ -28,7 +28,8 @@ pub fn read(json: &Value) -> Result<Metadata, Error> {
     })
 }
 
-/// The first segment with data; while the volume is re-encrypted, one without flags if there is one.
+/// The first segment with data; while the volume is re-encrypted, one without flags if there is
+/// one.
 ///
 /// # Errors
 /// SR-8324 when there is none.
@@ -40,8 +41,8 @@ pub fn first_segment(metadata: &Metadata) -> Result<&Segment, Error> {
         .ok_or_else(|| Error::new(&code::VOLUME_LIBRARY, "the header has no segment"))
 }
 
-/// Whether every segment is encrypted under a known cipher. Otherwise the right key might open a disk
-/// that is in clear from then on.
+/// Whether every segment is encrypted under a known cipher. Otherwise the right key might open a
+/// disk that is in clear from then on.
 ///
 /// # Errors
 /// SR-8340.

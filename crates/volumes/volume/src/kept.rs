@@ -1,10 +1,9 @@
-//! A volume's passphrase of the key server that is kept for some hours, for a start while no server
-//! answers.
+//! The file of a passphrase that is kept for some hours, for a start while no key server answers.
 //!
-//! Form: `docs/spec/volume.md`, "A kept passphrase". Invariants V25 to V28: kept only where the
-//! table asks for it; sealed to this machine's TPM, in its state, for a time; used only when no
-//! server could be had; removed by whatever a server decides, and by whatever changes what opens
-//! the volume.
+//! Form: `docs/spec/volume.md`, "A kept passphrase". Invariants V25 to V28: a passphrase is kept
+//! only where the table asks for it; sealed to this machine's TPM, in its present state, for a
+//! time; used only when no server could be had; removed by any decision of a server, and by any
+//! change of the volume's openers.
 //!
 //! Must not: keep key material, from which the passphrases of other volumes could be made; be used
 //! without the TPM.
@@ -24,7 +23,7 @@ use crate::secret::{SLOT_SECRET_LEN, kept_key};
 use crate::tpm::as_volume_error;
 use strongroom_luks2::StrongroomToken;
 
-/// Where they are, unless the variable says.
+/// The directory of the files, unless the variable names another.
 const DIRECTORY: &str = "/var/lib/strongroom/cache";
 /// The variable that names another directory.
 pub const VARIABLE: &str = "STRONGROOM_CACHE";
@@ -32,36 +31,36 @@ pub const VARIABLE: &str = "STRONGROOM_CACHE";
 const MAGIC: &[u8; 8] = b"SRVOLKEY";
 /// Version of the form.
 const VERSION: u32 = 1;
-/// Lengths of what stands before the TPM's part, of that at most, and of the tag.
+/// Length of the head before the TPM's part, the most of that part, and the length of the tag.
 const HEAD_LEN: usize = 72;
 const TPM_MAX: usize = 2048;
 const TAG_LEN: usize = 16;
 const WHOLE_MAX: usize = HEAD_LEN + TPM_MAX + SLOT_SECRET_LEN + TAG_LEN;
 
-/// How long one is kept.
+/// For how long a passphrase is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// The TPM's clock when it ends, in milliseconds.
+    /// The end by the TPM's clock, in milliseconds.
     pub clock: u64,
-    /// From when on, in seconds since the Unix epoch.
+    /// The beginning, in seconds since the Unix epoch.
     pub from: u64,
-    /// Until when, by the calendar.
+    /// The end by the calendar, in seconds since the Unix epoch.
     pub until: u64,
 }
 
-/// Has the TPM unseal what was sealed until this clock.
+/// Has the TPM unseal an object that it sealed until this time of its clock.
 pub type Unseal<'a> = &'a dyn Fn(&[u8], u64) -> Result<SecretKey, Error>;
 
-/// One that is kept, as it lies in its file.
+/// A kept passphrase, as it is in its file.
 #[derive(Debug)]
 pub struct KeptPassphrase {
     bytes: Vec<u8>,
-    /// How long.
+    /// For how long it is kept.
     pub term: Term,
 }
 
 impl Term {
-    /// So many hours from now on. `clock` is what the TPM's clock says.
+    /// The next `hours`. `clock` is the present time of the TPM's clock.
     #[must_use]
     pub fn from_now(hours: u64, clock: u64) -> Self {
         let from = now();
@@ -72,18 +71,18 @@ impl Term {
         }
     }
 
-    /// By the calendar, which is worth as much as the host's clock: a time before it was kept is a
-    /// clock that was set back.
+    /// Whether the term is over by the calendar, which is worth as much as the host's clock. A time
+    /// before the beginning means that the clock was set back.
     fn is_over(self, at: u64) -> bool {
         !(self.from..self.until).contains(&at)
     }
 }
 
-/// Keeps the passphrase of the volume's slots. `seal` seals to the TPM, in its present state, until
-/// the term's clock.
+/// Writes the passphrase of the token's slots into its file, sealed. `seal` seals a key to the TPM,
+/// in its present state, until the end of the term.
 ///
 /// # Errors
-/// What `seal` reports; SR-4001 when it cannot be written.
+/// What `seal` reports; SR-5001 when the file cannot be written.
 pub fn keep(
     token: &StrongroomToken,
     secret: &SecretBytes,
@@ -137,10 +136,10 @@ fn sealed(
 }
 
 impl KeptPassphrase {
-    /// The one of the volume; `None` when there is none.
+    /// Reads the file of the token's volume. `None` when there is none.
     ///
     /// # Errors
-    /// SR-4001; SR-8355 when it is not in form, or of another volume or version of the key.
+    /// SR-5001; SR-8355 when the file is damaged, or of another volume or version of the key.
     pub fn find(token: &StrongroomToken) -> Result<Option<Self>, Error> {
         let path = path(&token.object_id);
         let file = match open_regular(&path, Link::Refused) {
@@ -182,10 +181,11 @@ impl KeptPassphrase {
         Ok(Self { bytes, term })
     }
 
-    /// The passphrase. `unseal` has the TPM unseal what was sealed until this clock.
+    /// Opens the passphrase. `unseal` has the TPM unseal an object that it sealed until this time
+    /// of its clock.
     ///
     /// # Errors
-    /// SR-8355 when its time is over, or it was changed; what `unseal` reports.
+    /// SR-8355 when its time is over, or the file was changed; what `unseal` reports.
     pub fn secret(
         &self,
         token: &StrongroomToken,
@@ -222,10 +222,10 @@ impl KeptPassphrase {
     }
 }
 
-/// Removes the one of the volume, if there is one. Whether there was.
+/// Removes the file of the volume. Returns whether there was one.
 ///
 /// # Errors
-/// SR-4001.
+/// SR-5001.
 pub fn forget(object_id: &[u8; 16]) -> Result<bool, Error> {
     let path = path(object_id);
     match std::fs::remove_file(&path) {
@@ -280,7 +280,7 @@ mod tests {
         sealed(&token(), &secret(), TERM, b"of a TPM", key).unwrap()
     }
 
-    /// What a TPM does that has this key for this blob until this time.
+    /// A TPM that holds this key for this object until this time.
     fn unseal(blob: &[u8], clock: u64) -> Result<SecretKey, Error> {
         match (blob, clock) {
             (b"of a TPM", 9000) => Ok(SecretKey::take(&mut [3; 32])?),

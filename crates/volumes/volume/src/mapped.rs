@@ -1,8 +1,8 @@
-//! What mapping has a name already, and of which device it is: as the kernel shows it, without
-//! opening a device.
+//! Whether a mapping of a name exists already, and of which device it is: as the kernel shows it,
+//! without opening the device.
 //!
-//! Invariant V19: a mapping counts as the volume of an entry only when it is of that entry's device
-//! and encrypted; swap counts as on only when the kernel has_identity that it is.
+//! Invariant V19: a mapping counts as the volume of an entry only when it is encrypted and of that
+//! entry's device; swap counts as on only when the kernel says so.
 //!
 //! Must not: change anything.
 
@@ -14,29 +14,30 @@ use std::time::Duration;
 use crate::active::path_of;
 use crate::probe::{KernelPaths, has_identity};
 
-/// What begins the name that libcryptsetup gives a LUKS2 mapping in the kernel; 32 digits of the
-/// UUID follow.
+/// Prefix of the UUID that libcryptsetup gives a LUKS2 mapping in the kernel; the 32 digits of the
+/// volume's UUID follow.
 const LUKS2: &str = "CRYPT-LUKS2-";
 /// The same for a plain mapping.
 const PLAIN: &str = "CRYPT-PLAIN-";
-/// How many devices deep something is looked for: dm-crypt, dm-integrity, and what a re-encryption
-/// puts between.
+/// How many layers of devices below a mapping are searched: dm-crypt, dm-integrity, and the layer
+/// that a re-encryption adds.
 const DEPTH_MAX: usize = 4;
-/// How long a device is waited for that is to say its label.
+/// How long to wait for a device to show its label.
 const LABEL_WAIT: Duration = Duration::from_secs(2);
 
-/// What has a name.
+/// What uses a mapping's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameUse {
-    /// Nothing.
+    /// No mapping has it.
     Free,
-    /// The mapping that is wanted.
+    /// The mapping that is wanted has it.
     Wanted,
-    /// Something else.
+    /// Another mapping has it.
     Other,
 }
 
-/// What has the name of a volume.
+/// What uses `name`, which the volume on `device` is to have. `device` is `UUID=...`, `LABEL=...`
+/// or a path. A mapping that is not LUKS2 is always another one.
 #[must_use]
 pub fn use_of_volume_name(places: &KernelPaths, name: &str, device: &str) -> NameUse {
     let Some(mapping) = mapping(places, name) else {
@@ -66,7 +67,7 @@ pub fn use_of_volume_name(places: &KernelPaths, name: &str, device: &str) -> Nam
     }
 }
 
-/// What has the name of a swap area.
+/// What uses `name`, which encrypted swap on `device` is to have.
 #[must_use]
 pub fn use_of_swap_name(places: &KernelPaths, name: &str, device: &Path) -> NameUse {
     let Some(mapping) = mapping(places, name) else {
@@ -80,7 +81,7 @@ pub fn use_of_swap_name(places: &KernelPaths, name: &str, device: &Path) -> Name
     }
 }
 
-/// Whether the kernel swaps to the mapping.
+/// Whether the kernel swaps to the mapping `name`.
 #[must_use]
 pub fn is_swap_on(places: &KernelPaths, name: &str) -> bool {
     let Some(mapping) = mapping(places, name) else {
@@ -95,7 +96,7 @@ pub fn is_swap_on(places: &KernelPaths, name: &str) -> bool {
     areas.any(|area| paths.iter().any(|path| path == Path::new(area)))
 }
 
-/// The device of the mapping `name`, as `dm-3`.
+/// The kernel's device of the mapping `name`, as `dm-3`.
 fn mapping(places: &KernelPaths, name: &str) -> Option<String> {
     let entries = fs::read_dir(&places.block).ok()?;
     let names = entries
@@ -105,7 +106,7 @@ fn mapping(places: &KernelPaths, name: &str) -> Option<String> {
     names.find(|device| places.shown(device, "dm/name").as_deref() == Some(name))
 }
 
-/// All devices that a mapping is made of.
+/// All devices that a mapping is made of, at most [`DEPTH_MAX`] layers deep.
 fn below(places: &KernelPaths, mapping: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut level = vec![mapping.to_owned()];
@@ -119,7 +120,7 @@ fn below(places: &KernelPaths, mapping: &str) -> Vec<String> {
     all
 }
 
-/// Whether a mapping is made of the device, or file, at `path`.
+/// Whether a mapping is made of the device at `path`, or of a loop device on the file there.
 fn is_over(places: &KernelPaths, mapping: &str, path: &Path) -> bool {
     let Ok(wanted) = fs::canonicalize(path) else {
         return false;
@@ -248,7 +249,7 @@ mod tests {
             use_of_swap_name(&made.places, "absent", &sdc),
             NameUse::Free
         );
-        // Stopped between mapping and swapon: mapped, not on.
+        // As after a stop between mapping and swapon: mapped, not swapped to.
         assert!(!is_swap_on(&made.places, "swap"));
         let header = "Filename\tType\tSize\tUsed\tPriority\n";
         let on = |device: &Path| format!("{header}{} partition 1048572 0 -2\n", device.display());

@@ -1,8 +1,8 @@
-//! Who may open a volume: slots added, removed, and told apart.
+//! The openers of a volume: key slots added, removed, and told apart.
 //!
 //! Invariants: V8, the last slot that opens the volume is never removed, nor the last recovery key
-//! unless that is insisted on;
-//! V9, a slot gets its token after it was tried, and loses it with the slot.
+//! unless the caller insists; V9, a token names a slot only after the slot was tried, and is
+//! removed when it names none.
 //!
 //! Must not: ask for a secret.
 
@@ -18,16 +18,16 @@ use crate::device::{Stretch, Volume};
 use crate::keys::Keys;
 use crate::secret::slot_secret;
 
-/// Which slots.
+/// Which slots are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// This one.
     Slot(u32),
-    /// All that this opens.
+    /// All slots with this opener.
     OpenedBy(OpenedBy),
 }
 
-/// Adds a passphrase. `secret` opens the volume already. Returns the slot.
+/// Adds a slot for the passphrase `new`; `secret` opens the volume already. Returns the slot.
 ///
 /// # Errors
 /// SR-2002, SR-8324.
@@ -40,7 +40,7 @@ pub fn add_passphrase(
     volume.add_slot(secret, new, Stretch::Person)
 }
 
-/// Adds a recovery key.
+/// Adds a slot for a recovery key, and names it in the token of recovery keys.
 ///
 /// # Errors
 /// As [`add_passphrase`].
@@ -55,8 +55,8 @@ pub fn add_recovery(
     Ok(slot)
 }
 
-/// Adds a slot for key material, and the token, which then names this key; slots of another key
-/// lose theirs.
+/// Adds a slot for the passphrase `new` that a key makes, and has the Strongroom token name this
+/// key and this slot only. Slots of another key keep opening the volume, but no token names them.
 ///
 /// # Errors
 /// As [`add_passphrase`].
@@ -112,7 +112,7 @@ pub fn lacks_recovery_key(volume: &mut Volume) -> Result<bool, Error> {
     Ok(!openers.any(|opener| opener == OpenedBy::Recovery))
 }
 
-/// Writes the token of recovery keys so that it names `slot` too.
+/// Has the token of recovery keys name `slot`, too.
 pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error> {
     let (number, mut slots) = match volume.metadata()?.recovery_token() {
         Some((number, slots)) => (Some(number), slots),
@@ -124,10 +124,10 @@ pub(crate) fn name_recovery(volume: &mut Volume, slot: u32) -> Result<(), Error>
     volume.set_token(number, &recovery_token(&slots))
 }
 
-/// Removes slots. Returns which.
+/// Removes slots, and tokens that then name none. Returns the removed slots.
 ///
 /// # Errors
-/// SR-8330 when there is none; SR-8325 (V8).
+/// SR-8330 when there is no such slot; SR-8325 (V8).
 pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>, Error> {
     let metadata = volume.metadata()?;
     check_not_reencrypting(&metadata)?;
@@ -175,7 +175,7 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
     Ok(going)
 }
 
-/// V9: removes tokens, ours and of recovery keys, that name no slot any more.
+/// V9: removes Strongroom tokens and tokens of recovery keys that name no slot.
 pub(crate) fn remove_empty_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     for (number, token) in &metadata.tokens {
@@ -187,7 +187,7 @@ pub(crate) fn remove_empty_tokens(volume: &mut Volume) -> Result<(), Error> {
     Ok(())
 }
 
-/// Slots do not change while the volume is re-encrypted.
+/// Refuses a change of slots while the volume is re-encrypted.
 pub(crate) fn check_not_reencrypting(metadata: &Metadata) -> Result<(), Error> {
     if metadata.is_reencrypting() {
         return Err(Error::new(&code::VOLUME_ROTATING, "its header says so"));

@@ -50,9 +50,9 @@ pub struct Keeping<'a> {
 }
 
 impl Keeping<'_> {
-    /// The passphrase of the token's slots, and where it is from: made of the server's key, and then
-    /// kept; or the one that was kept, when no server could be had. A refusal by a server removes
-    /// the one that was kept. That the passphrase cannot be kept is a warning.
+    /// The passphrase of the token's slots, and where it is from: made of the server's key, and
+    /// then kept; or the one that was kept, when no server could be had. A refusal by a server
+    /// removes the one that was kept. That the passphrase cannot be kept is a warning.
     ///
     /// # Errors
     /// What the server reports.

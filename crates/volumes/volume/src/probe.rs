@@ -1,13 +1,13 @@
-//! Devices found by what they say of themselves.
+//! Finds devices by the UUID or label in their LUKS2 header.
 //!
-//! Invariant V18: a device that does not answer holds nobody up. Each is read in a thread of its
-//! own (which ends with the process: a read of a block device gives way to a signal that kills),
-//! and the search is over when its time is.
+//! Invariant V18: a device that does not answer delays nothing. Each is read in a thread of its own
+//! (which ends with the process: a read of a block device can be interrupted by a signal that
+//! kills), and the search ends when its time is over.
 //!
-//! Not through `/dev/disk`: where there is no udev nobody makes those links, and where there is, a
-//! link names one of two devices with one UUID.
+//! The links in `/dev/disk` are not used: without udev nobody makes them, and with it, a link leads
+//! to one of two devices with the same UUID.
 //!
-//! Must not: choose between devices that are alike.
+//! Must not: choose between devices with the same identity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -20,9 +20,9 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_luks2::{label_in, uuid_in};
 
-/// Between two looks at all devices.
+/// Pause between two rounds over all devices.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long others are waited for after one has answered that it is the one.
+/// How long to wait for the other devices after one has matched.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Where the kernel shows devices.
@@ -47,14 +47,14 @@ impl Default for KernelPaths {
 }
 
 impl KernelPaths {
-    /// What the kernel shows of a device, in one line.
+    /// A file of one line that the kernel has for a device in sysfs.
     pub(crate) fn shown(&self, device: &str, what: &str) -> Option<String> {
         let text = std::fs::read_to_string(self.block.join(device).join(what)).ok()?;
         Some(text.trim_end_matches('\n').to_owned())
     }
 
-    /// Devices that are listed below this one: `holders`, which are made of it, or `slaves`, which
-    /// it is made of.
+    /// The names in a directory that the kernel has for a device in sysfs: `holders`, which are
+    /// made of it, or `slaves`, which it is made of.
     pub(crate) fn listed(&self, device: &str, what: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.block.join(device).join(what));
         let names = entries.into_iter().flatten().flatten();
@@ -65,7 +65,8 @@ impl KernelPaths {
         names
     }
 
-    /// All block devices that may have something to say.
+    /// All block devices that can be read: not those of size 0, as drives without a medium and
+    /// unused loop devices, nor suspended mappings, whose I/O waits.
     pub(crate) fn devices(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.block).into_iter().flatten();
         let names = entries.flatten().map(|entry| entry.file_name());
@@ -81,16 +82,16 @@ impl KernelPaths {
     }
 }
 
-/// Finds the device that an entry of the table means; waits for it as long as is allowed.
+/// Finds the device that `UUID=...`, `LABEL=...` or a path means; waits for it for at most `wait`.
 ///
 /// # Errors
-/// SR-1006 when it does not come; SR-8320 when it is part of something else, as an opened volume;
-/// SR-8335 when several say that they are it.
+/// SR-1006 when it does not appear; SR-8320 when it is part of another device, as of an opened
+/// volume; SR-8335 when several devices match.
 pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
     find_in(&KernelPaths::default(), device, wait)
 }
 
-/// As [`find`], of the devices that are shown at `places`.
+/// As [`find`], with the kernel's files at `places`.
 ///
 /// # Errors
 /// As [`find`].
@@ -112,18 +113,19 @@ pub fn find_in(places: &KernelPaths, device: &str, wait: Duration) -> Result<Pat
     }
 }
 
-/// Whether the device at `path` is one of `wanted`, if it says so in time.
+/// Whether the device at `path` is the one that `wanted` means. False also when it does not answer
+/// within `wait`.
 pub(crate) fn has_identity(path: &Path, wanted: &str, wait: Duration) -> bool {
     let (sender, receiver) = channel();
     probe(path, Wanted::of(wanted), &sender);
     receiver.recv_timeout(wait).is_ok_and(|(_, is_it)| is_it)
 }
 
-/// Devices that are what is looked for.
+/// Devices that match.
 struct Found {
     free: Vec<PathBuf>,
-    /// Parts of others: paths of a multipath device, members of a RAID, a volume that is open. What
-    /// they are part of is the device.
+    /// Devices that are part of others, which are then the device to use: paths of a multipath
+    /// device, members of a RAID, a volume that is open.
     held: Vec<(PathBuf, Vec<String>)>,
 }
 
@@ -141,8 +143,8 @@ impl Found {
                 }
             };
         }
-        // A copy of a disk, plugged in beside it: none is taken, for one of them is not what is
-        // meant.
+        // As with a copy of a disk that is plugged in beside it: only one of them is meant, so none
+        // is taken.
         let names: Vec<String> = self
             .free
             .iter()
@@ -153,14 +155,14 @@ impl Found {
     }
 }
 
-/// What a device has to say to be the one.
+/// What identifies the wanted device.
 #[derive(Clone)]
 enum Wanted {
     /// This UUID in its LUKS2 header.
     Uuid(String),
     /// This label in its LUKS2 header.
     Label(String),
-    /// Anything: it was named by its path.
+    /// Nothing more: it was named by its path, and only has to be readable.
     Anything,
 }
 
@@ -185,12 +187,11 @@ impl Wanted {
     }
 }
 
-/// A search that goes on from round to round: a device that has not answered yet is not asked
-/// again.
+/// A search in rounds: a device that has not answered yet is not read again.
 struct Search<'a> {
     places: &'a KernelPaths,
     wanted: Wanted,
-    /// A path that was named.
+    /// The path, when the device was named by one.
     path: Option<PathBuf>,
     waiting: BTreeSet<PathBuf>,
     sender: Sender<(PathBuf, bool)>,
@@ -226,7 +227,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Asks every device, and hears answers: all of them, or as many as come in time.
+    /// Reads every device that was not read yet, and collects answers: all of them, or as many as
+    /// come in time.
     fn round(&mut self, left: Duration) -> Found {
         let began = Instant::now();
         let candidates = self.candidates();
@@ -240,7 +242,7 @@ impl<'a> Search<'a> {
             free: Vec::new(),
             held: Vec::new(),
         };
-        // What is not there any more answers nobody.
+        // Devices that have gone answer nobody.
         while candidates.keys().any(|path| self.waiting.contains(path)) {
             let patience = if found.free.is_empty() { PAUSE } else { GRACE };
             let wait = patience
@@ -262,13 +264,13 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Asks in a thread. False when there can be none.
+/// Reads the device in a thread, which sends the answer. False when no thread can be started.
 fn probe(path: &Path, wanted: Wanted, answers: &Sender<(PathBuf, bool)>) -> bool {
     let (path, answers) = (path.to_owned(), answers.clone());
     let thread = std::thread::Builder::new().name("probe".to_owned());
     let asked = thread.spawn(move || {
         let is_it = wanted.matches(&path);
-        // Nobody listens any more: the search is over.
+        // After the end of the search nobody receives the answer.
         drop(answers.send((path, is_it)));
     });
     asked.is_ok()
@@ -280,7 +282,7 @@ pub(crate) mod tests {
 
     const UUID: &str = "9d1a0c1e-0000-4000-8000-000000000000";
 
-    /// Directories as the kernel has them, made up.
+    /// Made-up directories like those of the kernel.
     pub(crate) struct MadeUp {
         pub(crate) room: tempfile::TempDir,
         pub(crate) places: KernelPaths,
@@ -310,7 +312,7 @@ pub(crate) mod tests {
             std::fs::write(self.places.dev.join(name), head).unwrap();
         }
 
-        /// A file that the kernel shows of a device.
+        /// Makes a file of a device in the made-up sysfs.
         pub(crate) fn show(&self, device: &str, what: &str, text: &str) {
             let path = self.places.block.join(device).join(what);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -355,7 +357,7 @@ pub(crate) mod tests {
         made.device("sdb", "two", UUID);
         std::fs::create_dir(made.places.block.join("sda")).unwrap();
         let silent = made.places.dev.join("sda");
-        // Opening it waits for somebody who writes: for ever.
+        // Opening a pipe waits for a writer for ever.
         rustix::fs::mknodat(
             rustix::fs::CWD,
             &silent,

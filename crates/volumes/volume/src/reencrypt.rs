@@ -1,14 +1,14 @@
-//! Changes the volume key: every sector is read under the old one and written under the new one,
-//! while the volume is used or while it is closed.
+//! Changes the volume key: every sector is read under the old key and written under the new one,
+//! while the volume is open or closed.
 //!
-//! Order: every opener that is to stay gets a slot with the new key, under the same passphrase as
-//! its old slot, and tokens name both; then libcryptsetup writes into the header that it has begun,
-//! the header goes to the key server, and data move, eight MiB at a time; at last libcryptsetup
-//! destroys the slots of the old key. Invariants: V14, whoever could open the volume before, and is
-//! to be able to afterwards, can open it at every moment between (but for the state that `repair`
-//! mends); V15, the same command goes on after it was stopped anywhere.
+//! Order: every opener that stays gets a slot with the new key, under the same passphrase as its
+//! old slot, and tokens name both; then libcryptsetup writes the beginning of the re-encryption
+//! into the header, the header goes to the key server, and data move, eight MiB at a time; at last
+//! libcryptsetup destroys the slots of the old key. Invariants: V14, every opener that stays opens
+//! the volume at every moment between (but for the state that `repair` mends); V15, the same
+//! command continues after it was stopped anywhere.
 //!
-//! Must not: begin with a library that is known to lose data (V16).
+//! Must not: begin with a version of libcryptsetup that is known to lose data (V16).
 
 use libcryptsetup_rs::consts::flags::{CryptReencrypt, CryptVolumeKey};
 use libcryptsetup_rs::consts::vals::{
@@ -28,10 +28,11 @@ use crate::repair::{all_data_moved, finish};
 use crate::secret::new_volume_key;
 use crate::tpm;
 
-/// What moves at once, in sectors of 512 bytes: 8 MiB. Its I/O waits meanwhile.
+/// How much is re-encrypted at once, in sectors of 512 bytes: 8 MiB. I/O to this part waits
+/// meanwhile.
 const HOTZONE_SECTORS: u64 = (8 << 20) / 512;
 
-/// An opener that is to stay, by its passphrase.
+/// An opener that stays, with its passphrase.
 pub struct StayingOpener<'a> {
     /// Its slot with the old key.
     pub slot: u32,
@@ -41,7 +42,7 @@ pub struct StayingOpener<'a> {
     pub stretch: Stretch,
 }
 
-/// Whether this library may re-encrypt (V16).
+/// Checks that the version of libcryptsetup may re-encrypt (V16).
 ///
 /// # Errors
 /// SR-8329.
@@ -64,7 +65,7 @@ fn check_version(version: Option<(u32, u32, u32)>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Slots that open the volume and are not among those that stay.
+/// Slots that open the volume, without those in `stays`.
 #[must_use]
 pub fn bound_slots_without(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
     let mut slots = metadata.bound_slots();
@@ -72,8 +73,8 @@ pub fn bound_slots_without(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
     slots
 }
 
-/// Prepares and begins a re-encryption; data have not moved yet. The first of `stays` opens the
-/// volume.
+/// Prepares and begins a re-encryption; no data move yet. The first of `stays` opens the volume;
+/// `active` is the name of its mapping when it is open.
 ///
 /// # Errors
 /// SR-8328 when one is under way; SR-8329; SR-2002; SR-8324; SR-8320 when the volume is open and
@@ -118,8 +119,9 @@ pub fn begin(
     )
 }
 
-/// Moves the data, from where it was left. `progress` is told size and offset in bytes, and ends
-/// the work with false; then it can be gone on with later. Returns whether it is finished.
+/// Moves the data, from where the last run has stopped. `progress` gets size and offset in bytes;
+/// `false` ends the work, which can be continued later. Returns whether the re-encryption is
+/// finished.
 ///
 /// # Errors
 /// SR-2002, SR-8324, SR-8329, SR-5001.
@@ -134,14 +136,14 @@ pub fn resume(
     check_before_trying(&metadata, &metadata.key_slots())?;
     let path = volume.path().to_owned();
     if has_crashed(volume)? {
-        // What was moving when it was stopped is put right first, by what was noted of it.
+        // The part that was moving is recovered first, from what the header has of it.
         start(volume, active, secret, None, None, CryptReencrypt::RECOVERY)?;
         *volume = Volume::open(&path)?;
     }
     let metadata = volume.metadata()?;
     if metadata.is_reencrypting() && all_data_moved(&metadata) {
-        // Never by libcryptsetup: it may begin again with data that are under the new key already.
-        // See `repair`.
+        // libcryptsetup must not finish it: it may begin again at data that are under the new key
+        // already. See `repair`.
         finish(volume, secret, active.is_some())?;
     } else if metadata.is_reencrypting() {
         start(
@@ -167,7 +169,7 @@ pub fn resume(
     Ok(true)
 }
 
-/// Whether it was stopped while data moved.
+/// Whether the process was killed while data moved.
 fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
     let params = CryptParamsReencrypt {
         mode: CryptReencryptModeInfo::Reencrypt,
@@ -191,7 +193,7 @@ fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
     }
 }
 
-/// After the end: tokens name the slots that are there.
+/// After the end: removes slots that no longer exist from tokens, and tokens that then name none.
 fn remove_old_slots_from_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     let there = metadata.key_slots();
@@ -219,9 +221,9 @@ fn remove_old_slots_from_tokens(volume: &mut Volume) -> Result<(), Error> {
     remove_empty_tokens(volume)
 }
 
-/// Slots of a preparation that was stopped before it began: they hold a key that nothing is under,
-/// and a passphrase that is given opens them. Others of that sort are somebody's keys for something
-/// else.
+/// Removes the slots of a preparation that was stopped before the re-encryption began: they hold a
+/// key that no segment is under, and one of the given passphrases opens them. Other slots of that
+/// kind are keys for another use, and stay.
 fn discard_prepared(volume: &mut Volume, stays: &[StayingOpener<'_>]) -> Result<(), Error> {
     for slot in volume.metadata()?.unbound_slots() {
         for stay in stays {
@@ -234,7 +236,7 @@ fn discard_prepared(volume: &mut Volume, stays: &[StayingOpener<'_>]) -> Result<
     Ok(())
 }
 
-/// Tokens name the new slot beside the old one, so that both are known for what they are at all
+/// Adds each new slot to the tokens that name the old one, so that what opens it is known at all
 /// times.
 fn add_new_slots_to_tokens(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
     let metadata = volume.metadata()?;
@@ -293,7 +295,7 @@ fn start(
         luks2: Some(luks2),
         flags,
     };
-    // When it goes on, slots and cipher are what the header says.
+    // A continuation takes slots and cipher from the header.
     let how = new.is_some().then_some((cipher, mode));
     let begun = volume
         .device
@@ -326,7 +328,7 @@ mod tests {
         (path, secret)
     }
 
-    /// CVE-2021-4122: whoever could write the disk had the victim decrypt it.
+    /// CVE-2021-4122: with write access to the disk, an attacker could make the owner decrypt it.
     #[test]
     fn a_forged_re_encryption_is_refused_and_moves_nothing() {
         let forgeries = [
@@ -348,7 +350,8 @@ mod tests {
                 .and_then(|mut volume| resume(&mut volume, &secret, None, &mut |_, _| true));
             assert!(went_on.is_err(), "{to}");
             assert!(data(&path) == before, "{to}: data moved");
-            // Put back, it goes on: nothing but the forgery was wrong.
+            // With the header as it was, the re-encryption continues: nothing but the forgery was
+            // wrong.
             forge(&path, to, from);
             let mut volume = Volume::open(&path).unwrap();
             assert!(
@@ -370,7 +373,7 @@ mod tests {
             forge(&path, real, &forged);
             let tried = Volume::open(&path).and_then(|mut volume| volume.try_secret(None, &secret));
             assert_eq!(tried.unwrap_err().code(), &code::VOLUME_CIPHER, "{cipher}");
-            // Neither does anything else that takes a key.
+            // No other function that takes a key accepts the header either.
             let open = || Volume::open(&path).unwrap();
             let by_token = open().try_by(By::Token, &secret);
             assert_eq!(by_token.unwrap_err().code(), &code::VOLUME_CIPHER);

@@ -1,19 +1,19 @@
-//! Ends a re-encryption whose data are all under the new key, when libcryptsetup was stopped before
-//! it had ended it.
+//! Finishes a re-encryption whose data are all under the new key, when libcryptsetup was stopped
+//! before it had finished it.
 //!
-//! Two states. With the old key's slots still there, libcryptsetup 2.6.1 goes on at the beginning
-//! when the volume is closed: it reads data under the old key that are under the new one, and
-//! destroys them. So it is never asked to; this ends it instead. Without them nothing opens the
-//! volume:
+//! There are two such states. While the old key's slots exist, libcryptsetup 2.6.1 resumes from the
+//! beginning when the volume is closed: it decrypts data with the old key that are under the new
+//! one, and so destroys them. It is therefore never asked to resume; this module finishes instead.
+//! Without the old slots, nothing opens the volume:
 //!
-//! libcryptsetup ends a re-encryption by destroying the slots of the old key, and only then takes
-//! out of the header that one is under way. Stopped between, the header asks for two keys and has
-//! one. All data are under that one. The repair writes the header as the next step of libcryptsetup
-//! would have: without the old key's digest, the saved segments, the slot that remembered how far
-//! it was, and the requirement. Slots and tokens stay as they are.
+//! libcryptsetup finishes a re-encryption by destroying the slots of the old key, and only then
+//! removes the re-encryption from the header. Stopped in between, the header requires two keys and
+//! has slots for one, under which all data are. The repair writes the header as the next step of
+//! libcryptsetup would have: without the old key's digest, the saved segments, the slot that
+//! recorded the progress, and the requirement. Slots and tokens of the new key stay as they are.
 //!
-//! Invariant: the new header is read, and opened with the passphrase, in memory before it goes onto
-//! the device, second copy first.
+//! Invariant: the new header is read and opened with the passphrase in memory before it is written
+//! to the device, secondary copy first.
 //!
 //! Must not: touch a header in any other state.
 
@@ -33,7 +33,7 @@ use crate::error::io;
 use crate::escrow;
 use crate::header::check_before_trying;
 
-/// Whether all data are under the new key, and only the end is missing.
+/// Whether all data are under the new key, and only the end of the re-encryption is missing.
 pub(crate) fn all_data_moved(metadata: &Metadata) -> bool {
     slots_of_new_key(metadata).is_ok()
 }
@@ -81,7 +81,8 @@ pub fn slots_of_new_key(metadata: &Metadata) -> Result<Vec<u32>, Error> {
     Ok(slots)
 }
 
-/// Mends it. `secret` opens a slot of the new key.
+/// Finishes the re-encryption of a closed volume. `secret` opens a slot of the new key, which is
+/// returned.
 ///
 /// # Errors
 /// SR-8331, SR-2002, SR-8320, SR-5001.
@@ -91,7 +92,7 @@ pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
     finish(volume, secret, false)
 }
 
-/// Ends a re-encryption whose data are all under the new key. `in_use`: the volume is open.
+/// As [`repair`], also of a volume that is open (`in_use`).
 pub(crate) fn finish(
     volume: &mut Volume,
     secret: &SecretBytes,
@@ -110,8 +111,8 @@ pub(crate) fn finish(
     }
     opened?;
     let mut bytes = escrow::read_header(volume)?;
-    // libcryptsetup has put a damaged copy right when it read the header; if it could not, neither
-    // can this.
+    // libcryptsetup has repaired a damaged copy when it read the header; where it could not, this
+    // cannot either.
     let damaged = |_| {
         let detail = "a copy of its header is damaged";
         Error::new(&code::VOLUME_NO_REPAIR, detail)
@@ -144,7 +145,7 @@ pub(crate) fn finish(
     )
     .and_then(|()| write_durably(&device, bytes.get(..size).unwrap_or_default(), 0))
     .map_err(|error| io(&path, error))?;
-    // Slots of the old key: nothing names them any more.
+    // The areas of the old key's slots, which nothing names any more, are overwritten.
     for (at, len) in gone {
         let len = usize::try_from(len).unwrap_or_default();
         if at >= 2 * size as u64 && at.saturating_add(len as u64) <= bytes.len() as u64 {
@@ -169,7 +170,7 @@ fn whole_copy(header: &[u8], which: Which, offset: u64) -> Result<Binary, LuksEr
     Ok(about)
 }
 
-/// Reads the mended header in memory, and opens it.
+/// Opens the finished header in memory with the passphrase. Returns the slot.
 fn open_in_memory(bytes: &[u8], volume: &Volume, secret: &SecretBytes) -> Result<u32, Error> {
     let memory = MemoryFile::of(bytes.len() as u64)?;
     let failed = |error| Error::io("memory for a header", error);
@@ -183,10 +184,10 @@ fn write_durably(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
     device.sync_all()
 }
 
-/// Areas of key slots: place and length.
+/// Areas of key slots: offset and length in bytes.
 type Areas = Vec<(u64, u64)>;
 
-/// The header's JSON with the re-encryption taken out; and the areas of slots of the old key.
+/// The header's JSON without the re-encryption; and the areas of the old key's slots.
 fn without_reencryption(json: &[u8]) -> Result<(Vec<u8>, Areas), Error> {
     let bad = || Error::new(&code::VOLUME_NO_REPAIR, "its metadata");
     let mut json: Value = serde_json::from_slice(json).map_err(|_| bad())?;
@@ -243,7 +244,7 @@ fn without_reencryption(json: &[u8]) -> Result<(Vec<u8>, Areas), Error> {
     Ok((text, gone))
 }
 
-/// A list of names.
+/// The texts in a list; empty when there is no such list.
 fn names(of: &Value, list: &str) -> Vec<String> {
     let list = of.get(list).and_then(Value::as_array);
     let names = list.into_iter().flatten().filter_map(Value::as_str);

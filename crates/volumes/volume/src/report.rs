@@ -24,8 +24,8 @@ pub enum Change {
     Shredded,
 }
 
-/// Reports a change of the volume on `path`. The server keeps the time of creation that was reported
-/// before.
+/// Reports a change of the volume on `path`. The server keeps the time of creation that was
+/// reported before.
 ///
 /// # Errors
 /// SR-8323 without a token; what the server reports.

@@ -1,10 +1,10 @@
 //! Puts a volume's header and key slots back from a backup.
 //!
 //! Invariants: V23, a backup is read and checked whole, by `strongroom-luks2` and by libcryptsetup,
-//! in memory, and opened there with what is given to open it, before a byte of the device changes;
-//! one of a re-encryption under way is never put back, for data may have moved on since. V24, what
-//! is on the device is looked at first: the header of another volume, one under another volume key,
-//! or anything else that is known goes only when it was named. V7 holds for the writing.
+//! in memory, and opened there with the given secret, before a byte of the device changes; one of a
+//! re-encryption under way is refused, for data may have moved since. V24, the device is looked at
+//! first: another volume's header, one under another volume key, and anything else with a known
+//! signature are overwritten only when the user has named them. V7 holds for the writing.
 //!
 //! Must not: ask for anything; put back what was not checked.
 
@@ -39,29 +39,29 @@ pub struct Backup {
     mended: Option<String>,
 }
 
-/// What may be given up.
+/// What on the device may be overwritten.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed<'a> {
     /// The volume with this UUID, whose header is on the device.
     pub volume: Option<&'a str>,
-    /// Whatever else the device holds.
+    /// Anything with a signature other than LUKS.
     pub anything_else: bool,
 }
 
-/// What was done.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// The volume's UUID.
     pub uuid: String,
     /// Bytes that were written, from the beginning.
     pub bytes: u64,
-    /// The slot that was opened with what was given, in memory.
+    /// The slot that the given secret opened, in memory; `None` when none was given.
     pub slot: Option<u32>,
 }
 
 impl Backup {
-    /// Reads what `strongroom volume backup --out`, or cryptsetup, wrote. `device` is what it is
-    /// for.
+    /// Reads a file that `strongroom volume backup --out`, or cryptsetup, wrote, and checks it.
+    /// `device` is the device that it is for.
     ///
     /// # Errors
     /// SR-1006, SR-5001, SR-8354.
@@ -99,7 +99,7 @@ impl Backup {
         token_of(&self.header.metadata)
     }
 
-    /// Checks a backup. `what` is it, for errors; `device` is what it is for.
+    /// Checks a backup. `what` names it in errors; `device` is the device that it is for.
     ///
     /// # Errors
     /// SR-8354, SR-8340, SR-5001.
@@ -110,7 +110,7 @@ impl Backup {
             return Err(bad("too long".to_owned()));
         }
         let mended = read(bytes.as_slice()).map_err(damaged)?.warning();
-        // libcryptsetup makes a copy good by the other, here in memory.
+        // libcryptsetup repairs a damaged copy of the header from the other one, here in memory.
         let memory = in_memory(&bytes)?;
         let loaded = Volume::detached(&memory.path, device);
         let mut loaded = loaded.map_err(|error| match error.code() {
@@ -135,7 +135,7 @@ impl Backup {
         let areas = areas_end(&found.header);
         let data = data_offset(metadata);
         let len = whole.len() as u64;
-        // Less: cut off. More: data, or not a header backup.
+        // A shorter file was cut off; a longer one has data, or is no header backup.
         if len < areas || data == 0 || len > data {
             let why = format!("{len} bytes, with key slots up to {areas} and data from {data}");
             return Err(bad(why));
@@ -153,19 +153,19 @@ impl Backup {
         &self.header.binary.uuid
     }
 
-    /// What its header says.
+    /// The metadata of its header.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.header.metadata
     }
 
-    /// What was wrong with one of its two copies, and was made good by the other; in words.
+    /// In words, what was wrong with one of its two copies before it was repaired from the other.
     #[must_use]
     pub fn mended(&self) -> Option<&str> {
         self.mended.as_deref()
     }
 
-    /// The slot that `secret` opens, tried in memory.
+    /// Tries `secret` on the backup, in memory. Returns the slot that it opens.
     ///
     /// # Errors
     /// SR-2002, SR-8340.
@@ -181,7 +181,7 @@ impl Backup {
 /// SR-1006, SR-5001; SR-8360 when there is none.
 pub fn token_on(path: &Path) -> Result<StrongroomToken, Error> {
     let file = File::open(path).map_err(|error| missing(path, error))?;
-    // Not by libcryptsetup, which would write to a header with one damaged copy.
+    // Not read by libcryptsetup, which would write to a header with one damaged copy.
     let found = read(&file).ok();
     let token = found.and_then(|found| token_of(&found.header.metadata).cloned());
     token.ok_or_else(|| Error::new(&code::VOLUME_WHICH, path.display().to_string()))
@@ -192,7 +192,7 @@ fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
     tokens.find_map(Token::strongroom)
 }
 
-/// Puts a header back onto `path`. `proof` is tried on it first.
+/// Writes the backup onto `path`, and reads it back. `proof` is tried on the backup first.
 ///
 /// # Errors
 /// SR-8320, SR-8326, SR-8353; SR-2002 when `proof` opens nothing; SR-5001.
@@ -208,7 +208,7 @@ pub fn restore(
         let detail = format!("{}: {len} bytes", path.display());
         return Err(Error::new(&code::VOLUME_SIZE, detail));
     }
-    // From here on, until it is closed, nobody else has it.
+    // While this file is open, no other process has the volume.
     let device = open_locked(path, false).map_err(|error| from_luks(&error))?;
     let present = OnDevice::of(&device, other_than_luks(path)?).map_err(|error| io(path, error))?;
     present.check(path, backup, proof.is_some(), allowed)?;
@@ -234,13 +234,13 @@ pub fn restore(
     })
 }
 
-/// What is where the header is to go.
+/// What is on the device before the restore.
 struct OnDevice {
-    /// A header that is whole.
+    /// A whole header.
     header: Option<Header>,
-    /// Its UUID, or that of what is left of one.
+    /// Its UUID, or that in the remains of a header.
     uuid: Option<String>,
-    /// Something else, in words.
+    /// The signature of something else, in words.
     other: Option<String>,
 }
 
@@ -262,7 +262,7 @@ impl OnDevice {
         })
     }
 
-    /// V24.
+    /// V24: refuses to overwrite what was not named.
     fn check(
         &self,
         path: &Path,
@@ -301,8 +301,8 @@ impl OnDevice {
                 "volume {uuid}, whose volume key was changed after the backup: its data would be lost"
             ));
         }
-        // Openers that are newer than the backup would go, and those of the backup may open nothing
-        // any more.
+        // Openers that are newer than the backup would be lost, and those in the backup may open
+        // nothing any more.
         if !is_proven {
             return refused(format!(
                 "volume {uuid}, whose header is whole, and nothing was given to open the backup with"
@@ -312,7 +312,7 @@ impl OnDevice {
     }
 }
 
-/// The UUID in what is left of a header.
+/// The UUID in the remains of a header, wherever a copy may be.
 fn uuid_of_damaged_header(device: &File) -> std::io::Result<Option<String>> {
     for at in [0].into_iter().chain(HEADER_SIZES) {
         let mut copy = [0; NAMES_LEN];
@@ -328,7 +328,7 @@ fn uuid_of_damaged_header(device: &File) -> std::io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Whether data are under the same volume key, by its digest.
+/// Whether both headers have the same volume key for their data, by its digest.
 fn same_key(one: &Metadata, other: &Metadata) -> bool {
     let digest = |metadata: &Metadata| {
         let mut digests = metadata.digests.values();
@@ -338,8 +338,8 @@ fn same_key(one: &Metadata, other: &Metadata) -> bool {
     digest(one).is_some() && digest(one) == digest(other)
 }
 
-/// V7: nothing of what was there looks like a header while it is written over, and the beginning
-/// comes last.
+/// V7: first zeros over every place of a header, so that the former contents do not look like one;
+/// then the backup, its beginning last.
 fn write(device: &File, backup: &Backup) -> std::io::Result<()> {
     let len = backup.bytes.len() as u64;
     let size = usize::try_from(backup.header.binary.size).unwrap_or(usize::MAX);
@@ -363,7 +363,7 @@ fn areas_end(header: &Header) -> u64 {
     2 * header.binary.size + header.metadata.config.keyslots_size
 }
 
-/// Where data begin; 0 when they lie apart from the header.
+/// Offset of the data; 0 when they lie apart from the header.
 fn data_offset(metadata: &Metadata) -> u64 {
     let offsets = metadata.segments.values().map(|segment| segment.offset);
     offsets.min().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Keys of the key server that this node is configured for.
+//! Key material from the key server that this node is configured for.
 //!
 //! Must not: take a server's address from anywhere but the node's configuration (V3).
 
@@ -23,7 +23,7 @@ impl ServerKeys {
     /// The servers of the configuration at `path`.
     ///
     /// # Errors
-    /// What the configuration lacks.
+    /// SR-1006 and others, with what is wrong with the configuration.
     pub fn new(path: &Path) -> Result<Self, Error> {
         let node = Node::load(path).map_err(|error| from_client(&error))?;
         Ok(Self {
@@ -32,7 +32,7 @@ impl ServerKeys {
         })
     }
 
-    /// With this much time for each call.
+    /// Limits each call to this time.
     #[must_use]
     pub fn within(self, total: std::time::Duration) -> Self {
         Self {
@@ -68,8 +68,7 @@ impl Keys for ServerKeys {
     fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
         match self.client.create(name) {
             Ok(_) => self.fetch(name, None),
-            // There is one of that name, or whether there is one now is not known: asking for it
-            // tells.
+            // The key exists, or whether it exists is not known: fetching it tells.
             Err(error) if matches!(error.kind(), Kind::Exists | Kind::Uncertain) => {
                 self.fetch(name, None)
             }

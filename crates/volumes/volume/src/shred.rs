@@ -1,15 +1,15 @@
-//! Destroys what opens a volume, so that its data are noise.
+//! Destroys a volume's keys, so that its data can never be decrypted.
 //!
-//! Order: what the key server has, then the slots, then the whole of header and key slots,
-//! overwritten with random bytes. Stopped between, the token is still there and the same command
-//! goes on. What cannot be destroyed from here is named.
+//! Order: header backup and key at the key server, then the slots, then header and key slot areas,
+//! overwritten with random bytes. Stopped in between, the token is still there and the same command
+//! continues. What cannot be destroyed from here is named.
 //!
 //! Invariant V20: the device is opened once, for sole use, and its UUID is compared with the one
-//! that was confirmed; all that is destroyed is destroyed through that opening, whatever its path
-//! leads to meanwhile.
+//! that was confirmed; everything is destroyed through that opening, whatever its path leads to
+//! meanwhile.
 //!
-//! Must not: claim more than was done: old blocks of flash memory, copies of the header and of keys
-//! are not in reach.
+//! Must not: claim more than was done: old blocks of flash memory, and copies of the header and of
+//! keys, are out of reach.
 
 use std::fs::File;
 use std::path::Path;
@@ -28,14 +28,14 @@ use crate::escrow;
 use crate::keys::{Destruction, Fate, Keys, secret_of_token};
 use strongroom_luks2::StrongroomToken;
 
-/// What was destroyed, and what remains. Proof of it: docs/reference/volume.md.
+/// What was destroyed, and what remains. A stable contract: docs/reference/volume.md.
 #[derive(Debug, Serialize)]
 pub struct Record {
     /// Where the volume was.
     pub path: String,
     /// Its UUID.
     pub uuid: String,
-    /// Its object id, if it had our token.
+    /// Its object id, if it had a Strongroom token.
     pub object_id: Option<String>,
     /// SHA-256 of header and key slots as they were.
     pub header_sha256: String,
@@ -45,26 +45,25 @@ pub struct Record {
     pub overwritten_bytes: u64,
     /// Whether the header backup at the key server was removed; `null` where there is none.
     pub escrow_removed: Option<bool>,
-    /// What became of the key: `kept`, `destroy-pending` (it is still there, and is erased at
+    /// The key's state: `kept`, `destroy-pending` (it still exists, and is erased at
     /// `key_destroy_at` unless somebody restores it before), or `destroyed`.
     pub key_state: &'static str,
     /// Whether the key's material is erased at the key server already.
     pub key_destroyed: bool,
     /// When the key server erases it, in seconds since the Unix epoch.
     pub key_destroy_at: Option<u64>,
-    /// Whether the key that the token names was seen to open this volume, so that the token told
-    /// the truth about which volume this is.
+    /// Whether the token's key has opened this volume, which proves that the token belongs to it.
     #[serde(skip)]
     pub is_proven: bool,
-    /// What was to be destroyed with the volume at the key server and is still there, in words;
-    /// empty where all of it was destroyed, or has a time at which it will be.
+    /// In words, what was to be destroyed at the key server and still exists; empty where all of it
+    /// was destroyed, or has a time at which it will be.
     pub not_done: Vec<String>,
-    /// What is left, in words.
+    /// In words, what remains and was not to be destroyed.
     pub remains: Vec<String>,
 }
 
 impl Record {
-    /// Ends what whoever has the key keeps of the volume: the header backup, and the key.
+    /// Destroys the header backup and the key at their source.
     fn destroy_at_server(&mut self, token: &StrongroomToken, keys: &mut dyn Keys) {
         if keys.keeps_headers() {
             let removed = keys.escrow(&token.object_id, None);
@@ -75,7 +74,8 @@ impl Record {
             }
         }
         match keys.destroy(&token.key_id) {
-            // A keyring destroys no key, which is said; a key server that keeps one has refused.
+            // A keyring destroys no key, which is not a failure; a key server that keeps one has
+            // refused.
             Ok(Destruction { fate, left }) if fate == Fate::Kept && keys.keeps_headers() => {
                 self.not_done.push(left);
             }
@@ -99,13 +99,13 @@ impl Record {
     }
 }
 
-/// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is whoever has its key;
-/// `keeps_key`: that and the header backup are to stay.
+/// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is the source of its key;
+/// with `keeps_key`, key and header backup stay.
 ///
 /// # Errors
 /// SR-8320, SR-8322, SR-8324, SR-8359 for another UUID, SR-5001; SR-8362 when other objects need
-/// the key, and nothing was changed then. What the key server does not do is
-/// no error here; it stands in `not_done` of the record, and the volume is destroyed nevertheless.
+/// the key, and nothing was changed then. A failure of the key server is none of this function: it
+/// is in `not_done` of the record, and the volume is destroyed nevertheless.
 pub fn shred(
     path: &Path,
     confirmed: &str,
@@ -155,7 +155,7 @@ pub fn shred(
     } else if let (Some(token), Err(error)) = (&token, &proven)
         && error.code() == &code::SERVER_DESTROYED
     {
-        // Whatever the header backup holds, no key of this name opens it any more.
+        // No key opens the header backup any more.
         record.set_key_state(Fate::Destroyed);
         let left = format!(
             "the key {} was erased at the key server before; the header backup there was not touched",
@@ -188,8 +188,9 @@ pub fn shred(
     Ok(record)
 }
 
-/// A token only says which key it would be, and whoever could write to the disk can have named
-/// another volume's: nothing but what opens this volume is destroyed with it.
+/// Checks that the token's key opens the volume. A token is a hint, and an attacker with write
+/// access to the disk can have named another volume's key: only a key that opens this volume is
+/// destroyed with it.
 fn check_key_opens(
     volume: &mut Volume,
     token: &StrongroomToken,
@@ -199,8 +200,8 @@ fn check_key_opens(
     volume.try_by(By::Token, &secret).map(drop)
 }
 
-/// Who has a key destroyed with one volume does not mean the other objects that it opens. A server
-/// that does not say what needs the key does not destroy it either.
+/// Refuses to destroy a key that other objects need. Where the server does not say what needs the
+/// key, it does not destroy it either.
 fn check_not_shared(token: &StrongroomToken, keys: &mut dyn Keys) -> Result<(), Error> {
     let others = keys.others_that_need(&token.key_id, &token.object_id);
     let others = others.unwrap_or_default();
@@ -211,7 +212,7 @@ fn check_not_shared(token: &StrongroomToken, keys: &mut dyn Keys) -> Result<(), 
     Err(Error::new(&code::VOLUME_KEY_SHARED, detail))
 }
 
-/// Header and key slots become noise.
+/// Overwrites header and key slots with random bytes.
 fn overwrite_header(device: &File, len: u64) -> std::io::Result<()> {
     overwrite(device, 0..len, &mut |_, _| true)
 }
@@ -228,8 +229,8 @@ mod tests {
     use crate::testing::{KEY, made};
     use strongroom_luks2::Provider;
 
-    /// Whoever has the key; when it is asked to destroy it, paths change as they do when a disk is
-    /// plugged in again.
+    /// A source of keys that, when it is asked to destroy one, swaps two files: as paths change
+    /// when a disk is plugged in again.
     struct Meanwhile {
         from: PathBuf,
         to: PathBuf,

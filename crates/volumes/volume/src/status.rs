@@ -1,5 +1,5 @@
-//! The state of a volume, as its header and the kernel show it: what it is, what opens it, whether it
-//! is open.
+//! The state of a volume, as its header and the kernel show it: what it is, what opens it, whether
+//! it is open.
 //!
 //! Must not: need a key.
 

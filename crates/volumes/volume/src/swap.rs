@@ -12,8 +12,9 @@ use crate::active;
 use crate::mapped::{self, NameUse};
 use crate::probe::KernelPaths;
 
-/// Maps the device; with `swapon`, also makes the mapping a swap area and has the kernel swap to it.
-/// What was stopped after the mapping goes on. When mkswap or swapon fails, the mapping is closed.
+/// Maps the device; with `swapon`, also makes the mapping a swap area and has the kernel swap to
+/// it. What was stopped after the mapping goes on. When mkswap or swapon fails, the mapping is
+/// closed.
 ///
 /// # Errors
 /// As [`active::open_swap`]; SR-8337 when the name is that of another mapping; SR-5001 with what

@@ -1,11 +1,10 @@
-//! Openers whose passphrase is made of what a TPM sealed.
+//! Openers whose passphrase is made of a key that a TPM has sealed.
 //!
-//! Form: `docs/spec/volume.md`, "The token of a TPM". The TPM itself is somebody else's: whoever
-//! calls brings what seals and unseals. Invariants: V3, where the TPM is stands on the command line
-//! or in the table, never in a token; V22, a slot gets its token after the TPM gave back what it
-//! had sealed, and the slot was opened with it.
+//! Form: `docs/spec/volume.md`, "The token of a TPM". The client of the TPM is the caller's.
+//! Invariants: V3, the TPM's address is on the command line or in the table, never in a token; V22,
+//! a token is written after the TPM has unsealed what it sealed, and the slot was opened with it.
 //!
-//! Must not: keep what was unsealed.
+//! Must not: keep an unsealed key.
 
 use std::path::Path;
 use std::time::Duration;
@@ -49,10 +48,10 @@ pub trait Tpm {
 /// Opens the TPM at an address, or at its usual one, for as long as the time says.
 pub type OpenTpm = fn(Option<&str>, Option<Duration>) -> Result<Box<dyn Tpm>, Error>;
 
-/// Most tokens that are tried: a TPM takes its time.
+/// Most tokens that are tried: a TPM is slow.
 const TRIED_MAX: usize = 8;
 
-/// Tokens of TPMs that can be read, by number.
+/// The tokens of TPMs that can be read, with their numbers.
 #[must_use]
 pub fn tokens(metadata: &Metadata) -> Vec<(u32, TpmToken)> {
     let tokens = metadata.tokens.iter();
@@ -60,13 +59,14 @@ pub fn tokens(metadata: &Metadata) -> Vec<(u32, TpmToken)> {
     of_tpms.collect()
 }
 
-/// Whether a TPM opens the volume, so far as its tokens say.
+/// Whether the volume has a token of a TPM.
 #[must_use]
 pub fn opens(metadata: &Metadata) -> bool {
     !tokens(metadata).is_empty()
 }
 
-/// Adds a slot for what `seal` seals. `secret` opens the volume already. Returns the slot.
+/// Adds a slot for a new key, which `seal` seals to the TPM, and its token. `secret` opens the
+/// volume already. Returns the slot.
 ///
 /// # Errors
 /// SR-2002, SR-8324; SR-8350 to SR-8352.
@@ -93,11 +93,11 @@ pub fn add(
     Ok(slot)
 }
 
-/// The passphrase that the TPM's part makes; it was tried on the slots of its token.
+/// The passphrase that the TPM's key makes, after it was tried on the slots of its token.
 ///
 /// # Errors
-/// SR-8330 when no token is of a TPM; SR-8350 to SR-8352; SR-2002 when what was unsealed opens
-/// nothing.
+/// SR-8330 without a token of a TPM; SR-8350 to SR-8352; SR-2002 when no unsealed key opens the
+/// volume.
 pub fn opening(
     volume: &mut Volume,
     unseal: &dyn Fn(&[u8]) -> Result<SecretKey, Error>,
@@ -110,8 +110,8 @@ pub fn opening(
     })
 }
 
-/// As [`opening`], of a header that libcryptsetup has not read, and without a try on its slots: those
-/// of the token are returned too.
+/// As [`opening`], of a header that libcryptsetup has not read. The passphrase is not tried; the
+/// slots of its token are returned with it.
 ///
 /// # Errors
 /// As [`opening`].
@@ -131,8 +131,8 @@ pub fn secret_of_metadata(
     Ok((secret, slots))
 }
 
-/// The passphrase that the first of these tokens makes that the TPM unseals and `fits` takes.
-/// `what` is the volume, for errors.
+/// The passphrase of the first of these tokens that the TPM unseals and `fits` accepts. `what`
+/// names the volume in errors. A TPM that does not answer is asked once.
 ///
 /// # Errors
 /// As [`opening`].
@@ -157,7 +157,7 @@ pub fn of_any(
         if failed.code() == &code::VOLUME_TPM_AWAY {
             return Err(failed);
         }
-        // That its state is another says more than that some other token is of another TPM.
+        // A TPM in another state tells the user more than a token of another TPM.
         if worst.code() != &code::VOLUME_TPM_STATE {
             worst = failed;
         }
@@ -165,7 +165,7 @@ pub fn of_any(
     Err(worst)
 }
 
-/// The provider's codes speak of keyrings.
+/// The provider's codes are for keyrings: these are for volumes.
 pub(crate) fn as_volume_error(error: Error) -> Error {
     let code: &'static Code = match error.code() {
         there if there == &code::PROVIDER_STATE => &code::VOLUME_TPM_STATE,
@@ -210,7 +210,7 @@ mod tests {
         assert!(page.contains(&parts.join(" ")), "{secret}");
     }
 
-    /// What each of three tokens answers, and what becomes of it.
+    /// The answers for three tokens, and the error that results.
     #[test]
     fn the_failure_that_says_most_is_told_and_a_tpm_that_is_away_is_asked_once() {
         let fails = |code: &'static Code| Err(Error::new(code, ""));

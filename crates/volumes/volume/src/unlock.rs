@@ -2,11 +2,11 @@
 //! order, each for a limited time.
 //!
 //! Invariant V21: [`unlock_all`] ends after the sum of the table's time-outs and of its own work,
-//! whatever servers, devices, keyrings and people do: a thread does everything, and is waited for no
-//! longer than that.
+//! whatever servers, devices, keyrings and people do: a thread does everything, and is waited for
+//! no longer than that.
 //!
-//! Must not: ask anybody when [`Sources::asks_nobody`]; call another server than those of the node's
-//! configuration.
+//! Must not: ask anybody when [`Sources::asks_nobody`]; call another server than those of the
+//! node's configuration.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
