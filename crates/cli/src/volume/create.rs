@@ -13,12 +13,12 @@ use strongroom_format::hex::hex;
 use strongroom_luks2::key_name_is_valid;
 use strongroom_volume::contents::has_old_data;
 use strongroom_volume::create::{NewVolume, Openers, check, create, new_token};
-use strongroom_volume::report::{Change, report};
+use strongroom_volume::report::{Change, note_unreported, report};
 use strongroom_volume::secret::slot_secret;
 
 use super::backup::store_backup_at_server;
 use super::material::ProviderOptions;
-use super::messages::note_unreported;
+use super::messages::StandardError;
 use super::recovery::{RecoveryOptions, Shown};
 use crate::context::Context;
 use crate::failure::{Failure, warn};
@@ -145,7 +145,10 @@ impl CreateArgs {
             header_escrowed: store_backup_at_server(&self.path, keys.as_mut()),
             old_data_left,
         };
-        note_unreported(report(&self.path, keys.as_mut(), Change::Made));
+        note_unreported(
+            report(&self.path, keys.as_mut(), Change::Made),
+            &StandardError,
+        );
         self.print(context, &created)
     }
 

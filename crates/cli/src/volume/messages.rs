@@ -19,10 +19,3 @@ impl Notices for StandardError {
         failure::warn(code, detail);
     }
 }
-
-/// A report for the fleet page that failed is a note: the command has done its work.
-pub(super) fn note_unreported(reported: Result<(), strongroom_volume::Error>) {
-    if let Err(error) = reported {
-        failure::note(&format!("the fleet page was not told: {error}"));
-    }
-}

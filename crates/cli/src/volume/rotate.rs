@@ -14,7 +14,7 @@ use strongroom_luks2::OpenedBy;
 use strongroom_volume::keys::{Keys, secret_of_token};
 use strongroom_volume::outage::forget;
 use strongroom_volume::reencrypt::{check_library, resume};
-use strongroom_volume::report::{Change, report};
+use strongroom_volume::report::{Change, note_unreported, report};
 use strongroom_volume::secret::recovery_key;
 use strongroom_volume::status::device_of;
 use strongroom_volume::staying::{Given, GivenUp, begin_with};
@@ -22,7 +22,7 @@ use strongroom_volume::{Volume, active, openers, rotate};
 
 use super::backup::store_backup_at_server;
 use super::material::ProviderOptions;
-use super::messages::{StandardError, note_unreported};
+use super::messages::StandardError;
 use super::recovery::RecoveryOptions;
 use super::tpm::TpmAddress;
 use crate::context::Context;
@@ -81,7 +81,7 @@ impl RotateArgs {
             return self.slots(context, &mut volume, keys.as_mut());
         }
         check_library()?;
-        let active = self.active_name()?;
+        let active = active::name_of_open(&self.path, self.online)?;
         let secret = secret_of_token(keys.as_mut(), &token)?;
         if volume.metadata()?.is_reencrypting() {
             note("a re-encryption was begun before; it goes on");
@@ -104,7 +104,10 @@ impl RotateArgs {
             return Err(Failure::new(&code::VOLUME_ROTATING, "it was stopped"));
         }
         store_backup_at_server(&self.path, keys.as_mut());
-        note_unreported(report(&self.path, keys.as_mut(), Change::Rotated));
+        note_unreported(
+            report(&self.path, keys.as_mut(), Change::Rotated),
+            &StandardError,
+        );
         context.output.line("all data are under a new volume key")
     }
 
@@ -116,7 +119,7 @@ impl RotateArgs {
     ) -> Result<(), Failure> {
         let rotated = rotate::rotate_slots(volume, keys)?;
         store_backup_at_server(&self.path, keys);
-        note_unreported(report(&self.path, keys, Change::Rotated));
+        note_unreported(report(&self.path, keys, Change::Rotated), &StandardError);
         let what = if rotated.finished {
             "finished what was begun: "
         } else {
@@ -125,20 +128,6 @@ impl RotateArgs {
         let (from, to) = (rotated.from, rotated.to);
         let line = format!("{what}key version {to} opens the volume, version {from} no longer");
         context.output.line(&line)
-    }
-
-    /// The mapping's name when it is open; whether it is must be as was said.
-    fn active_name(&self) -> Result<Option<String>, Failure> {
-        let mapping = active::mapping_of(&self.path);
-        match (mapping, self.online) {
-            (Some(mapping), true) => Ok(Some(mapping.name)),
-            (None, false) => Ok(None),
-            (Some(mapping), false) => {
-                let detail = format!("it is open as {}: close it, or give --online", mapping.name);
-                Err(Failure::new(&code::VOLUME_IN_USE, detail))
-            }
-            (None, true) => Err(Failure::usage("--online: the volume is not open")),
-        }
     }
 
     fn begin(

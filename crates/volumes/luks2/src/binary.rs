@@ -126,7 +126,7 @@ impl Binary {
     /// [`LuksError::Damaged`] with the field.
     pub fn parse(bytes: &[u8; BINARY_LEN], which: Which, offset: u64) -> Result<Self, LuksError> {
         let fields = Fields(bytes);
-        if fields.take(MAGIC) != which.magic() {
+        if fields.bytes(MAGIC) != which.magic() {
             return Err(LuksError::damaged("magic"));
         }
         if fields.u16(VERSION_AT) != 2 {
@@ -148,11 +148,11 @@ impl Binary {
         if fields.u64(HDR_OFFSET_AT) != offset {
             return Err(LuksError::damaged("hdr_offset"));
         }
-        let (checksum, unused) = fields.take(CSUM).split_at(hash.len());
+        let (checksum, unused) = fields.bytes(CSUM).split_at(hash.len());
         if !all_zero(unused) {
             return Err(LuksError::damaged("csum"));
         }
-        if !all_zero(fields.take(PADDING)) || !all_zero(fields.take(TAIL)) {
+        if !all_zero(fields.bytes(PADDING)) || !all_zero(fields.bytes(TAIL)) {
             return Err(LuksError::damaged("padding"));
         }
         Ok(Self {
@@ -208,16 +208,16 @@ pub fn replace_json(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), L
         return Err(LuksError::damaged("JSON area (the text does not fit)"));
     }
     area.fill(0);
-    put(area, (0, json.len()), json);
-    put(binary, SEQID, &sequence.to_be_bytes());
+    copy_into(area, (0, json.len()), json);
+    copy_into(binary, SEQID, &sequence.to_be_bytes());
     let sum = checksum(hash, binary, area);
-    put(binary, CSUM, &[0; CSUM.1]);
-    put(binary, (CSUM.0, sum.len()), &sum);
+    copy_into(binary, CSUM, &[0; CSUM.1]);
+    copy_into(binary, (CSUM.0, sum.len()), &sum);
     Ok(())
 }
 
 /// Copies `bytes`, which have the field's length, into the field.
-fn put(to: &mut [u8], (at, len): Field, bytes: &[u8]) {
+fn copy_into(to: &mut [u8], (at, len): Field, bytes: &[u8]) {
     if let Some(place) = to.get_mut(at..at + len) {
         place.copy_from_slice(bytes);
     }
@@ -270,21 +270,21 @@ pub fn uuid_of_remains(copy: &[u8]) -> Option<String> {
 struct Fields<'a>(&'a [u8; BINARY_LEN]);
 
 impl<'a> Fields<'a> {
-    fn take(&self, (at, len): Field) -> &'a [u8] {
+    fn bytes(&self, (at, len): Field) -> &'a [u8] {
         self.0.get(at..at + len).unwrap_or_default()
     }
 
     fn u16(&self, at: usize) -> u16 {
-        self.take((at, 2)).try_into().map_or(0, u16::from_be_bytes)
+        self.bytes((at, 2)).try_into().map_or(0, u16::from_be_bytes)
     }
 
     fn u64(&self, at: usize) -> u64 {
-        self.take((at, 8)).try_into().map_or(0, u64::from_be_bytes)
+        self.bytes((at, 8)).try_into().map_or(0, u64::from_be_bytes)
     }
 
     /// UTF-8 that ends in a zero byte, and zeros after it.
     fn text(&self, field: Field, name: &str) -> Result<String, LuksError> {
-        let bytes = self.take(field);
+        let bytes = self.bytes(field);
         let end = bytes.iter().position(|&byte| byte == 0);
         let (text, rest) = end
             .and_then(|end| bytes.split_at_checked(end))

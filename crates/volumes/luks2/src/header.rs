@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use strongroom_keyring::Locked;
 
@@ -108,6 +109,20 @@ impl Found {
             }
             (CopyState::Absent, _) => Some("there is no primary copy".to_owned()),
         }
+    }
+}
+
+/// Whether a file or device begins as a LUKS volume of any version. False for one that is too
+/// short.
+///
+/// # Errors
+/// The system's.
+pub fn begins_as_luks(path: &Path) -> io::Result<bool> {
+    let mut first = [0; 8];
+    match File::open(path)?.read_exact_at(&mut first, 0) {
+        Ok(()) => Ok(magic(&first) != Magic::Other),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

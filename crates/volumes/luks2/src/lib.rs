@@ -38,7 +38,7 @@ pub use binary::{
 };
 pub use error::LuksError;
 pub use fuse::{FILE_NAME, MountOptions, Mounted, Unmounter};
-pub use header::{CopyState, Found, Header, Source, fuzz, read};
+pub use header::{CopyState, Found, Header, Source, begins_as_luks, fuzz, read};
 pub use metadata::{
     Config, Digest, Kdf, Keyslot, KeyslotKind, Luks2Slot, Metadata, ReencryptSlot, Segment,
     SegmentKind,

@@ -202,6 +202,26 @@ pub fn mapping_of(device: &Path) -> Option<Mapping> {
     })
 }
 
+/// The name of the mapping of the volume on `path`, whose state must be as the caller says: open
+/// (`online`) or closed.
+///
+/// # Errors
+/// SR-8320 for one that is open, SR-1001 for one that is not.
+pub fn name_of_open(path: &Path, online: bool) -> Result<Option<String>, Error> {
+    match (mapping_of(path), online) {
+        (Some(mapping), true) => Ok(Some(mapping.name)),
+        (None, false) => Ok(None),
+        (Some(mapping), false) => {
+            let detail = format!("it is open as {}: close it, or give --online", mapping.name);
+            Err(Error::new(&code::VOLUME_IN_USE, detail))
+        }
+        (None, true) => {
+            let detail = "--online: the volume is not open";
+            Err(Error::new(&code::USAGE, detail))
+        }
+    }
+}
+
 /// A name for the mapping of a swap area that is made of its device, so that several areas have
 /// different names: `swap-` and the last part of the path, or a digest of the path where that is no
 /// valid name.

@@ -136,10 +136,10 @@ pub fn create(
     check(new)?;
     let fresh = new
         .size
-        .map(|size| UnpublishedFile::of(new.path, size))
+        .map(|size| UnpublishedFile::create(new.path, size))
         .transpose()?;
     let place = fresh.as_ref().map_or(new.path, |fresh| &fresh.temp);
-    let header = MemoryFile::of(DATA_OFFSET)?;
+    let header = MemoryFile::with_len(DATA_OFFSET)?;
     let uuid = format(new, openers, &header, place, progress)?;
     verify_openers(openers, &header, place)?;
     write_header(&header, place, new, progress)?;
@@ -363,7 +363,7 @@ pub(crate) struct MemoryFile {
 }
 
 impl MemoryFile {
-    pub(crate) fn of(len: u64) -> Result<Self, Error> {
+    pub(crate) fn with_len(len: u64) -> Result<Self, Error> {
         let made = rustix::fs::memfd_create("strongroom-header", MemfdFlags::CLOEXEC);
         let failed = |error| Error::io("memory for a header", error);
         let file = File::from(made.map_err(|error| failed(error.into()))?);
@@ -380,7 +380,7 @@ struct UnpublishedFile<'a> {
 }
 
 impl<'a> UnpublishedFile<'a> {
-    fn of(target: &'a Path, size: u64) -> Result<Self, Error> {
+    fn create(target: &'a Path, size: u64) -> Result<Self, Error> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let random = u128::from_le_bytes(random16()?);
         let name = target.file_name().unwrap_or_default().to_string_lossy();

@@ -44,7 +44,7 @@ pub(crate) fn read_header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     device
         .read_exact_at(&mut bytes, 0)
         .map_err(|error| io(&path, error))?;
-    let memory = MemoryFile::of(len)?;
+    let memory = MemoryFile::with_len(len)?;
     let failed = |error| Error::io("memory for a header", error);
     memory.file.write_all_at(&bytes, 0).map_err(failed)?;
     let mut copy = Volume::detached(&memory.path, &path)?;

@@ -82,6 +82,14 @@ impl KernelPaths {
     }
 }
 
+/// The paths of all block devices that can be read.
+#[must_use]
+pub fn block_devices() -> Vec<PathBuf> {
+    let places = KernelPaths::default();
+    let names = places.devices().into_iter();
+    names.map(|name| places.dev.join(name)).collect()
+}
+
 /// Finds the device that `UUID=...`, `LABEL=...` or a path means; waits for it for at most `wait`.
 ///
 /// # Errors
@@ -117,7 +125,7 @@ pub fn find_in(places: &KernelPaths, device: &str, wait: Duration) -> Result<Pat
 /// within `wait`.
 pub(crate) fn has_identity(path: &Path, wanted: &str, wait: Duration) -> bool {
     let (sender, receiver) = channel();
-    probe(path, Wanted::of(wanted), &sender);
+    probe(path, Wanted::parse(wanted), &sender);
     receiver.recv_timeout(wait).is_ok_and(|(_, is_it)| is_it)
 }
 
@@ -167,7 +175,7 @@ enum Wanted {
 }
 
 impl Wanted {
-    fn of(device: &str) -> Self {
+    fn parse(device: &str) -> Self {
         match device.split_once('=') {
             Some(("UUID", uuid)) => Self::Uuid(uuid.to_ascii_lowercase()),
             Some(("LABEL", label)) => Self::Label(label.to_owned()),
@@ -200,7 +208,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(places: &'a KernelPaths, device: &str) -> Self {
-        let wanted = Wanted::of(device);
+        let wanted = Wanted::parse(device);
         let (sender, answers) = channel();
         Self {
             places,

@@ -172,7 +172,7 @@ fn whole_copy(header: &[u8], which: Which, offset: u64) -> Result<Binary, LuksEr
 
 /// Opens the finished header in memory with the passphrase. Returns the slot.
 fn open_in_memory(bytes: &[u8], volume: &Volume, secret: &SecretBytes) -> Result<u32, Error> {
-    let memory = MemoryFile::of(bytes.len() as u64)?;
+    let memory = MemoryFile::with_len(bytes.len() as u64)?;
     let failed = |error| Error::io("memory for a header", error);
     memory.file.write_all_at(bytes, 0).map_err(failed)?;
     let mut copy = Volume::detached(&memory.path, volume.path())?;

@@ -12,6 +12,7 @@ use strongroom_luks2::StrongroomToken;
 use crate::device::Volume;
 use crate::header::first_segment;
 use crate::keys::{Keys, Report};
+use crate::notices::Notices;
 
 /// What happened to the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,13 @@ pub fn report(path: &Path, keys: &mut dyn Keys, change: Change) -> Result<(), Er
     drop(volume);
     let cipher = first_segment(&metadata)?.cipher().unwrap_or_default();
     report_as(path, keys, (&token, cipher), change)
+}
+
+/// A report that failed is a note: the command has done its work.
+pub fn note_unreported(reported: Result<(), Error>, notices: &dyn Notices) {
+    if let Err(error) = reported {
+        notices.note(&format!("the fleet page was not told: {error}"));
+    }
 }
 
 /// As [`report`], of a volume whose token and cipher were read before.

@@ -71,14 +71,14 @@ impl Backup {
         let mut bytes = Vec::new();
         let read = file.take(BACKUP_MAX + 1).read_to_end(&mut bytes);
         read.map_err(|error| io(path, error))?;
-        Self::of(bytes, &path.display().to_string(), device)
+        Self::check(bytes, &path.display().to_string(), device)
     }
 
     /// The header backup at the key server, opened with the version of the key that sealed it; and
     /// the passphrase of the slots of that key.
     ///
     /// # Errors
-    /// What the server reports; as [`escrow::open`] and [`Backup::of`].
+    /// What the server reports; as [`escrow::open`] and [`Backup::check`].
     pub fn at_server(
         keys: &mut dyn Keys,
         object_id: &[u8; 16],
@@ -89,7 +89,7 @@ impl Backup {
         let version = escrow::key_version(&sealed)?;
         let material = keys.fetch(key_id, Some(version))?;
         let bytes = escrow::open(&sealed, object_id, &material)?;
-        let backup = Self::of(bytes, "the key server's backup", device)?;
+        let backup = Self::check(bytes, "the key server's backup", device)?;
         Ok((backup, slot_secret(&material.key, object_id)?))
     }
 
@@ -103,7 +103,7 @@ impl Backup {
     ///
     /// # Errors
     /// SR-8354, SR-8340, SR-5001.
-    pub fn of(bytes: Vec<u8>, what: &str, device: &Path) -> Result<Self, Error> {
+    pub fn check(bytes: Vec<u8>, what: &str, device: &Path) -> Result<Self, Error> {
         let bad = |why: String| Error::new(&code::VOLUME_BACKUP, format!("{what}: {why}"));
         let damaged = |error: LuksError| bad(error.to_string());
         if bytes.len() as u64 > BACKUP_MAX {
@@ -210,7 +210,8 @@ pub fn restore(
     }
     // While this file is open, no other process has the volume.
     let device = open_locked(path, false).map_err(|error| from_luks(&error))?;
-    let present = OnDevice::of(&device, other_than_luks(path)?).map_err(|error| io(path, error))?;
+    let present =
+        OnDevice::read(&device, other_than_luks(path)?).map_err(|error| io(path, error))?;
     present.check(path, backup, proof.is_some(), allowed)?;
     for uuid in present.uuid.as_deref().into_iter().chain([backup.uuid()]) {
         check_not_active(uuid).map_err(|error| from_luks(&error))?;
@@ -245,7 +246,7 @@ struct OnDevice {
 }
 
 impl OnDevice {
-    fn of(device: &File, other: Option<String>) -> std::io::Result<Self> {
+    fn read(device: &File, other: Option<String>) -> std::io::Result<Self> {
         let header = match read(device) {
             Ok(Found { header, .. }) => Some(header),
             Err(LuksError::Io(_, error)) => return Err(error),
@@ -370,7 +371,7 @@ fn data_offset(metadata: &Metadata) -> u64 {
 }
 
 fn in_memory(bytes: &[u8]) -> Result<MemoryFile, Error> {
-    let memory = MemoryFile::of(bytes.len() as u64)?;
+    let memory = MemoryFile::with_len(bytes.len() as u64)?;
     let written = memory.file.write_all_at(bytes, 0);
     written.map_err(|error| Error::io("memory for a header", error))?;
     Ok(memory)

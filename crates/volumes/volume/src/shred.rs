@@ -25,8 +25,12 @@ use crate::create::overwrite;
 use crate::device::{By, Volume};
 use crate::error::io;
 use crate::escrow;
+use crate::header::first_segment;
 use crate::keys::{Destruction, Fate, Keys, secret_of_token};
-use strongroom_luks2::StrongroomToken;
+use crate::notices::Notices;
+use crate::outage::forget_volume;
+use crate::report::{Change, note_unreported, report_as};
+use strongroom_luks2::{Provider, Segment, StrongroomToken};
 
 /// What was destroyed, and what remains. A stable contract: docs/reference/volume.md.
 #[derive(Debug, Serialize)]
@@ -99,6 +103,62 @@ impl Record {
     }
 }
 
+/// A volume that is to be destroyed.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The device or file.
+    pub path: &'a Path,
+    /// The UUID that the user has confirmed.
+    pub confirmed: &'a str,
+    /// Whether the key and the header backup at the key server stay.
+    pub keeps_key: bool,
+}
+
+/// Removes the passphrase that is kept of the volume, destroys the volume as [`shred`], and reports
+/// that to the key server when the token's key has opened the volume. `keys` gives the source of
+/// the key that the token names; with `keeps_key` it may fail. A report that fails is a note.
+///
+/// # Errors
+/// As [`shred`]; what `keys` reports.
+pub fn shred_and_report<E: From<Error>>(
+    request: Request<'_>,
+    keys: impl FnOnce(Provider) -> Result<Box<dyn Keys>, E>,
+    notices: &dyn Notices,
+) -> Result<Record, E> {
+    let (path, confirmed) = (request.path, request.confirmed);
+    let mut volume = Volume::open_to_change(path)?;
+    check_confirmed(path, &volume.uuid()?, confirmed)?;
+    let metadata = volume.metadata()?;
+    let token = metadata.strongroom_token().ok().flatten();
+    let segment = first_segment(&metadata).ok();
+    let cipher = segment.and_then(Segment::cipher).unwrap_or_default();
+    forget_volume(&mut volume, notices);
+    drop(volume);
+    let keys = token.as_ref().map(|(_, token)| keys(token.provider));
+    let mut keys = match request.keeps_key {
+        true => keys.and_then(Result::ok),
+        false => keys.transpose()?,
+    };
+    let record = match keys.as_mut() {
+        Some(keys) => shred(path, confirmed, Some(keys.as_mut()), request.keeps_key)?,
+        None => shred(path, confirmed, None, request.keeps_key)?,
+    };
+    if let (true, Some((_, token)), Some(keys)) = (record.is_proven, &token, keys.as_mut()) {
+        let reported = report_as(path, keys.as_mut(), (token, cipher), Change::Shredded);
+        note_unreported(reported, notices);
+    }
+    Ok(record)
+}
+
+/// Refuses a volume with another UUID than the one that the user has confirmed.
+fn check_confirmed(path: &Path, uuid: &str, confirmed: &str) -> Result<(), Error> {
+    if uuid.eq_ignore_ascii_case(confirmed) {
+        return Ok(());
+    }
+    let detail = format!("{}: its UUID is {uuid}", path.display());
+    Err(Error::new(&code::VOLUME_CONFIRM, detail))
+}
+
 /// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is the source of its key;
 /// with `keeps_key`, key and header backup stay.
 ///
@@ -116,10 +176,7 @@ pub fn shred(
     let device = open_exclusively(path, true)?;
     let mut volume = Volume::on_open_file(&device, path)?;
     let uuid = volume.uuid()?;
-    if !uuid.eq_ignore_ascii_case(confirmed) {
-        let detail = format!("{}: its UUID is {uuid}", path.display());
-        return Err(Error::new(&code::VOLUME_CONFIRM, detail));
-    }
+    check_confirmed(path, &uuid, confirmed)?;
     let metadata = volume.metadata()?;
     let token = metadata
         .strongroom_token()

@@ -16,7 +16,7 @@ use strongroom_format::hex::from_hex;
 use strongroom_format::slot::SlotKind;
 use strongroom_keyring::Keyring;
 use strongroom_keys_client::{Report, object_name};
-use strongroom_luks2::MAGIC_PRIMARY;
+use strongroom_luks2::begins_as_luks;
 use strongroom_volume::Volume;
 use strongroom_volume::header::first_segment;
 
@@ -66,7 +66,7 @@ pub(super) fn look(
         inspect_sealed(&path, &header, &names, known)?
     } else if path.is_dir() {
         medium(&path, &names, known)?
-    } else if begins_as_luks(&path)? {
+    } else if begins_as_luks(&path).map_err(|error| Failure::open(&path, &error))? {
         volume(&path, known)?
     } else {
         inspect_sealed(&path, &path, &names, known)?
@@ -88,13 +88,6 @@ fn names(named: &Path, path: &Path) -> Vec<String> {
 fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |passed| passed.as_secs())
-}
-
-fn begins_as_luks(path: &Path) -> Result<bool, Failure> {
-    let mut first = [0; 6];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut first));
-    let read = read.map_err(|error| Failure::open(path, &error))?;
-    Ok(first.get(..read) == Some(MAGIC_PRIMARY.as_slice()))
 }
 
 /// A database or an instance, by its object header.
