@@ -101,7 +101,7 @@ impl AttachArgs {
             Warning::ReadOnly => note("the volume is attached for reading only"),
         })?;
         let mut unmounter = mounted.unmounter();
-        // In use it stays; its users have to be stopped first.
+        // A volume that is in use stays mounted; its users have to be stopped first.
         ctrlc::set_handler(move || drop(unmounter.unmount()))
             .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))?;
         if self.serving {
@@ -111,8 +111,7 @@ impl AttachArgs {
         Ok(mounted.serve()?)
     }
 
-    /// The passphrase that the key of the volume's token makes, or its TPM's, and the slots it is
-    /// for.
+    /// The passphrase that the token's key makes, or the TPM's, and the slots it is for.
     fn of_token(&self, context: &Context, found: &Found) -> Result<(SecretBytes, Slots), Failure> {
         let mut tokens = found.header.metadata.tokens.values();
         let ours = tokens.find_map(Token::strongroom);

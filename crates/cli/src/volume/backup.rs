@@ -46,8 +46,8 @@ impl BackupArgs {
     }
 }
 
-/// Leaves the header at the key server, where there is one; a failure is a warning. Whether it is
-/// there.
+/// Stores a header backup at the key server, if the key is there; a failure is a warning. Returns
+/// whether it was stored.
 pub(super) fn store_backup_at_server(path: &Path, keys: &mut dyn Keys) -> bool {
     if !keys.keeps_headers() {
         return false;
@@ -62,7 +62,7 @@ pub(super) fn store_backup_at_server(path: &Path, keys: &mut dyn Keys) -> bool {
     }
 }
 
-/// After a change of slots: the backup that the server has is an old one.
+/// Renews the header backup at the key server after a change of slots. Failures are messages.
 pub(super) fn update_backup_at_server(context: &Context, provider: &ProviderOptions, path: &Path) {
     let token = Volume::open(path).and_then(|mut volume| volume.token());
     let Ok(token) = token else { return };

@@ -102,9 +102,9 @@ impl CreateArgs {
             ));
         }
         let new = self.new_volume();
-        // All that can be refused is refused before a key is made.
+        // Everything that can be refused is refused before a key is made.
         check(&new)?;
-        // An authenticated volume writes every sector at once.
+        // The format of an authenticated volume overwrites every sector.
         let keeps = self.size.is_none() && !self.wipe && self.integrity.is_none();
         let old_data_left = keeps && has_old_data(&self.path)?;
         let shown = (!self.no_recovery)
@@ -152,8 +152,8 @@ impl CreateArgs {
         self.print(context, &created)
     }
 
-    /// After a failure: a new file gets its name when it is whole, and if there is none, the
-    /// recovery key opens nothing. A device may hold something that it opens.
+    /// After a failure, removes the file with the recovery key when no new volume was made: then
+    /// the key opens nothing. A device may be partly written, and have a header that the key opens.
     fn take_back(&self, shown: Option<&Shown>) {
         let nothing_made = self.size.is_some() && self.path.symlink_metadata().is_err();
         if let Some(shown) = shown.filter(|_| nothing_made) {

@@ -1,5 +1,4 @@
-//! Where key material comes from: the key server that the node's configuration names, or the
-//! keyring.
+//! The source of key material: the key server that the node's configuration names, or the keyring.
 //!
 //! Invariant V3: a volume's token never decides which server is called.
 //!
@@ -27,7 +26,7 @@ pub(super) struct ProviderOptions {
     pub(super) node: Option<PathBuf>,
 }
 
-/// As on the command line.
+/// The source, as on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ProviderChoice {
     /// The key server of the node's configuration
@@ -46,8 +45,9 @@ impl From<Provider> for ProviderChoice {
 }
 
 impl ProviderOptions {
-    /// Whoever was named, else `hint` of a token, else whoever is configured. A hint chooses
-    /// between what this node is configured for; it names nobody.
+    /// The source that was named, else the one that `hint` of a token names, else the one that is
+    /// configured. A hint chooses between what this node is configured for; no server's address
+    /// comes from it.
     pub(super) fn keys(
         &self,
         context: &Context,
@@ -60,7 +60,7 @@ impl ProviderOptions {
         }
     }
 
-    /// Who is configured: a key server when this node knows one.
+    /// The configured source: the key server when this node has a configuration for one.
     fn configured(&self) -> ProviderChoice {
         if self.node.is_some() || Node::path(None).exists() {
             ProviderChoice::Keyserver

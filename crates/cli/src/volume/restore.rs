@@ -108,8 +108,8 @@ impl RestoreArgs {
         ))
     }
 
-    /// What the backup is opened with before it is put back: what was given, else the key of its
-    /// token, if that is to be had.
+    /// The secret that the backup is opened with before it is written: the one of the options, else
+    /// that of its token's key; `None`, with a note, when that key cannot be had.
     fn proof_secret(
         &self,
         context: &Context,
@@ -133,8 +133,7 @@ impl RestoreArgs {
         }
     }
 
-    /// The header backup from the key server, opened with the key that sealed it, and that key's
-    /// slot passphrase.
+    /// The header backup from the key server, and the passphrase that its key makes.
     fn of_server(&self, context: &Context) -> Result<(Backup, SecretBytes), Failure> {
         let (object_id, key_id) = self.which()?;
         let who = self.provider.provider.unwrap_or(ProviderChoice::Keyserver);
@@ -151,7 +150,7 @@ impl RestoreArgs {
         )?)
     }
 
-    /// Object id and key: as the options give them, else from what can be read of the header.
+    /// Object id and name of the key: from the options, else from what can be read of the header.
     fn which(&self) -> Result<([u8; 16], String), Failure> {
         if let (Some(id), Some(key)) = (&self.object_id, &self.key_id) {
             let id = from_hex(&id.to_ascii_lowercase()).and_then(|id| id.try_into().ok());

@@ -69,8 +69,8 @@ pub(super) struct RotateArgs {
 }
 
 impl RotateArgs {
-    /// New slots only, or a re-encryption, begun or gone on with; then the key server's header
-    /// backup.
+    /// Rotates the slots only, or begins or continues a re-encryption; then renews the key server's
+    /// header backup.
     pub(super) fn run(mut self, context: &mut Context) -> Result<(), Failure> {
         self.path = device_of(&self.path);
         let mut volume = Volume::open_to_change(&self.path)?;
@@ -138,8 +138,8 @@ impl RotateArgs {
     ) -> Result<(), Failure> {
         let mut given = self.given_secrets(volume)?;
         if self.new_recovery {
-            // It gets a slot of the old key first, so that it opens the volume at every moment of
-            // what follows.
+            // The new recovery key gets a slot with the old volume key first, so that it opens the
+            // volume at every moment of the re-encryption.
             let place = self.recovery.place()?;
             let key = place.new_key(&self.path)?;
             openers::add_recovery(volume, secret, &key)?;
@@ -155,7 +155,8 @@ impl RotateArgs {
         Ok(begin_with(volume, secret, &given, &given_up, active)?)
     }
 
-    /// Passphrases and the recovery key that were given, and the TPM's part.
+    /// The passphrases and the recovery key of the options, and the passphrase that the TPM's key
+    /// makes.
     fn given_secrets(&self, volume: &mut Volume) -> Result<Vec<Given>, Failure> {
         let mut given = Vec::new();
         if self.tpm {

@@ -1,5 +1,5 @@
-//! The secret that opens a volume: from the key that its token names, typed by a person, or from
-//! the TPM.
+//! The secret that opens a volume: made of the key that its token names, typed by a person, or made
+//! of the key that the TPM unseals.
 //!
 //! Must not: take a secret from the command line.
 
@@ -53,7 +53,8 @@ impl SecretOptions {
             && self.recovery_file.is_none()
     }
 
-    /// Whose it is: what a TPM sealed has slots of its own, which are not those of the key's token.
+    /// How the secret is tried: that of a TPM has slots of its own, which are not those of the
+    /// key's token.
     pub(super) fn by(&self, volume: &mut Volume) -> Result<By, Failure> {
         Ok(match self.is_token() && !self.is_tpm(volume)? {
             true => By::Token,
@@ -61,7 +62,8 @@ impl SecretOptions {
         })
     }
 
-    /// The passphrase of a slot.
+    /// The passphrase of a slot, from the source that the options name. Without options, the
+    /// token's key; without a Strongroom token, the TPM.
     pub(super) fn secret(
         &self,
         context: &Context,
@@ -80,7 +82,7 @@ impl SecretOptions {
             .ok_or_else(|| Failure::new(&code::NO_KEY, volume.path().display().to_string()))
     }
 
-    /// Whether the TPM opens it: that was asked for, or no key does.
+    /// Whether the TPM opens it: because the options say so, or because only the TPM has a token.
     fn is_tpm(&self, volume: &mut Volume) -> Result<bool, Failure> {
         if self.tpm || !self.is_token() {
             return Ok(self.tpm);
@@ -92,7 +94,8 @@ impl SecretOptions {
             && tpm::opens(&metadata))
     }
 
-    /// What a person has; `None` when the key of a token is wanted.
+    /// The passphrase or recovery key that the options name; `None` when the key of a token or the
+    /// TPM is wanted.
     pub(super) fn typed(&self, path: &Path) -> Result<Option<SecretBytes>, Failure> {
         if self.is_token() || self.tpm {
             return Ok(None);
