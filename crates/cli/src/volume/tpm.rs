@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use clap::Args;
 use strongroom_crypto::{SecretBytes, SecretKey};
-use strongroom_keys_providers::tpm::Sealer;
+use strongroom_format::code;
+use strongroom_keys_providers::tpm::sealer;
+use strongroom_keys_tpm::{Registers, Sealer};
 use strongroom_luks2::Metadata;
 use strongroom_volume::tpm::{Tpm, add, opening, secret_of_metadata};
 use strongroom_volume::{Error, Volume};
@@ -31,7 +33,7 @@ impl TpmAddress {
     /// The passphrase that the key makes which the TPM unseals, in the usual time of providers.
     pub(super) fn secret(&self, volume: &mut Volume) -> Result<SecretBytes, Failure> {
         let sealer = self.open()?;
-        Ok(opening(volume, &|sealed| sealer.unseal(sealed))?)
+        Ok(opening(volume, &|sealed| Ok(sealer.unseal(None, sealed)?))?)
     }
 
     /// As [`TpmAddress::secret`], of a header that libcryptsetup has not read; and the slots it is
@@ -42,7 +44,7 @@ impl TpmAddress {
         metadata: &Metadata,
     ) -> Result<(SecretBytes, Vec<u32>), Failure> {
         let sealer = self.open()?;
-        let unseal = |sealed: &[u8]| sealer.unseal(sealed);
+        let unseal = |sealed: &[u8]| Ok(sealer.unseal(None, sealed)?);
         Ok(secret_of_metadata(path, metadata, &unseal)?)
     }
 
@@ -54,36 +56,42 @@ impl TpmAddress {
         secret: &SecretBytes,
         registers: Option<&str>,
     ) -> Result<u32, Failure> {
-        let mut sealer = self.open()?;
-        Ok(add(volume, secret, &mut |key| sealer.seal(registers, key))?)
+        let sealer = self.open()?;
+        let registers = registers.map(Registers::parse).transpose();
+        let registers = registers.map_err(|why| Error::new(&code::KEY_OPTION, why))?;
+        let registers = registers.unwrap_or_default();
+        Ok(add(volume, secret, &mut |key| {
+            Ok(sealer.seal(registers, None, key)?)
+        })?)
     }
 
     fn open(&self) -> Result<Sealer, Error> {
-        Sealer::new(self.tcti.as_deref(), None)
+        sealer(self.tcti.as_deref(), None)
     }
 }
 
 /// Opens the TPM at an address, for as long as `time` says.
 pub(super) fn open_tpm(tcti: Option<&str>, time: Option<Duration>) -> Result<Box<dyn Tpm>, Error> {
-    Ok(Box::new(Opened(Sealer::new(tcti, time)?)))
+    Ok(Box::new(Opened(sealer(tcti, time)?)))
 }
 
 struct Opened(Sealer);
 
 impl Tpm for Opened {
     fn clock_ms(&self) -> Result<u64, Error> {
-        self.0.clock()
+        Ok(self.0.clock()?)
     }
 
     fn unseal(&self, sealed: &[u8]) -> Result<SecretKey, Error> {
-        self.0.unseal(sealed)
+        Ok(self.0.unseal(None, sealed)?)
     }
 
     fn seal_until(self: Box<Self>, key: &SecretKey, end_ms: u64) -> Result<Vec<u8>, Error> {
-        self.0.before(end_ms).seal(None, key)
+        let sealer = self.0.before(end_ms);
+        Ok(sealer.seal(Registers::default(), None, key)?)
     }
 
     fn unseal_until(self: Box<Self>, sealed: &[u8], end_ms: u64) -> Result<SecretKey, Error> {
-        self.0.before(end_ms).unseal(sealed)
+        Ok(self.0.before(end_ms).unseal(None, sealed)?)
     }
 }
