@@ -233,7 +233,10 @@ fn verify_openers(openers: &Openers<'_>, header: &MemoryFile, place: &Path) -> R
     let mut token = openers.token.clone();
     token.slots = vec![slot];
     if volume.token()? != token {
-        return Err(Error::new(&code::BUG, "the token reads back otherwise"));
+        return Err(Error::new(
+            &code::BUG,
+            "the token differs when it is read back",
+        ));
     }
     Ok(())
 }

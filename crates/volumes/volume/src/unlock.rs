@@ -255,7 +255,7 @@ fn refuse_typed_root_key(path: &Path) -> Result<(), Error> {
     let status = Keyring::status(path)?;
     if status.provider == "passphrase" {
         let detail =
-            "the keyring's root key is a passphrase: at the start use `passphrase` as the opener";
+            "the keyring's root key is a passphrase: at boot use `passphrase` as the opener";
         return Err(Error::new(&code::NO_TERMINAL, detail));
     }
     Ok(())
