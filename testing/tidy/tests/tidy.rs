@@ -18,7 +18,7 @@ const LARGER_CIRCLES: [(&str, usize); 1] = [("crates/core/keyring", 13)];
 /// Sources outside `crates/core/tls` that still build a TLS client. May only shrink.
 const CLIENTS_ELSEWHERE: [&str; 2] = [
     "crates/columns/proxy/src/proxy/tls.rs",
-    "crates/postgres/replication/src/tls.rs",
+    "crates/postgres/wire/src/client/tls/mod.rs",
 ];
 /// Files that a crate takes from another one by `#[path]`. May only go down: shared support belongs
 /// into a crate of its own.
