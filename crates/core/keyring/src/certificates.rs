@@ -9,46 +9,25 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
 
-use strongroom_crypto::{
-    Certificate, CertificateError, Identity, PrivateKey, SecretBytes, SecretKey,
-};
+use strongroom_crypto::{Certificate, Identity, PrivateKey, SecretBytes, SecretKey};
 use strongroom_format::certificate::CertificateRecord;
-use strongroom_format::code::{self, Code};
+use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
 use strongroom_format::keyring::{Body, KeyState};
-use strongroom_format::slot::{CERTIFICATE_ID_LEN, SlotKind};
+use strongroom_format::slot::SlotKind;
 
+use crate::certificate_info::CertificateInfo;
 use crate::durable::Pending;
+use crate::entries::{check_name, name_is_valid};
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
-use crate::keyring::{Effect, Keyring, check_name, name_is_valid};
+use crate::keyring::{Effect, Keyring};
 use crate::object::{Object, parse};
 use crate::opener::Opener;
 use crate::private_key::{check_free, read_key, seal_key};
-use crate::recipient::{Private, Public};
-use crate::source::{KeySource, SourceContext, from_file};
-use crate::store::{self, damaged};
-
-/// What is known of a certificate without its private key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateInfo {
-    /// The certificate's name in the keyring.
-    pub name: String,
-    /// Whether new objects may be sealed for it.
-    pub state: KeyState,
-    /// When it came into the keyring, in seconds since the Unix epoch.
-    pub created_unix_s: u64,
-    /// When a copy of the private key was last proved to open, in seconds since the Unix epoch.
-    pub exported_unix_s: Option<u64>,
-    /// SHA-256 of the `SubjectPublicKeyInfo`: what slots know it by.
-    pub id: [u8; CERTIFICATE_ID_LEN],
-    /// The certificate, in DER.
-    pub der: Vec<u8>,
-    /// Whether the keyring holds the private key.
-    pub has_private_key: bool,
-}
+use crate::recipient::Recipient;
+use crate::store;
 
 /// A key pair to be made.
 #[derive(Clone, Debug)]
@@ -72,65 +51,6 @@ pub struct Restored {
     pub has_new_key: bool,
 }
 
-impl CertificateInfo {
-    pub(crate) fn of(record: &CertificateRecord) -> Self {
-        Self {
-            name: record.name.clone(),
-            state: record.state,
-            created_unix_s: record.created_unix_s,
-            exported_unix_s: (record.exported_unix_s > 0).then_some(record.exported_unix_s),
-            id: record.id,
-            der: record.der.clone(),
-            has_private_key: record.key.is_some(),
-        }
-    }
-
-    /// Whether the private key is in this keyring and, as far as is known, nowhere else: whoever
-    /// loses the keyring can never open again what is sealed for it. Worth a warning, SR-2033, each
-    /// time something is.
-    #[must_use]
-    pub fn needs_export(&self) -> bool {
-        self.has_private_key && self.exported_unix_s.is_none()
-    }
-
-    /// The warning of [`CertificateInfo::needs_export`]: its code, and what it is about. `None`
-    /// when there is nothing to warn of.
-    #[must_use]
-    pub fn export_warning(&self) -> Option<(&'static Code, String)> {
-        let detail = format!(
-            "{name}; strongroom cert export {name} --out FILE",
-            name = self.name
-        );
-        self.needs_export()
-            .then_some((&code::CERT_NOT_EXPORTED, detail))
-    }
-
-    /// Whether the time is within the certificate's dates. Sealing and opening do not depend on it.
-    #[must_use]
-    pub fn is_valid_now(&self) -> bool {
-        let validity = Certificate::from_der(&self.der)
-            .ok()
-            .and_then(|read| read.validity_unix_s());
-        let now = i64::try_from(System.now_unix_s()).unwrap_or(i64::MAX);
-        validity.is_some_and(|(from, to)| (from..=to).contains(&now))
-    }
-
-    /// Reads the certificate, and checks that it is the one the keyring means.
-    ///
-    /// # Errors
-    /// SR-2005 when it is not; SR-2027; SR-5001.
-    pub fn certificate(&self) -> Result<Certificate, Error> {
-        let certificate = Certificate::from_der(&self.der).map_err(|error| match error {
-            CertificateError::Malformed => damaged(&format!("certificate {}", self.name)),
-            other => explained(other).about(&self.name),
-        })?;
-        match certificate.id() == self.id {
-            true => Ok(certificate),
-            false => Err(damaged(&format!("the id of certificate {}", self.name))),
-        }
-    }
-}
-
 impl Keyring {
     /// Makes a key pair and a certificate of it, signed by itself. Takes some seconds.
     ///
@@ -147,8 +67,8 @@ impl Keyring {
             return Err(Error::new(&code::CERT_EXISTS, name));
         }
         // Before the lock is taken: making a key pair lasts.
-        let key = PrivateKey::generate(new.bits).map_err(explained)?;
-        let made = Certificate::self_signed(&key, &new.subject, new.days).map_err(explained)?;
+        let key = PrivateKey::generate(new.bits).map_err(Error::from)?;
+        let made = Certificate::self_signed(&key, &new.subject, new.days).map_err(Error::from)?;
         self.change(Effect::SameKeys, |object, body| {
             push(object, body, name, &made, Some(&key))
         })
@@ -222,7 +142,8 @@ impl Keyring {
         let info = self.certificate(name)?;
         let certificate = info.certificate()?;
         let key = self.private_key(name)?;
-        let bytes = Identity::to_pkcs12(&certificate, &key, name, passphrase).map_err(explained)?;
+        let bytes =
+            Identity::to_pkcs12(&certificate, &key, name, passphrase).map_err(Error::from)?;
         let failed = |error: std::io::Error| match error.kind() {
             ErrorKind::AlreadyExists => exists(),
             _ => Error::io(format!("creating {}", path.display()), error),
@@ -254,19 +175,19 @@ impl Keyring {
         Ok(CertificateInfo::of(record))
     }
 
-    /// An opener that makes slots for the certificate of this name. Its private key need not be
-    /// here.
+    /// The recipient whose slots the private key of this certificate opens. The private key need
+    /// not be in the keyring.
     ///
     /// # Errors
     /// SR-2026; SR-2036 when it is retired; SR-2039 when this is an older copy of the keyring;
     /// SR-2005.
-    pub fn recipient(&self, name: &str) -> Result<Opener, Error> {
+    pub fn recipient(&self, name: &str) -> Result<Recipient, Error> {
         self.refuse_older()?;
         let info = self.certificate(name)?;
         if info.state == KeyState::Retired {
             return Err(Error::new(&code::CERT_RETIRED, name));
         }
-        Ok(Opener::recipient(Arc::new(Public(info.certificate()?))))
+        Ok(Recipient::certificate(info.certificate()?))
     }
 
     /// An opener that holds every private key of the keyring, retired ones too. Without any it
@@ -278,7 +199,7 @@ impl Keyring {
         let held = self.body.certificates.iter().filter(|r| r.key.is_some());
         let keys = held.map(|record| read_key(&self.object, record));
         let keys = keys.collect::<Result<Vec<PrivateKey>, Error>>()?;
-        Ok(Opener::recipient(Arc::new(Private(keys))))
+        Ok(Opener::private_keys(keys))
     }
 
     /// Opens an object's header with whatever this keyring has: the private keys of its
@@ -360,54 +281,6 @@ impl Keyring {
                 has_new_key: key.is_some(),
             })
         })
-    }
-}
-
-/// Reads a certificate from a file, with or without its private key: PEM, DER, PKCS #12, at most 64
-/// KiB. `source` is asked for the passphrase only when the file needs one.
-///
-/// # Errors
-/// SR-1006 there is no such file; SR-2029 it holds no certificate; SR-2027, SR-2028; SR-2030 the
-/// passphrase does not open it; what `source` reports; SR-5001.
-pub fn read_identity(
-    path: &Path,
-    source: &KeySource,
-    context: &SourceContext,
-) -> Result<Identity, Error> {
-    let file = from_file(path).map_err(|error| match path.symlink_metadata() {
-        Err(missing) if missing.kind() == ErrorKind::NotFound => {
-            Error::new(&code::NOT_FOUND, path.display().to_string())
-        }
-        _ if error.code() == &code::KEY_MALFORMED => Error::new(
-            &code::CERT_FILE,
-            format!("{}: longer than 64 KiB", path.display()),
-        ),
-        _ => error,
-    })?;
-    let passphrase = Identity::needs_passphrase(file.as_slice())
-        .then(|| source.passphrase(context))
-        .transpose()?;
-    let read = Identity::read(file.as_slice(), passphrase.as_ref());
-    read.map_err(|error| explained(error).about(path.display()))
-}
-
-/// What went wrong with a certificate, as an error of this crate.
-pub(crate) fn explained(error: CertificateError) -> Error {
-    let code = match error {
-        CertificateError::Malformed => &code::CERT_FILE,
-        CertificateError::Weak => &code::CERT_WEAK,
-        CertificateError::Mismatch => &code::CERT_MISMATCH,
-        CertificateError::Passphrase => &code::CERT_PASSPHRASE,
-        CertificateError::Subject => &code::CERT_SUBJECT,
-        CertificateError::Crypto(error) => return Error::from(error),
-        _ => &code::BUG,
-    };
-    Error::new(code, "")
-}
-
-impl From<CertificateError> for Error {
-    fn from(error: CertificateError) -> Self {
-        explained(error)
     }
 }
 

@@ -19,7 +19,7 @@ use strongroom_format::code;
 use strongroom_format::run::{DEFAULT_VARIABLE, OUTSIDE_VARIABLE};
 
 use crate::error::Error;
-use crate::source::{Collected, too_long};
+use crate::material_buffer::{MaterialBuffer, too_long};
 
 /// How long a command may take unless [`TIMEOUT_VARIABLE`] says otherwise.
 const TIMEOUT_S: u64 = 30;
@@ -123,21 +123,21 @@ fn collect(child: &mut Child, timeout: Duration) -> Result<(SecretBytes, ExitSta
     };
     let bug = || Error::new(&code::BUG, "no pipe to the key command");
     let mut stdout: ChildStdout = child.stdout.take().ok_or_else(bug)?;
-    let mut collected = Collected::new()?;
+    let mut buffer = MaterialBuffer::new()?;
     loop {
         if !wait_readable(&stdout, left().ok_or_else(late)?).map_err(failed)? {
             continue;
         }
-        if !collected.read_from(&mut stdout).map_err(failed)? {
+        if !buffer.read_from(&mut stdout).map_err(failed)? {
             break;
         }
-        if collected.is_too_long() {
+        if buffer.is_too_long() {
             return Err(too_long());
         }
     }
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok((collected.finish()?, status));
+            return Ok((buffer.finish()?, status));
         }
         std::thread::sleep(EXIT_POLL.min(left().ok_or_else(late)?));
     }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 
-use strongroom_crypto::CryptoError;
+use strongroom_crypto::{CertificateError, CryptoError};
 use strongroom_format::code::{self, Code};
 
 /// A failure with a stable code. Shown as `SR-2002: <what happened> (<detail>)`.
@@ -57,6 +57,11 @@ impl Error {
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
+    }
+
+    /// SR-2005: this part of a keyring's file is damaged.
+    pub(crate) fn damaged_keyring(part: &str) -> Self {
+        Self::new(&code::KEYRING_DAMAGED, part)
     }
 
     /// The same failure told under another code; the first one is kept in the detail.
@@ -139,5 +144,20 @@ impl From<CryptoError> for Error {
             _ => &code::BUG,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<CertificateError> for Error {
+    fn from(error: CertificateError) -> Self {
+        let code = match error {
+            CertificateError::Malformed => &code::CERT_FILE,
+            CertificateError::Weak => &code::CERT_WEAK,
+            CertificateError::Mismatch => &code::CERT_MISMATCH,
+            CertificateError::Passphrase => &code::CERT_PASSPHRASE,
+            CertificateError::Subject => &code::CERT_SUBJECT,
+            CertificateError::Crypto(error) => return Self::from(error),
+            _ => &code::BUG,
+        };
+        Self::new(code, "")
     }
 }

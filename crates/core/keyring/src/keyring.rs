@@ -13,36 +13,24 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use strongroom_crypto::SecretKey;
-use strongroom_format::aad::{Role, aad_layout};
 use strongroom_format::code;
 use strongroom_format::header::{Cipher, ObjectKind};
-use strongroom_format::keyring::{Body, ENTRIES_MAX, Entry, KeyState, NAME_MAX, PURPOSE_WRAP};
+use strongroom_format::keyring::{Body, Entry, KeyState};
 
-use crate::certificates::CertificateInfo;
+use crate::certificate_info::CertificateInfo;
 use crate::durable;
+use crate::entries::{
+    KeyInfo, check_name, newest_version, push_new_version, retire_active_versions, unwrap_entry,
+    wrap_entry,
+};
 use crate::error::Error;
-use crate::fresh::{Fresh, System};
 use crate::newest::{self, Generation};
 use crate::object::{NewObject, Object};
-use crate::opener::{KeyVersion, Opener};
+use crate::opener::Opener;
 use crate::private_key::reseal_key;
 use crate::provider::Provider;
-use crate::purpose::Purpose;
-use crate::store::{self, Lock, damaged};
-use crate::wrap::{place, unwrap, wrap};
-
-/// What is known of one version of one key without its bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyInfo {
-    /// The key's name.
-    pub name: String,
-    /// From 1, one more at each rotation.
-    pub version: u32,
-    /// Whether it seals, or only opens.
-    pub state: KeyState,
-    /// When this version was made, in seconds since the Unix epoch.
-    pub created_unix_s: u64,
-}
+use crate::store::{self, Lock};
+use crate::symmetric_key::KeyVersion;
 
 /// What can be read of a keyring without its root key. Checksummed, not authenticated.
 #[derive(Clone, Debug)]
@@ -107,7 +95,7 @@ impl Keyring {
             return Err(exists());
         }
         let root = provider.create()?;
-        let object = Object::create(&NEW_KEYRING, &root.opener)?;
+        let object = Object::create(&NEW_KEYRING, &root.opener.recipient()?)?;
         let body = Body {
             generation: 1,
             exported_generation: 0,
@@ -204,7 +192,7 @@ impl Keyring {
             if body.entries.iter().any(|entry| entry.name == name) {
                 return Err(Error::new(&code::KEY_EXISTS, name));
             }
-            push_new(object, body, name, 1)
+            push_new_version(object, body, name, 1)
         })
     }
 
@@ -215,9 +203,9 @@ impl Keyring {
     pub fn rotate_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
         self.change(Effect::NewKeys, |object, body| {
             let newest = newest_version(body, name)?;
-            retire_all(object, body, name)?;
+            retire_active_versions(object, body, name)?;
             let next = newest.checked_add(1);
-            push_new(
+            push_new_version(
                 object,
                 body,
                 name,
@@ -233,7 +221,7 @@ impl Keyring {
     pub fn retire_key(&mut self, name: &str) -> Result<(), Error> {
         self.change(Effect::SameKeys, |object, body| {
             newest_version(body, name)?;
-            retire_all(object, body, name)
+            retire_active_versions(object, body, name)
         })
     }
 
@@ -258,7 +246,7 @@ impl Keyring {
             .filter(wanted)
             .max_by_key(|entry| entry.version);
         match (found, version) {
-            (Some(entry), _) => unsealed(&self.object, entry),
+            (Some(entry), _) => unwrap_entry(&self.object, entry),
             (None, Some(version)) => {
                 let detail = format!("{name} version {version}; the newest is {newest}");
                 Err(Error::new(&code::UNKNOWN_KEY_ID, detail))
@@ -279,7 +267,7 @@ impl Keyring {
         }
         let held = |entry: &Entry| {
             let active = entry.state == KeyState::Active;
-            let key = unsealed(&self.object, entry)?;
+            let key = unwrap_entry(&self.object, entry)?;
             Ok(KeyVersion {
                 version: entry.version,
                 active,
@@ -316,11 +304,12 @@ impl Keyring {
         let same = root
             .open(&header.slots, header.epoch, header.object_id)
             .is_ok();
-        let object = self.object.rekey_begun(&[root])?.rekey_finished()?;
+        let rekeyed = self.object.rekey_begun(&[&root.recipient()?])?;
+        let object = rekeyed.rekey_finished()?;
         let mut body = self.body.clone();
         for entry in &mut body.entries {
-            let key = unsealed(&self.object, entry)?;
-            seal_into(&object, entry, &key)?;
+            let key = unwrap_entry(&self.object, entry)?;
+            wrap_entry(&object, entry, &key)?;
         }
         for record in &mut body.certificates {
             reseal_key(&self.object, &object, record)?;
@@ -456,116 +445,8 @@ pub(crate) const NEW_KEYRING: NewObject = NewObject {
     unit_reserve: 0,
 };
 
-impl KeyInfo {
-    pub(crate) fn of(entry: &Entry) -> Self {
-        Self {
-            name: entry.name.clone(),
-            version: entry.version,
-            state: entry.state,
-            created_unix_s: entry.created_unix_s,
-        }
-    }
-}
-
-/// Whether a key may have this name: 1 to 128 characters of `a-z A-Z 0-9 . _ -`.
-pub(crate) fn name_is_valid(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(allowed)
-}
-
-/// The key of an entry. Errors: SR-2005 when it does not authenticate.
-pub(crate) fn unsealed(object: &Object, entry: &Entry) -> Result<SecretKey, Error> {
-    let key = entry_key(object, &entry.name)?;
-    unwrap(&key, &entry_aad(object, entry), &entry.wrapped)?
-        .ok_or_else(|| damaged(&format!("key {} version {}", entry.name, entry.version)))
-}
-
-/// Wraps `key` into `entry`, bound to the entry's name, version, state and purpose as they stand.
-pub(crate) fn seal_into(object: &Object, entry: &mut Entry, key: &SecretKey) -> Result<(), Error> {
-    let wrapping = entry_key(object, &entry.name)?;
-    entry.wrapped = wrap(&wrapping, System.nonce()?, &entry_aad(object, entry), key)?;
-    Ok(())
-}
-
-/// Wraps an entry's key again, now as retired.
-pub(crate) fn retire(object: &Object, entry: &mut Entry) -> Result<(), Error> {
-    let key = unsealed(object, entry)?;
-    entry.state = KeyState::Retired;
-    seal_into(object, entry, &key)
-}
-
-/// Refuses what would not fit. Errors: SR-2024.
-pub(crate) fn check_room(body: &Body) -> Result<(), Error> {
-    match body.entries.len() < ENTRIES_MAX {
-        true => Ok(()),
-        false => Err(Error::new(&code::KEYRING_FULL, "")),
-    }
-}
-
-/// One wrapping key per key name: the name does not fit into the associated data.
-fn entry_key(object: &Object, name: &str) -> Result<SecretKey, Error> {
-    object.derive(
-        object.epoch(),
-        Purpose::KeyringEntries,
-        &[0; 32],
-        name.as_bytes(),
-    )
-}
-
-/// Position = version, extra = purpose * 65536 + state (docs/spec/keyring.md, "Entries").
-fn entry_aad(object: &Object, entry: &Entry) -> [u8; aad_layout::SIZE] {
-    let extra = u64::from(entry.purpose) << 16 | u64::from(entry.state.number());
-    place(Role::KeyringEntry, object.epoch(), object.object_id())
-        .at_with(u64::from(entry.version), extra)
-}
-
-fn push_new(object: &Object, body: &mut Body, name: &str, version: u32) -> Result<KeyInfo, Error> {
-    check_room(body)?;
-    let mut entry = Entry {
-        name: name.to_owned(),
-        version,
-        state: KeyState::Active,
-        purpose: PURPOSE_WRAP,
-        created_unix_s: System.now_unix_s(),
-        wrapped: strongroom_format::header::WrappedKey::NONE,
-    };
-    seal_into(object, &mut entry, &SecretKey::generate()?)?;
-    let info = KeyInfo::of(&entry);
-    body.entries.push(entry);
-    Ok(info)
-}
-
-fn retire_all(object: &Object, body: &mut Body, name: &str) -> Result<(), Error> {
-    let active = |entry: &&mut Entry| entry.name == name && entry.state == KeyState::Active;
-    body.entries
-        .iter_mut()
-        .filter(active)
-        .try_for_each(|entry| retire(object, entry))
-}
-
-fn newest_version(body: &Body, name: &str) -> Result<u32, Error> {
-    let versions = body.entries.iter().filter(|entry| entry.name == name);
-    let newest = versions.map(|entry| entry.version).max();
-    newest.ok_or_else(|| {
-        // An invalid name is not repeated: it may be a secret in the wrong place (K2).
-        let shown = if name_is_valid(name) {
-            name
-        } else {
-            "not a key name"
-        };
-        Error::new(&code::UNKNOWN_KEY_ID, shown)
-    })
-}
-
 fn is_unexported(body: &Body) -> bool {
     !body.entries.is_empty() && body.exported_generation < body.generation
-}
-
-pub(crate) fn check_name(name: &str) -> Result<(), Error> {
-    match name_is_valid(name) {
-        true => Ok(()),
-        false => Err(Error::new(&code::KEY_NAME, "")),
-    }
 }
 
 fn full(detail: &str) -> Error {
@@ -606,15 +487,5 @@ mod tests {
         assert_eq!(path(Some(""), Some("/h")), in_home);
         assert_eq!(path(Some("relative"), Some("/h")), in_home);
         assert_eq!(path(None, None), Path::new("/var/lib/strongroom/keyring"));
-    }
-
-    #[test]
-    fn key_names() {
-        for name in ["a", "app-1.prod_eu", &"x".repeat(128)] {
-            assert!(name_is_valid(name), "{name}");
-        }
-        for name in ["", "a b", "a/b", "é", "a\n", "a:b", &"x".repeat(129)] {
-            assert!(!name_is_valid(name), "{name:?}");
-        }
     }
 }

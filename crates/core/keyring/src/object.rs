@@ -23,8 +23,10 @@ use strongroom_format::slot::SlotKind;
 
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
-use crate::opener::{HeldSlot, Opened, Opener, costs_are_bounded};
+use crate::opener::Opener;
 use crate::purpose::{Label, Purpose};
+use crate::recipient::Recipient;
+use crate::slot::{HeldSlot, Opened, costs_are_bounded};
 use crate::wrap::{place, unwrap};
 
 /// What is chosen when an object is made.
@@ -89,12 +91,13 @@ pub struct Object {
 }
 
 impl Object {
-    /// Makes a new object: random id, random data key, epoch 1, one slot for `opener`.
+    /// Makes a new object: random id, random data key, epoch 1, one slot for
+    /// `recipient`.
     ///
     /// # Errors
-    /// SR-2012 when the opener's key is retired; SR-5001.
-    pub fn create(new: &NewObject, opener: &Opener) -> Result<Self, Error> {
-        Self::create_with(&mut System, new, opener)
+    /// SR-2012 when the recipient's key is retired; SR-5001.
+    pub fn create(new: &NewObject, recipient: &Recipient) -> Result<Self, Error> {
+        Self::create_with(&mut System, new, recipient)
     }
 
     /// Opens a header: at least its fixed part, as read from the start of the object.
@@ -268,11 +271,11 @@ impl Object {
     pub(crate) fn create_with(
         fresh: &mut dyn Fresh,
         new: &NewObject,
-        opener: &Opener,
+        recipient: &Recipient,
     ) -> Result<Self, Error> {
         let object_id = fresh.id()?;
         let data_key = fresh.key()?;
-        let (slot, held) = opener.seal(fresh, 1, object_id, &data_key)?;
+        let (slot, held) = recipient.seal(fresh, 1, object_id, &data_key)?;
         let header = Header {
             kind: new.kind,
             object_id,

@@ -15,13 +15,12 @@ use strongroom_format::code;
 use strongroom_format::keyring::Body;
 use strongroom_format::slot::CERTIFICATE_ID_LEN;
 
-use crate::certificates::CertificateInfo;
+use crate::certificate_info::CertificateInfo;
+use crate::entries::name_is_valid;
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
-use crate::keyring::name_is_valid;
 use crate::object::Object;
 use crate::purpose::Purpose;
-use crate::store::damaged;
 use crate::wrap::place;
 
 /// The private key of a record. Errors: SR-2031 when it holds none; SR-2005.
@@ -32,7 +31,7 @@ pub(crate) fn read_key(object: &Object, record: &CertificateRecord) -> Result<Pr
     match key {
         Ok(key) if key.id() == record.id => Ok(key),
         Err(CertificateError::Crypto(error)) => Err(Error::from(error)),
-        _ => Err(damaged(&format!(
+        _ => Err(Error::damaged_keyring(&format!(
             "the private key of certificate {}",
             record.name
         ))),
@@ -84,7 +83,9 @@ pub(crate) fn unsealed_key(
     let mut bytes = SecretBytes::with_capacity(sealed.bytes.len())?;
     bytes.as_mut_slice().copy_from_slice(&sealed.bytes);
     key.open(&sealed.nonce, &aad, bytes.as_mut_slice(), &sealed.tag)
-        .map_err(|_| damaged(&format!("the private key of certificate {}", record.name)))?;
+        .map_err(|_| {
+            Error::damaged_keyring(&format!("the private key of certificate {}", record.name))
+        })?;
     Ok(Some(bytes))
 }
 
@@ -143,7 +144,7 @@ pub(crate) fn check_records(records: &[CertificateRecord]) -> Result<(), Error> 
     });
     match fine {
         true => Ok(()),
-        false => Err(damaged("a certificate's name or id")),
+        false => Err(Error::damaged_keyring("a certificate's name or id")),
     }
 }
 

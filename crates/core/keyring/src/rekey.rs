@@ -9,7 +9,7 @@
 //!    durable.
 //! 3. `rekey_finished`, header durable: the old key is gone. Anything still under it is lost.
 //!
-//! Must not: do I/O; drop an opener that the caller did not know about.
+//! Must not: do I/O; drop a slot that the caller did not know about.
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::aad::Role;
@@ -20,8 +20,9 @@ use strongroom_format::slot::{Slot, SlotKind};
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
 use crate::object::{Object, parse, sealed_canary, under};
-use crate::opener::{HeldSlot, Opened, Opener, open_slot};
 use crate::purpose::Label;
+use crate::recipient::Recipient;
+use crate::slot::{HeldSlot, Opened, open_slot};
 use crate::wrap::{place, wrap};
 
 impl Object {
@@ -49,23 +50,23 @@ impl Object {
         Self::authenticated(parsed, header, opened)
     }
 
-    /// The same data key, with slots for exactly these openers. The first one becomes the slot in
-    /// use.
+    /// The same data key, with slots for exactly these recipients. The first one becomes the slot
+    /// in use.
     ///
     /// # Errors
-    /// SR-2019 without openers; SR-2012; SR-3009 when the slots do not fit.
-    pub fn rewrapped(&self, openers: &[&Opener]) -> Result<Self, Error> {
-        self.rewrapped_with(&mut System, openers)
+    /// SR-2019 without recipients; SR-2012; SR-3009 when the slots do not fit.
+    pub fn rewrapped(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
+        self.rewrapped_with(&mut System, recipients)
     }
 
-    /// The same data key, with slots for these openers beside those that are there. A key of a
+    /// The same data key, with slots for these recipients beside those that are there. A key of a
     /// keyring or a certificate that has one keeps it.
     ///
     /// # Errors
     /// As [`Object::rewrapped`].
-    pub fn extended(&self, openers: &[&Opener]) -> Result<Self, Error> {
+    pub fn extended(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         let mut header = self.next_header()?;
-        let (slots, _) = self.new_slots(&mut System, header.epoch, &self.data_key, openers)?;
+        let (slots, _) = self.new_slots(&mut System, header.epoch, &self.data_key, recipients)?;
         for slot in slots {
             if !header
                 .slots
@@ -87,15 +88,15 @@ impl Object {
         )
     }
 
-    /// A new data key at the next epoch, with the present one wrapped under it. Without openers,
+    /// A new data key at the next epoch, with the present one wrapped under it. Without recipients,
     /// the slot in use is kept with its salt and KEK, so that other processes can follow by
     /// [`Object::reload`].
     ///
     /// # Errors
-    /// SR-6011 when a rekey is under way; SR-2019 when no opener is given and other slots would be
-    /// lost; SR-2017 when no opener is given and the slot in use is gone; SR-2012; SR-3009.
-    pub fn rekey_begun(&self, openers: &[&Opener]) -> Result<Self, Error> {
-        self.rekey_begun_with(&mut System, openers)
+    /// SR-6011 when a rekey is under way; SR-2019 when no recipient is given and other slots would be
+    /// lost; SR-2017 when no recipient is given and the slot in use is gone; SR-2012; SR-3009.
+    pub fn rekey_begun(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
+        self.rekey_begun_with(&mut System, recipients)
     }
 
     /// Forgets the previous epoch's key.
@@ -120,10 +121,10 @@ impl Object {
     pub(crate) fn rewrapped_with(
         &self,
         fresh: &mut dyn Fresh,
-        openers: &[&Opener],
+        recipients: &[&Recipient],
     ) -> Result<Self, Error> {
         let mut header = self.next_header()?;
-        let (slots, held) = self.new_slots(fresh, header.epoch, &self.data_key, openers)?;
+        let (slots, held) = self.new_slots(fresh, header.epoch, &self.data_key, recipients)?;
         header.slots = slots;
         Self::finished(
             header,
@@ -136,7 +137,7 @@ impl Object {
     pub(crate) fn rekey_begun_with(
         &self,
         fresh: &mut dyn Fresh,
-        openers: &[&Opener],
+        recipients: &[&Recipient],
     ) -> Result<Self, Error> {
         if self.previous_epoch().is_some() {
             return Err(Error::new(&code::REKEY_NEEDED, ""));
@@ -147,9 +148,9 @@ impl Object {
         header.epoch = epoch.ok_or_else(|| Error::new(&code::BUG, "key epochs are used up"))?;
         header.previous_epoch = old_epoch;
         let data_key = fresh.key()?;
-        let (slots, held) = match openers {
+        let (slots, held) = match recipients {
             [] => self.kept_slot(fresh, header.epoch, &data_key)?,
-            _ => self.new_slots(fresh, header.epoch, &data_key, openers)?,
+            _ => self.new_slots(fresh, header.epoch, &data_key, recipients)?,
         };
         header.slots = slots;
         let aad =
@@ -203,9 +204,9 @@ impl Object {
         fresh: &mut dyn Fresh,
         epoch: u32,
         data_key: &SecretKey,
-        openers: &[&Opener],
+        recipients: &[&Recipient],
     ) -> Result<(Vec<Slot>, HeldSlot), Error> {
-        if openers.len() > SLOTS_MAX {
+        if recipients.len() > SLOTS_MAX {
             return Err(Error::new(
                 &code::SLOTS_FULL,
                 format!("at most {SLOTS_MAX}"),
@@ -213,8 +214,8 @@ impl Object {
         }
         let mut slots = Vec::new();
         let mut first = None;
-        for opener in openers {
-            let (slot, held) = opener.seal(fresh, epoch, self.header.object_id, data_key)?;
+        for recipient in recipients {
+            let (slot, held) = recipient.seal(fresh, epoch, self.header.object_id, data_key)?;
             slots.push(slot);
             first.get_or_insert(held);
         }
@@ -252,7 +253,7 @@ impl Object {
         }
         let slot = self
             .held
-            .slot(fresh, epoch, self.header.object_id, data_key)?;
+            .seal(fresh, epoch, self.header.object_id, data_key)?;
         Ok((vec![slot], self.held.try_clone()?))
     }
 }

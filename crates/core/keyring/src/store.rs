@@ -24,6 +24,7 @@ use strongroom_format::keyring::{
 };
 use strongroom_format::layout::is_zero;
 
+use crate::entries::name_is_valid;
 use crate::error::Error;
 use crate::locked::Locked;
 use crate::newest::{self, Generation};
@@ -83,12 +84,12 @@ pub(crate) fn structure(bytes: Vec<u8>) -> Result<Unproven, Error> {
     }
     let anchors = bytes
         .get(FIXED_LEN..HEADER_LEN)
-        .ok_or_else(|| damaged("cut short"))?;
+        .ok_or_else(|| Error::damaged_keyring("cut short"))?;
     if !is_zero(anchors) {
-        return Err(damaged("bytes where a keyring has none"));
+        return Err(Error::damaged_keyring("bytes where a keyring has none"));
     }
     let body = bytes.get(HEADER_LEN..).and_then(Body::parse);
-    let (body, _, _) = body.ok_or_else(|| damaged("body"))?;
+    let (body, _, _) = body.ok_or_else(|| Error::damaged_keyring("body"))?;
     check_entries(&body)?;
     check_records(&body.certificates)?;
     Ok(Unproven {
@@ -109,10 +110,11 @@ impl Unproven {
     ) -> Result<(Object, Body), Error> {
         let object = open(&self.bytes).map_err(as_damage)?;
         let body = self.bytes.get(HEADER_LEN..).and_then(Body::parse);
-        let (body, covered, mac) = body.ok_or_else(|| damaged("body"))?;
-        let mac: &[u8; BODY_MAC_LEN] = mac.try_into().map_err(|_| damaged("body"))?;
+        let (body, covered, mac) = body.ok_or_else(|| Error::damaged_keyring("body"))?;
+        let mac: &[u8; BODY_MAC_LEN] =
+            mac.try_into().map_err(|_| Error::damaged_keyring("body"))?;
         if !body_key(&object)?.verify(&[covered], mac) {
-            return Err(damaged("the body's MAC"));
+            return Err(Error::damaged_keyring("the body's MAC"));
         }
         Ok((object, body))
     }
@@ -201,10 +203,6 @@ impl Lock {
     }
 }
 
-pub(crate) fn damaged(detail: &str) -> Error {
-    Error::new(&code::KEYRING_DAMAGED, detail)
-}
-
 /// Damage to the header of a keyring is damage to the keyring; the header's own code stays in the
 /// detail.
 fn as_damage(error: Error) -> Error {
@@ -224,13 +222,12 @@ fn as_damage(error: Error) -> Error {
 fn check_entries(body: &Body) -> Result<(), Error> {
     let mut seen = std::collections::BTreeSet::new();
     let fine = body.entries.iter().all(|entry| {
-        crate::keyring::name_is_valid(&entry.name)
-            && seen.insert((entry.name.as_str(), entry.version))
+        name_is_valid(&entry.name) && seen.insert((entry.name.as_str(), entry.version))
     });
     if fine {
         Ok(())
     } else {
-        Err(damaged("a key name or version"))
+        Err(Error::damaged_keyring("a key name or version"))
     }
 }
 

@@ -20,7 +20,7 @@ use strongroom_format::code;
 
 use crate::error::Error;
 use crate::material::{is_raw, without_newline};
-use crate::source::Collected;
+use crate::material_buffer::MaterialBuffer;
 
 const TERMINAL: &str = "/dev/tty";
 /// Whether there is nobody to ask, though there may be a terminal.
@@ -84,12 +84,12 @@ fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, 
 fn read_line(terminal: &File, prompt: &str) -> Result<SecretBytes, Error> {
     let silent = Silent::on(terminal)?;
     say(terminal, prompt)?;
-    let mut collected = Collected::new()?;
+    let mut buffer = MaterialBuffer::new()?;
     let failed = |error| Error::io("reading the passphrase", error);
     // The terminal hands over whole lines: one read, unless a signal interrupted it.
-    while collected.read_from(terminal).map_err(failed)? && collected.is_empty() {}
+    while buffer.read_from(terminal).map_err(failed)? && buffer.is_empty() {}
     drop(silent);
-    let line = collected.finish()?;
+    let line = buffer.finish()?;
     match line.as_slice().last() {
         Some(last) if INTERRUPTS.contains(last) => {
             say(terminal, "\n")?;

@@ -14,13 +14,12 @@ use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
 use strongroom_format::keyring::{Body, Entry, KeyState};
 
-use crate::certificates::CertificateInfo;
+use crate::certificate_info::CertificateInfo;
 use crate::durable::Pending;
+use crate::entries::{KeyInfo, check_room, retire_entry, unwrap_entry, wrap_entry};
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
-use crate::keyring::{
-    Effect, KeyInfo, Keyring, NEW_KEYRING, check_room, retire, seal_into, unsealed,
-};
+use crate::keyring::{Effect, Keyring, NEW_KEYRING};
 use crate::object::Object;
 use crate::opener::Opener;
 use crate::private_key::{merge, reseal_key, unsealed_key};
@@ -103,7 +102,7 @@ impl Keyring {
                     None => {
                         check_room(body)?;
                         let mut added = entry.clone();
-                        seal_into(object, &mut added, &unsealed(&source, entry)?)?;
+                        wrap_entry(object, &mut added, &unwrap_entry(&source, entry)?)?;
                         report.added.push(KeyInfo::of(&added));
                         body.entries.push(added);
                     }
@@ -123,11 +122,11 @@ fn exported(
     opener: &Opener,
     now_unix_s: u64,
 ) -> Result<Vec<u8>, Error> {
-    let target = Object::create(&NEW_KEYRING, opener)?;
+    let target = Object::create(&NEW_KEYRING, &opener.recipient()?)?;
     let mut copy = body.clone();
     for entry in &mut copy.entries {
-        let key = unsealed(object, entry)?;
-        seal_into(&target, entry, &key)?;
+        let key = unwrap_entry(object, entry)?;
+        wrap_entry(&target, entry, &key)?;
     }
     for record in &mut copy.certificates {
         reseal_key(object, &target, record)?;
@@ -145,7 +144,7 @@ fn prove(export: &Pending, opener: &Opener) -> Result<(), Error> {
     let (source, body) =
         unproven.proven(|bytes| Object::open(bytes, ObjectKind::Keyring, opener))?;
     for entry in &body.entries {
-        drop(unsealed(&source, entry)?);
+        drop(unwrap_entry(&source, entry)?);
     }
     for record in &body.certificates {
         drop(unsealed_key(&source, record)?);
@@ -169,7 +168,7 @@ fn check_equal(
     source: &Object,
     theirs: &Entry,
 ) -> Result<(), Error> {
-    if unsealed(object, ours)?.ct_eq(&unsealed(source, theirs)?) {
+    if unwrap_entry(object, ours)?.ct_eq(&unwrap_entry(source, theirs)?) {
         return Ok(());
     }
     let detail = format!("{} version {}", ours.name, ours.version);
@@ -189,7 +188,7 @@ fn retire_superseded(object: &Object, body: &mut Body) -> Result<(), Error> {
     body.entries
         .iter_mut()
         .filter(superseded)
-        .try_for_each(|entry| retire(object, entry))
+        .try_for_each(|entry| retire_entry(object, entry))
 }
 
 fn tell_states(report: &mut ImportReport, body: &Body) {

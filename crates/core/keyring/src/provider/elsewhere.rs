@@ -10,10 +10,9 @@
 
 use std::path::Path;
 
-use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 
-use super::{Provider, RootProvider};
+use super::kind::RootProvider;
 use crate::command;
 use crate::error::Error;
 use crate::material::interpret;
@@ -60,15 +59,6 @@ pub(super) fn through_command(
     })))
 }
 
-/// The root key of this provider and argument, as material that the rule of
-/// docs/internals/keyring.md reads as the same key: what the command prints.
-///
-/// # Errors
-/// SR-2020; SR-2100; what the provider reports.
-pub fn deliver(number: u16, argument: &str) -> Result<SecretBytes, Error> {
-    Provider::own(number, argument)?.fetch(false)?.as_material()
-}
-
 /// One word of the shell's language.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
@@ -97,6 +87,8 @@ impl RootProvider for Elsewhere {
 
 #[cfg(test)]
 mod tests {
+    use strongroom_crypto::SecretBytes;
+
     use super::*;
 
     #[test]

@@ -12,74 +12,21 @@ mod command;
 mod elsewhere;
 mod env;
 mod file;
+mod kind;
 mod passphrase;
 mod wrapped;
 
 use std::sync::OnceLock;
 
+use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_format::keyring::PROVIDER_ARGUMENT_MAX;
 
 use crate::error::Error;
-use crate::opener::Opener;
 
-pub use elsewhere::{COMMAND_VARIABLE, deliver};
+pub use elsewhere::COMMAND_VARIABLE;
+pub use kind::{Created, Made, Registered, RootProvider};
 pub use wrapped::{Wrapped, locator};
-
-/// Delivers a keyring's root key.
-pub trait RootProvider: Send + Sync {
-    /// The word before the colon in `env:VAR`.
-    fn name(&self) -> &'static str;
-    /// The number in the keyring.
-    fn number(&self) -> u16;
-    /// The text after the colon; empty where there is none. Never a secret.
-    fn argument(&self) -> &str;
-    /// Fetches the root key of a keyring that there is. `creating`: a keyring is being sealed with
-    /// it, so a passphrase is asked for twice.
-    ///
-    /// # Errors
-    /// The codes of [`crate::KeySource`]; SR-2100 to SR-2106.
-    fn fetch(&self, creating: bool) -> Result<Opener, Error>;
-    /// Makes or fetches the root key of a keyring that is about to be sealed with it: a new one at
-    /// each call, where the provider keeps no key but wraps one. Also when the argument holds the
-    /// wrapped root key of before.
-    ///
-    /// # Errors
-    /// As [`Self::fetch`].
-    fn create(&self) -> Result<Created, Error> {
-        Ok(Created {
-            opener: self.fetch(true)?,
-            argument: self.argument().to_owned(),
-        })
-    }
-}
-
-/// A root key to seal a keyring with.
-pub struct Created {
-    /// The root key.
-    pub opener: Opener,
-    /// The argument that the keyring has to keep: with it, [`RootProvider::fetch`] delivers this
-    /// root key.
-    pub argument: String,
-}
-
-/// What a kind makes of an argument: a provider, or in words why it is not valid. The words do not
-/// repeat the argument.
-pub type Made = Result<Box<dyn RootProvider>, &'static str>;
-
-/// One kind of provider.
-#[derive(Clone, Copy)]
-pub struct Registered {
-    /// The word before the colon.
-    pub name: &'static str,
-    /// The number in the keyring.
-    pub number: u16,
-    /// Whether it runs or loads what its argument names, or sends credentials to where it points. A
-    /// keyring that others may write to is then not acted on (K14).
-    pub acts: bool,
-    /// Makes one from a checked argument: not too long, no control characters.
-    pub make: fn(&str) -> Made,
-}
 
 /// The kinds that every program has.
 const REGISTRY: &[Registered] = &[
@@ -219,6 +166,15 @@ impl Provider {
         let acts = kind.acts;
         Ok(Self { made, acts })
     }
+}
+
+/// The root key of this provider and argument, as material that the rule of
+/// docs/internals/keyring.md reads as the same key: what the command prints.
+///
+/// # Errors
+/// SR-2020; SR-2100; what the provider reports.
+pub fn deliver(number: u16, argument: &str) -> Result<SecretBytes, Error> {
+    Provider::own(number, argument)?.fetch(false)?.as_material()
 }
 
 impl std::ops::Deref for Provider {

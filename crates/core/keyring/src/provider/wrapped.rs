@@ -15,7 +15,7 @@ use strongroom_format::code;
 use strongroom_format::hex::{from_hex, hex};
 use strongroom_format::keyring::PROVIDER_ARGUMENT_MAX;
 
-use super::Created;
+use super::kind::Created;
 use crate::error::Error;
 use crate::opener::Opener;
 use crate::purpose::Label;
@@ -133,7 +133,8 @@ mod tests {
     }
 
     fn same(one: &Opener, other: &Opener) -> bool {
-        let object = crate::Object::create(&crate::keyring::NEW_KEYRING, one).unwrap();
+        let object =
+            crate::Object::create(&crate::keyring::NEW_KEYRING, &one.recipient().unwrap()).unwrap();
         let header = object.header();
         other
             .open(&header.slots, header.epoch, header.object_id)
