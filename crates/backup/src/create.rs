@@ -62,7 +62,7 @@ pub fn create_on(
     }
     let stripes = target_medium::common_stripes(&media)?;
     let began = StartTime::now();
-    let guard = options.new_set()?;
+    let guard = options.new_set_keys()?;
     let written = write_families(&media, &guard, stripes, options, source, progress);
     let (end, left_out, families) = match written {
         Ok(written) => written,

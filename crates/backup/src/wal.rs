@@ -59,7 +59,7 @@ pub fn wal_push(
     if let Archived::This = find_archived(store, &object, name, content)? {
         return Ok(false);
     }
-    let guard = options.new_set()?;
+    let guard = options.new_set_keys()?;
     let started_unix_s = now_unix_s();
     let (family, _) = seal_family(&guard, content, options)?;
     let mut described = options.describe(&guard, &medium.medium_id, started_unix_s);

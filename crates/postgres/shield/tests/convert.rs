@@ -329,7 +329,15 @@ fn a_rotated_instance_has_another_key_and_the_same_contents() {
     rotate(&data, &opener(1), &[&opener(3)], &options()).unwrap();
     assert_eq!(code(open(&instance)), 2002);
     let sealed = snapshot(&instance);
-    rewrap(&data, &opener(3), &[&opener(4), &opener(1)]).unwrap();
+    rewrap(
+        &data,
+        &opener(3),
+        &[
+            &opener(4).recipient().unwrap(),
+            &opener(1).recipient().unwrap(),
+        ],
+    )
+    .unwrap();
     let mut rewrapped = snapshot(&instance);
     rewrapped.insert(
         "strongroom.header".into(),
@@ -346,7 +354,14 @@ fn what_cannot_be_converted_is_refused_and_left_alone() {
     let data = instance.data();
     assert_eq!(code(open(&instance)), 7004, "not sealed");
     assert_eq!(code(rotate(&data, &opener(1), &[], &options())), 7004);
-    assert_eq!(code(rewrap(&data, &opener(1), &[&opener(2)])), 7004);
+    assert_eq!(
+        code(rewrap(
+            &data,
+            &opener(1),
+            &[&opener(2).recipient().unwrap()]
+        )),
+        7004
+    );
     assert_eq!(
         code(decrypt(instance.directory(), &opener(1), &options())),
         7011
@@ -569,7 +584,14 @@ fn unfinished_conversions_are_recognised_for_what_they_are() {
         format!("{}123 61", title(Action::Rotate, &id)).as_bytes(),
     );
     assert_eq!(code(open(&instance)), 7003);
-    assert_eq!(code(rewrap(&data, &opener(1), &[&opener(2)])), 7003);
+    assert_eq!(
+        code(rewrap(
+            &data,
+            &opener(1),
+            &[&opener(2).recipient().unwrap()]
+        )),
+        7003
+    );
     rotate(&data, &opener(1), &[], &options()).unwrap();
 
     // A container that does not open stops a decryption; without it, the same command goes on.

@@ -253,14 +253,15 @@ pub fn rekey(
         let Some(new) = new else {
             return Err(Error::new(&code::KEY_OPTION, ""));
         };
-        vfs::rewrap(raw, "main", &new)?;
+        vfs::rewrap(raw, "main", &new.recipient()?)?;
         return Ok(RekeyReport {
             pages: 0,
             epoch: 0,
             resumed: false,
         });
     }
-    vfs::rekey(raw, "main", new.as_deref(), progress)
+    let recipient = new.map(|new| new.recipient()).transpose()?;
+    vfs::rekey(raw, "main", recipient.as_ref(), progress)
 }
 
 /// Authenticates every page, log frame and journal slot. Changes nothing.
