@@ -14,10 +14,8 @@ const COLUMNS_MAX: usize = 100;
 /// Most modules of a crate that use each other.
 const CIRCLE_MAX: usize = 3;
 /// Crates that still have a larger circle, and how large. May only shrink.
-const LARGER_CIRCLES: [(&str, usize); 2] = [
-    ("crates/keys/providers", 8),
-    ("crates/volumes/volume", 4),
-];
+const LARGER_CIRCLES: [(&str, usize); 2] =
+    [("crates/keys/providers", 8), ("crates/volumes/volume", 4)];
 /// Files that a crate takes from another one by `#[path]`. May only go down: shared support belongs
 /// into a crate of its own.
 const BORROWED_MAX: usize = 1;

@@ -16,6 +16,7 @@ use strongroom_format::slot::{Slot, SlotKind};
 use crate::certificate_slot::{DecryptSecret, oaep_label};
 use crate::error::Error;
 use crate::recipient::Recipient;
+use crate::secret_hex::secret_hex;
 use crate::slot::{HeldSlot, Opened, open_slot, slot_kek};
 use crate::symmetric_key::{KeyVersion, Material, SymmetricKey};
 
@@ -108,7 +109,7 @@ impl Opener {
         let (parts, digits);
         let parts: &[&[u8]] = match self.material() {
             Some(Material::Raw(key)) => {
-                digits = hex_digits(key)?;
+                digits = secret_hex(key.expose())?;
                 parts = [digits.as_slice(), b""];
                 &parts
             }
@@ -215,21 +216,4 @@ fn certificate_needed_error(slots: &[Slot], keys: &dyn DecryptSecret) -> Error {
         [] => Error::new(&code::WRONG_KEY, "certificates"),
         ids => Error::new(&code::CERT_NEEDED, format!("one of {}", ids.join(", "))),
     }
-}
-
-/// A key as hexadecimal digits, in locked memory.
-fn hex_digits(key: &SecretKey) -> Result<SecretBytes, Error> {
-    let mut digits = SecretBytes::with_capacity(64)?;
-    let pairs = digits.as_mut_slice().chunks_exact_mut(2);
-    for (pair, byte) in pairs.zip(key.expose()) {
-        for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 0xf]) {
-            let base = if nibble < 10 {
-                b'0'
-            } else {
-                b'a'.wrapping_sub(10)
-            };
-            *digit = base.wrapping_add(nibble);
-        }
-    }
-    Ok(digits)
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rusqlite::Connection;
 use strongroom_format::code;
 use strongroom_format::header::is_sealed;
+use strongroom_format::hex::hex;
 use strongroom_keyring::storage::{self, About};
 use strongroom_keyring::{Error, KeySource, durable};
 use strongroom_sqlite_vfs as vfs;
@@ -464,11 +465,7 @@ impl Temporary {
             .ok_or_else(|| Error::new(&code::USAGE, target.display().to_string()))?;
         let random = strongroom_crypto::random16()
             .map_err(|error| Error::new(&code::IO, error.to_string()))?;
-        let tag: String = random
-            .iter()
-            .take(6)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let tag = hex(random.first_chunk::<6>().unwrap_or(&[0; 6]));
         let mut temporary = std::ffi::OsString::from(".");
         temporary.push(name);
         temporary.push(format!(".{tag}.part"));

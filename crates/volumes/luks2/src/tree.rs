@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use crate::error::LuksError;
@@ -211,36 +213,10 @@ pub(crate) fn decimal(text: &str) -> Option<u64> {
     canonical.then(|| text.parse().ok()).flatten()
 }
 
-/// RFC 4648 with padding, canonical only.
+/// The bytes of a text in base64 (RFC 4648, section 4). `None` unless the text is canonical: with its
+/// padding, without other characters, and with zeros in the bits after the last byte.
 fn base64(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let padding = text.bytes().rev().take_while(|&byte| byte == b'=').count();
-    let digits = text.as_bytes().get(..text.len().checked_sub(padding)?)?;
-    if padding > 2 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0_u32, 0_u32);
-    for &digit in digits {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push(u8::try_from(bits >> count & 0xff).ok()?);
-            bits &= (1 << count) - 1;
-        }
-    }
-    (bits == 0).then_some(bytes)
+    STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]

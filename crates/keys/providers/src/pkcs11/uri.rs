@@ -5,6 +5,7 @@
 //! two keys apart.
 //! Must not: take a PIN.
 
+use strongroom_format::hex::hex_digit;
 use strongroom_keyring::KeySource;
 
 use crate::options::secret_source;
@@ -94,12 +95,8 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
             out.push(byte);
             continue;
         }
-        let pair = [bytes.next()?, bytes.next()?];
-        if !pair.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        let digits = std::str::from_utf8(&pair).ok()?;
-        out.push(u8::from_str_radix(digits, 16).ok()?);
+        let (high, low) = (hex_digit(bytes.next()?)?, hex_digit(bytes.next()?)?);
+        out.push(high << 4 | low);
     }
     Some(out)
 }
