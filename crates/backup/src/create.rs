@@ -62,18 +62,18 @@ pub fn create_on(
     }
     let stripes = target_medium::common_stripes(&media)?;
     let began = StartTime::now();
-    let guard = options.new_set_keys()?;
-    let written = write_families(&media, &guard, stripes, options, source, progress);
+    let keys = options.new_set_keys()?;
+    let written = write_families(&media, &keys, stripes, options, source, progress);
     let (end, left_out, families) = match written {
         Ok(written) => written,
         Err(error) => {
             for medium in &media {
-                remove_families(medium.store, &guard, stripes);
+                remove_families(medium.store, &keys, stripes);
             }
             return Err(error);
         }
     };
-    let mut description = options.describe(&guard, "", started_unix_s);
+    let mut description = options.describe(&keys, "", started_unix_s);
     description.kind = source.kind();
     description.source = source.shown();
     description.members = end.members;
@@ -83,7 +83,7 @@ pub fn create_on(
     description.families = families;
     source.describe(&mut description);
     let sealing = HeadInputs {
-        guard: &guard,
+        keys: &keys,
         options,
         source,
         began: &began,
@@ -103,16 +103,16 @@ type Written = (
 
 fn write_families(
     media: &[TargetMedium<'_>],
-    guard: &SetKeys,
+    keys: &SetKeys,
     stripes: u16,
     options: &CreateOptions<'_>,
     source: &mut dyn Source,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Written> {
-    let set_id = hex::hex(&guard.set_id());
+    let set_id = hex::hex(&keys.set_id());
     let mut targets = Vec::new();
     for family in 0..stripes {
-        let key = guard.new_family(family, stripes)?;
+        let key = keys.new_family(family, stripes)?;
         let name = family_name(&set_id, family);
         let mut outs = Vec::new();
         for medium in media {

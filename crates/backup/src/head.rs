@@ -213,7 +213,7 @@ pub(crate) struct UnopenedHead {
 }
 
 /// Makes the bytes of a head.
-pub(crate) fn to_bytes(guard: &SetKeys, description: &Description) -> Result<Vec<u8>> {
+pub(crate) fn to_bytes(keys: &SetKeys, description: &Description) -> Result<Vec<u8>> {
     let bug = |_| Error::new(&code::BUG, "a description that cannot be written");
     let text = serde_json::to_vec(description).map_err(|error| bug(error.to_string()))?;
     let length = u32::try_from(text.len()).map_err(|error| bug(error.to_string()))?;
@@ -222,14 +222,14 @@ pub(crate) fn to_bytes(guard: &SetKeys, description: &Description) -> Result<Vec
         return Err(Error::new(&code::BACKUP_SOURCE, detail));
     }
     let mut record = SetRecord {
-        cipher: guard.number(),
+        cipher: keys.number(),
         length,
-        set_id: guard.set_id(),
+        set_id: keys.set_id(),
         seal: [0; 32],
     };
     let unsealed = record.to_bytes();
-    record.seal = guard.seal(SetRecord::covered(&unsealed), &text)?;
-    let mut out = match guard {
+    record.seal = keys.seal(SetRecord::covered(&unsealed), &text)?;
+    let mut out = match keys {
         SetKeys::Sealed { object, .. } => object.initial_bytes(),
         SetKeys::Plain { .. } => Vec::new(),
     };
@@ -322,15 +322,15 @@ impl UnopenedHead {
     /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when it is not sealed but
     /// must be; SR-7106.
     pub(crate) fn open_in(&self, store: &dyn Store, opener: Option<&Opener>) -> Result<SetKeys> {
-        let guard = self.open(opener)?;
-        if matches!(guard, SetKeys::Plain { .. })
+        let keys = self.open(opener)?;
+        if matches!(keys, SetKeys::Plain { .. })
             && let Ok(Some(medium)) = MediumHead::read(store)
             && medium.protection == Protection::Sealed
         {
             let detail = format!("{}: the medium is sealed", self.description.set_id);
             return Err(Error::new(&code::SET_NOT_SEALED, detail));
         }
-        Ok(guard)
+        Ok(keys)
     }
 
     /// Opens the head and verifies its seal. A key never opens what is not sealed.
@@ -339,7 +339,7 @@ impl UnopenedHead {
     /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when one was given in vain;
     /// SR-7106.
     pub(crate) fn open(&self, opener: Option<&Opener>) -> Result<SetKeys> {
-        let guard = if self.is_sealed() {
+        let keys = if self.is_sealed() {
             let opener = opener.ok_or_else(|| Error::new(&code::NO_KEY, "backup set"))?;
             let object = Object::open(&self.bytes, ObjectKind::Backup, opener)?;
             let cipher = cipher_of(object.header().cipher)?;
@@ -353,16 +353,16 @@ impl UnopenedHead {
             SetKeys::Plain { set_id }
         };
         let text = self.bytes.get(self.text_at()..self.length);
-        let agrees = guard.set_id() == self.record.set_id
-            && guard.number() == self.record.cipher
-            && guard.algorithm() == self.description.key_algorithm;
-        if !agrees || !guard.seal_holds(&self.record, text.unwrap_or_default())? {
+        let agrees = keys.set_id() == self.record.set_id
+            && keys.number() == self.record.cipher
+            && keys.algorithm() == self.description.key_algorithm;
+        if !agrees || !keys.seal_holds(&self.record, text.unwrap_or_default())? {
             return Err(Error::new(
                 &code::SET_HEAD,
                 self.description.set_id.as_str(),
             ));
         }
-        Ok(guard)
+        Ok(keys)
     }
 
     fn text_at(&self) -> usize {

@@ -20,7 +20,7 @@ pub(crate) fn manifest_name(set_id: &str) -> String {
 /// Stores the manifest of a source as an object of its own, if the source has one.
 pub(crate) fn store_manifest(
     store: &dyn Store,
-    guard: &SetKeys,
+    keys: &SetKeys,
     options: &CreateOptions<'_>,
     manifest: Option<&[u8]>,
     description: &mut Description,
@@ -28,7 +28,7 @@ pub(crate) fn store_manifest(
     let (Some(manifest), Some(facts)) = (manifest, &mut description.postgres) else {
         return Ok(());
     };
-    let (bytes, end) = seal_family(guard, manifest, options)?;
+    let (bytes, end) = seal_family(keys, manifest, options)?;
     let name = manifest_name(&description.set_id);
     let created = store.create_new(&name, &bytes);
     let shown = format!("{}/{name}", store.shown());
@@ -42,7 +42,7 @@ pub(crate) fn store_manifest(
 /// The server's manifest of a set, authentic if the set is sealed.
 pub(crate) fn read_manifest(
     store: &dyn Store,
-    guard: &SetKeys,
+    keys: &SetKeys,
     description: &Description,
 ) -> Result<Vec<u8>> {
     let name = manifest_name(&description.set_id);
@@ -54,7 +54,7 @@ pub(crate) fn read_manifest(
         .cluster_facts()
         .and_then(|facts| facts.manifest_object.as_ref());
     let signed = stated.is_some_and(|end| end.bytes_digest.is_some());
-    let (manifest, ends) = open_family_bytes(guard, bytes, MANIFEST_MAX, signed)?;
+    let (manifest, ends) = open_family_bytes(keys, bytes, MANIFEST_MAX, signed)?;
     if stated.is_none() || ends.first() != stated {
         return Err(Error::new(&code::FAMILY_SHORT, shown));
     }

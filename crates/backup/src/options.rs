@@ -116,12 +116,12 @@ impl CreateOptions<'_> {
     /// The description of a set, as far as it is known before its stream is read.
     pub(crate) fn describe(
         &self,
-        guard: &SetKeys,
+        keys: &SetKeys,
         medium_id: &str,
         started_unix_s: u64,
     ) -> Description {
         Description {
-            set_id: hex::hex(&guard.set_id()),
+            set_id: hex::hex(&keys.set_id()),
             medium_id: medium_id.to_owned(),
             name: self.name.clone(),
             kind: Kind::Files,
@@ -133,7 +133,7 @@ impl CreateOptions<'_> {
             finished_unix_s: now_unix_s(),
             expires_unix_s: self.expires_unix_s,
             compression: self.compression.description(),
-            key_algorithm: guard.algorithm().to_owned(),
+            key_algorithm: keys.algorithm().to_owned(),
             members: 0,
             files: 0,
             backup_size_bytes: 0,

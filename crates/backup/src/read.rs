@@ -23,7 +23,7 @@ use crate::{Error, Result};
 /// A set whose head is authentic.
 pub struct SetReader<'a> {
     store: &'a dyn Store,
-    guard: SetKeys,
+    keys: SetKeys,
     position: u32,
     head: UnopenedHead,
     /// The id of the key that has signed the set, once that was checked.
@@ -69,7 +69,7 @@ pub fn open_set<'a>(
         None => newest(store)?,
     };
     let head = read_head(store, position)?;
-    let guard = head.open_in(store, opener)?;
+    let keys = head.open_in(store, opener)?;
     // The seal is valid, but a writer to the medium could rename an older set to be the newest.
     if let Some(made_at) = head
         .description
@@ -81,7 +81,7 @@ pub fn open_set<'a>(
     }
     Ok(SetReader {
         store,
-        guard,
+        keys,
         position,
         head,
         signer: None,
@@ -142,7 +142,7 @@ pub(crate) fn verified_set(set: &SetReader<'_>) -> Result<Verified> {
     }
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
     // A signed set was made by the signer and not changed.
-    let unproven = set.guard.unproven().filter(|_| set.signer.is_none());
+    let unproven = set.keys.unproven().filter(|_| set.signer.is_none());
     not_checked.extend(unproven.map(String::from));
     let segments = description.families.iter();
     Ok(Verified {
@@ -158,7 +158,7 @@ pub(crate) fn verified_set(set: &SetReader<'_>) -> Result<Verified> {
 impl SetReader<'_> {
     /// The server's manifest of the set, authentic if the set is sealed.
     pub(crate) fn read_manifest(&self) -> Result<Vec<u8>> {
-        manifest::read_manifest(self.store, &self.guard, &self.head.description)
+        manifest::read_manifest(self.store, &self.keys, &self.head.description)
     }
 
     /// What the head says; authentic if the set is sealed.
@@ -258,7 +258,7 @@ impl SetReader<'_> {
     ) -> Result<Origin> {
         let (input, _) = self.open_family(family)?;
         let unkeyed = FamilyPrefix::read(input, family)?;
-        let key = self.guard.family(&unkeyed.header, family, families)?;
+        let key = self.keys.family(&unkeyed.header, family, families)?;
         let reader = unkeyed.with_key(&key, digest_all);
         Ok(Origin { key, reader })
     }

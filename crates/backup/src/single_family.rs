@@ -18,11 +18,11 @@ use crate::{Error, Result};
 
 /// One family that has `content` by itself.
 pub(crate) fn seal_family(
-    guard: &SetKeys,
+    keys: &SetKeys,
     content: &[u8],
     options: &CreateOptions<'_>,
 ) -> Result<(Vec<u8>, FamilyEnd)> {
-    let key = guard.new_family(0, 1)?;
+    let key = keys.new_family(0, 1)?;
     let memory = Memory::default();
     let out: Box<dyn Upload> = Box::new(memory.clone());
     let writer = FamilyWriter::begin(
@@ -46,13 +46,13 @@ pub(crate) fn seal_family(
 /// What a family has that is alone, at most `most` bytes, and how it ends. `signed`: with a digest
 /// of all its bytes.
 pub(crate) fn open_family_bytes(
-    guard: &SetKeys,
+    keys: &SetKeys,
     bytes: Vec<u8>,
     most: u64,
     signed: bool,
 ) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
     let unkeyed = FamilyPrefix::read(Box::new(io::Cursor::new(bytes)), 0)?;
-    let key = guard.family(&unkeyed.header, 0, 1)?;
+    let key = keys.family(&unkeyed.header, 0, 1)?;
     let reader = unkeyed.with_key(&key, signed);
     reading::run(vec![Origin { key, reader }], 1, |opened| {
         let mut content = Vec::new();

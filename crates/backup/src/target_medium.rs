@@ -210,7 +210,7 @@ impl StartTime {
 
 /// The data from which the heads are made.
 pub(crate) struct HeadInputs<'a> {
-    pub(crate) guard: &'a SetKeys,
+    pub(crate) keys: &'a SetKeys,
     pub(crate) options: &'a CreateOptions<'a>,
     pub(crate) source: &'a dyn Source,
     pub(crate) began: &'a StartTime,
@@ -236,11 +236,11 @@ pub(crate) fn publish_to_all(
     let anew = targets.iter().any(|target| target.replaced.is_some());
     if anew && !failed.is_empty() {
         let (_, first) = failed.swap_remove(0);
-        return Err(withdraw_everywhere(there, sealing.guard, first));
+        return Err(withdraw_everywhere(there, sealing.keys, first));
     }
     let mut made = Vec::new();
     for (target, created) in there {
-        match target.replace_medium_file(sealing.guard, created.position) {
+        match target.replace_medium_file(sealing.keys, created.position) {
             Ok(()) => made.push((target.store.shown(), created)),
             Err(error) => failed.push((target.store.shown(), error)),
         }
@@ -266,12 +266,12 @@ pub(crate) fn publish_to_all(
 /// older sets of the others would no longer be listed. Returns the error to report.
 fn withdraw_everywhere(
     there: Vec<(&TargetMedium<'_>, Created)>,
-    guard: &SetKeys,
+    keys: &SetKeys,
     mut first: Error,
 ) -> Error {
     for (target, created) in there {
         let why = Error::new(first.code(), first.detail());
-        let told = target.withdraw_set(created.position, guard, why);
+        let told = target.withdraw_set(created.position, keys, why);
         if told.code() == &code::UNSETTLED {
             first = told;
         }
@@ -299,30 +299,30 @@ impl TargetMedium<'_> {
     }
 
     fn publish(&self, sealing: &HeadInputs<'_>, mut description: Description) -> Result<Created> {
-        let (store, guard) = (self.store, sealing.guard);
+        let (store, keys) = (self.store, sealing.keys);
         description.medium_id.clone_from(&self.medium.medium_id);
         if !sealing.began.is_within(store.writing_limit()) {
-            remove_families(store, guard, self.medium.stripes);
+            remove_families(store, keys, self.medium.stripes);
             return Err(Error::new(&code::SET_LATE, store.shown()));
         }
         let (options, source) = (sealing.options, sealing.source);
         let kept =
-            manifest::store_manifest(store, guard, options, source.manifest(), &mut description);
+            manifest::store_manifest(store, keys, options, source.manifest(), &mut description);
         if let Err(error) = kept {
-            remove_families(store, guard, self.medium.stripes);
+            remove_families(store, keys, self.medium.stripes);
             return Err(error);
         }
         let position = match publish_head(store, sealing, &mut description) {
             // An incremental set is of no use without its base.
             Err(error) if error.code() == &code::CHAIN => {
-                remove_families(store, guard, self.medium.stripes);
+                remove_families(store, keys, self.medium.stripes);
                 return Err(error);
             }
             other => other?,
         };
         // A lock on a shared medium may exclude processes of one host only.
         if let Err(error) = check_medium_id(store, self.expected_medium_id()) {
-            return Err(self.withdraw_set(position, guard, error));
+            return Err(self.withdraw_set(position, keys, error));
         }
         Ok(Created {
             position,
@@ -334,7 +334,7 @@ impl TargetMedium<'_> {
 
     /// The last step of initialising a medium again: from then on older sets belong to another
     /// medium.
-    fn replace_medium_file(&self, guard: &SetKeys, position: u32) -> Result<()> {
+    fn replace_medium_file(&self, keys: &SetKeys, position: u32) -> Result<()> {
         let store = self.store;
         let Some((_, seen)) = &self.replaced else {
             return Ok(());
@@ -346,7 +346,7 @@ impl TargetMedium<'_> {
             Ok(false) => Error::new(&code::MEDIUM_CHANGED, store.shown()),
             Err(error) => self.replacement_error(position, error)?,
         };
-        Err(self.withdraw_set(position, guard, why))
+        Err(self.withdraw_set(position, keys, why))
     }
 
     /// The error for a `medium.json` that could not be replaced: `error`, if the old one is still
@@ -367,13 +367,13 @@ impl TargetMedium<'_> {
 
     /// Removes the set again and returns `why`. If its head may still exist, its families stay, and
     /// the error says so.
-    fn withdraw_set(&self, position: u32, guard: &SetKeys, why: Error) -> Error {
-        let (store, set_id) = (self.store, hex::hex(&guard.set_id()));
+    fn withdraw_set(&self, position: u32, keys: &SetKeys, why: Error) -> Error {
+        let (store, set_id) = (self.store, hex::hex(&keys.set_id()));
         let changing = store.lock_changes("sets");
         let changing = changing.map_err(|error| Error::io(store.shown(), error));
         match changing.and_then(|_changing| removal::withdraw(store, position, &set_id)) {
             Ok(true) => {
-                remove_families(store, guard, self.medium.stripes);
+                remove_families(store, keys, self.medium.stripes);
                 why
             }
             Ok(false) | Err(_) => {
@@ -391,14 +391,14 @@ fn publish_head(
     sealing: &HeadInputs<'_>,
     description: &mut Description,
 ) -> Result<u32> {
-    let guard = sealing.guard;
+    let keys = sealing.keys;
     let base = description.base_set_id().map(str::to_owned);
     let mut head_at = |position| {
         description.set_position = Some(position);
-        let bytes = head::to_bytes(guard, description)?;
+        let bytes = head::to_bytes(keys, description)?;
         if let Some(key) = sealing.options.sign_key {
             let signed = head::signed_part(&bytes);
-            store_signature(store, key, guard.set_id(), signed)?;
+            store_signature(store, key, keys.set_id(), signed)?;
         }
         Ok(bytes)
     };
@@ -435,8 +435,8 @@ fn publish_head(
 
 /// Removes the families of a set after a failure. Those that cannot be removed are orphans, which
 /// the next writer removes.
-pub(crate) fn remove_families(store: &dyn Store, guard: &SetKeys, stripes: u16) {
-    let set_id = hex::hex(&guard.set_id());
+pub(crate) fn remove_families(store: &dyn Store, keys: &SetKeys, stripes: u16) {
+    let set_id = hex::hex(&keys.set_id());
     for family in 0..stripes {
         drop(store.remove(&family_name(&set_id, family)));
     }

@@ -59,10 +59,10 @@ pub fn wal_push(
     if let Archived::This = find_archived(store, &object, name, content)? {
         return Ok(false);
     }
-    let guard = options.new_set_keys()?;
+    let keys = options.new_set_keys()?;
     let started_unix_s = now_unix_s();
-    let (family, _) = seal_family(&guard, content, options)?;
-    let mut described = options.describe(&guard, &medium.medium_id, started_unix_s);
+    let (family, _) = seal_family(&keys, content, options)?;
+    let mut described = options.describe(&keys, &medium.medium_id, started_unix_s);
     described.kind = Kind::Wal;
     described.source = name.to_owned();
     described.backup_size_bytes = content.len() as u64;
@@ -70,12 +70,12 @@ pub fn wal_push(
     described.compressed_size_bytes = family.len() as u64;
     // A piece may be one small transaction: a digest would let a reader of the medium guess its
     // contents.
-    let hidden = Piece::of(name).is_some() && matches!(guard, SetKeys::Sealed { .. });
+    let hidden = Piece::of(name).is_some() && matches!(keys, SetKeys::Sealed { .. });
     if !hidden {
         described.content_digest = Some(content_digest(&described.set_id, content)?);
     }
     described.postgres = Some(segment_facts(name, content));
-    let mut bytes = head::to_bytes(&guard, &described)?;
+    let mut bytes = head::to_bytes(&keys, &described)?;
     bytes.extend_from_slice(&family);
     let created = store.create_new(&object, &bytes);
     if created.map_err(|error| failed(store, &object, error))? {
@@ -93,8 +93,8 @@ pub fn wal_push(
 
 /// Puts a piece in the place of the one that is there.
 fn replace_piece(store: &dyn Store, object: &str, bytes: &[u8]) -> Result<bool> {
-    let guard = store.lock_changes("wal");
-    let _guard = guard.map_err(|error| failed(store, object, error))?;
+    let changing = store.lock_changes("wal");
+    let _changing = changing.map_err(|error| failed(store, object, error))?;
     for _ in 0..REPLACE_TRIES {
         let read = store.read_version(object, OBJECT_MAX);
         let done = match read.map_err(|error| failed(store, object, error))? {
@@ -128,7 +128,7 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
         });
     };
     let head = UnopenedHead::parse(bytes)?;
-    let guard = head.open_in(store, opener)?;
+    let keys = head.open_in(store, opener)?;
     let described = &head.description;
     if !is_archived_as(described, name) {
         return Err(Error::new(
@@ -138,8 +138,7 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
     }
     // A few bytes can stand for a thousand times as many.
     let stated = described.backup_size_bytes;
-    let (content, _) =
-        open_family_bytes(&guard, head.rest().to_vec(), stated.min(FILE_MAX), false)?;
+    let (content, _) = open_family_bytes(&keys, head.rest().to_vec(), stated.min(FILE_MAX), false)?;
     if content.len() as u64 != stated {
         return Err(not_as_long());
     }

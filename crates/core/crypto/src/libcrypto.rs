@@ -360,11 +360,11 @@ pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
                 return None;
             }
             Some(Ciphers {
-                aes_128_xts: fetched(c"AES-128-XTS")?,
-                aes_256_xts: fetched(c"AES-256-XTS")?,
-                aes_192_gcm: fetched(c"AES-192-GCM")?,
-                aes_256_gcm: fetched(c"AES-256-GCM")?,
-                des_ede3_cbc: fetched(c"DES-EDE3-CBC"),
+                aes_128_xts: fetch_cipher(c"AES-128-XTS")?,
+                aes_256_xts: fetch_cipher(c"AES-256-XTS")?,
+                aes_192_gcm: fetch_cipher(c"AES-192-GCM")?,
+                aes_256_gcm: fetch_cipher(c"AES-256-GCM")?,
+                des_ede3_cbc: fetch_cipher(c"DES-EDE3-CBC"),
             })
         })
         .as_ref()
@@ -372,7 +372,7 @@ pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
 }
 
 /// The cipher of this name, never freed; `None` when libcrypto has none.
-fn fetched(name: &std::ffi::CStr) -> Option<NonNull<ffi::EVP_CIPHER>> {
+fn fetch_cipher(name: &std::ffi::CStr) -> Option<NonNull<ffi::EVP_CIPHER>> {
     // SAFETY: the name is a C string; null means the default context and no properties.
     let cipher = unsafe { ffi::EVP_CIPHER_fetch(ptr::null_mut(), name.as_ptr(), ptr::null()) };
     NonNull::new(cipher)

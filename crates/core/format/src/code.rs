@@ -92,7 +92,7 @@ codes! {
     KEY_COMMAND_REFUSED = 2018, Refused, "a key command named in SQL was refused", "open the database by URI from the application, or set STRONGROOM_ATTACH_KEY_COMMAND=1 if every writer of SQL may run commands";
     KEY_OPTION = 2019, Usage, "key options or URI parameters contradict each other or are not valid", "give exactly one source of the key";
     PROVIDER = 2020, Usage, "the provider is not known or its argument is not valid", "use passphrase, env:VAR, file:PATH, command:CMD, or a kind that docs/guides/providers.md names";
-    KEY_IN_USE = 2021, Refused, "the imported key differs from the one of the same name and version", "import into a fresh keyring and compare";
+    IMPORT_DIFFERS = 2021, Refused, "the imported key differs from the one of the same name and version", "import into a fresh keyring and compare";
     NOT_EXPORTED = 2022, Warning, "this keyring has keys that were never exported: lose it and the data is gone", "run `strongroom keyring export` and keep the copy elsewhere";
     MEMORY_NOT_LOCKED = 2023, Warning, "memory for keys could not be locked and may be swapped out", "raise the memlock limit (ulimit -l) to at least 1024 KiB, or seal the swap";
     KEYRING_FULL = 2024, Refused, "the keyring holds as many keys as it can", "make a second keyring; a keyring holds 65536 versions of keys and 256 certificates";

@@ -172,7 +172,7 @@ fn check_equal(
         return Ok(());
     }
     let detail = format!("{} version {}", ours.name, ours.version);
-    Err(Error::new(&code::KEY_IN_USE, detail))
+    Err(Error::new(&code::IMPORT_DIFFERS, detail))
 }
 
 /// Restores K13 after versions of two keyrings came together.
