@@ -78,7 +78,8 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
 }
 
 fn is_fine(header: Option<&MainHeader>, keys: &[KeyText]) -> Result<bool, Error> {
-    let Some((header, format)) = header.and_then(|header| Some((header, header.gate().ok()?)))
+    let Some((header, format)) =
+        header.and_then(|header| Some((header, header.supported_format().ok()?)))
     else {
         return Ok(false);
     };

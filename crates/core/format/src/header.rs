@@ -176,7 +176,7 @@ pub enum Cipher {
     /// AES-128-GCM. Families of backup sets only.
     Aes128Gcm,
     /// Three-key Triple DES in CBC mode with HMAC-SHA256 (NIST SP 800-67 Rev. 2). Families of
-    /// backup sets only, and only for those who ask for it in so many words.
+    /// backup sets only, and only where the user has allowed legacy ciphers.
     TripleDesCbc,
 }
 
@@ -211,10 +211,10 @@ impl Cipher {
         .find(|cipher| cipher.number() == number)
     }
 
-    /// Whether objects of `kind` use this cipher: XTS seals the blocks of an instance and nothing
-    /// else.
+    /// Whether a header of this kind may name this cipher: XTS is for the blocks of an instance
+    /// alone, for example.
     #[must_use]
-    pub const fn serves(self, kind: ObjectKind) -> bool {
+    pub const fn is_allowed_in(self, kind: ObjectKind) -> bool {
         match self {
             Self::Aes256Gcm => !matches!(kind, ObjectKind::Postgres),
             Self::Aes256Ctr => matches!(kind, ObjectKind::Sqlite | ObjectKind::Keyring),
@@ -253,9 +253,10 @@ impl Cipher {
         }
     }
 
-    /// The cipher of a database's pages named `gcm`, `ctr`, or by its full name.
+    /// The cipher of a database's pages that a user names `gcm` or `ctr`, or by its full name. `None`
+    /// for any other name.
     #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub fn for_database(name: &str) -> Option<Self> {
         match name {
             "gcm" | "aes-256-gcm" => Some(Self::Aes256Gcm),
             "ctr" | "aes-256-ctr" => Some(Self::Aes256Ctr),
@@ -263,7 +264,8 @@ impl Cipher {
         }
     }
 
-    /// The cipher of an instance's blocks, by its full name.
+    /// The cipher of an instance's blocks that a user names by its full name. `None` for any other
+    /// name.
     #[must_use]
     pub fn for_instance(name: &str) -> Option<Self> {
         [Self::Aes128Xts, Self::Aes256Xts]
@@ -332,7 +334,7 @@ pub struct Canary {
 pub enum HeaderError {
     /// The magic is not there: not a sealed object.
     NotSealed,
-    /// Fewer than 4096 bytes.
+    /// Fewer than [`FIXED_LEN`] bytes.
     Truncated,
     /// Written by a newer version; the number is the version found.
     Newer(u16),
@@ -361,7 +363,7 @@ pub struct Header {
     pub previous_epoch: u32,
     /// Raised by one at each rewrite of the header.
     pub sequence: u64,
-    /// The anchors keep a digest over the pages ([`FEATURE_FRESHNESS`]; databases only).
+    /// Whether the anchors keep a digest over the pages ([`FEATURE_FRESHNESS`]; databases only).
     pub freshness: bool,
     /// Of a PostgreSQL instance: its transaction status files hold no zeros, because zeros too were
     /// sealed whenever they were written. Never changes.
@@ -388,7 +390,8 @@ pub fn is_sealed(bytes: &[u8]) -> bool {
 }
 
 impl Header {
-    /// Parses the first 4096 bytes of an object.
+    /// Parses the beginning of an object, of which the first [`FIXED_LEN`] bytes are needed. Nothing
+    /// is authenticated.
     ///
     /// # Errors
     /// See [`HeaderError`]. The order of checks is: magic, length, version, then every other field.
@@ -455,7 +458,8 @@ impl Header {
         Ok(header)
     }
 
-    /// Rules that tie fields to one another.
+    /// Checks the rules between the fields. Errors: [`HeaderError::Malformed`] with the name of the
+    /// field that breaks one.
     fn check(&self) -> Result<(), HeaderError> {
         let bad = HeaderError::Malformed;
         if self.epoch == 0 {
@@ -468,7 +472,7 @@ impl Header {
         if rekeying == (self.previous_key == WrappedKey::NONE) {
             return Err(bad("PREVIOUS_KEY"));
         }
-        if !self.cipher.serves(self.kind) {
+        if !self.cipher.is_allowed_in(self.kind) {
             return Err(bad("CIPHER"));
         }
         let features_ok = match self.kind {
@@ -503,7 +507,8 @@ impl Header {
     /// `self`.
     ///
     /// # Errors
-    /// [`HeaderError::Malformed`] when the slots do not fit or there are more than [`SLOTS_MAX`].
+    /// [`HeaderError::Malformed`] when the slots do not fit, there are more than [`SLOTS_MAX`], or
+    /// fields contradict each other.
     pub fn to_bytes(&self) -> Result<Vec<u8>, HeaderError> {
         use header_layout as at;
         self.check()?;
@@ -551,6 +556,7 @@ impl Header {
         Ok(out)
     }
 
+    /// The area of the slots, without the zeros after the last one. Errors: as [`Self::to_bytes`].
     fn slots_bytes(&self) -> Result<Vec<u8>, HeaderError> {
         if self.slots.len() > SLOTS_MAX {
             return Err(HeaderError::Malformed("SLOT_COUNT"));

@@ -3,14 +3,14 @@
 //! Must not: be used for anything but keys; leave an unwrapped key outside locked memory.
 
 use strongroom_crypto::{GcmKey, SecretKey};
-use strongroom_format::aad::{Place, Role, aad_layout};
+use strongroom_format::aad::{AssociatedData, Role, aad_layout};
 use strongroom_format::header::{Cipher, WrappedKey};
 
 use crate::error::Error;
 
 /// The place of a wrapped key: cipher 1, no unit size (docs/spec/header.md, "Associated data").
-pub(crate) fn place(role: Role, epoch: u32, object_id: [u8; 16]) -> Place {
-    Place {
+pub(crate) fn place(role: Role, epoch: u32, object_id: [u8; 16]) -> AssociatedData {
+    AssociatedData {
         role,
         cipher: Cipher::Aes256Gcm.number(),
         unit_size: 0,
