@@ -1,7 +1,7 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
 //! It offers one authenticated cipher ([`GcmKey`], [`AnyGcmKey`] for shorter keys, and
-//! [`GcmIv16Key`] for longer nonces), two unauthenticated ([`CtrKey`], [`XtsKey`]), one of the past
+//! [`GcmIv16Key`] for longer nonces), two unauthenticated ([`CtrKey`], [`XtsKey`]), one legacy cipher
 //! ([`TripleDes`]), one MAC ([`MacKey`]), three key agreements ([`KeyAgreement`], [`kdfe_p256`] for
 //! TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates ([`Certificate`],
 //! [`PrivateKey`]), one signature that is made and verified ([`SigningKey`], [`VerifyingKey`]),
@@ -72,7 +72,7 @@ pub use signature::{verify_p256, verify_rsa};
 pub use tdes::TripleDes;
 pub use xts::XtsKey;
 
-/// Guards share keys between threads; a key type that stops being `Send + Sync` fails here.
+/// Programs share keys between threads: a key type that stops being `Send + Sync` fails to compile.
 const fn shareable<T: Send + Sync>() {}
 const _: () = {
     shareable::<SecretKey>();
