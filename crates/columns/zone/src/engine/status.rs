@@ -67,7 +67,7 @@ impl Zone {
             let comma = if out.is_empty() { "" } else { "," };
             out.push_str(comma);
             out.push_str("{\"ticket\":\"");
-            out.push_str(&hex(ticket));
+            out.push_str(&hex(&ticket));
             let counts = ledger.to_json();
             out.push_str(&format!("\",\"rights\":{rights},\"counts\":{counts}}}"));
         }
