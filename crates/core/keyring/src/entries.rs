@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::fresh::{Fresh, System};
 use crate::object::Object;
 use crate::purpose::Purpose;
-use crate::wrap::{place, unwrap, wrap};
+use crate::wrap::{key_aad, unwrap, wrap};
 
 /// What is known of one version of one key without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ fn entry_key(object: &Object, name: &str) -> Result<SecretKey, Error> {
 /// Position = version, extra = purpose * 65536 + state (docs/spec/keyring.md, "Entries").
 fn entry_aad(object: &Object, entry: &Entry) -> [u8; aad_layout::SIZE] {
     let extra = u64::from(entry.purpose) << 16 | u64::from(entry.state.number());
-    place(Role::KeyringEntry, object.epoch(), object.object_id())
+    key_aad(Role::KeyringEntry, object.epoch(), object.object_id())
         .at_with(u64::from(entry.version), extra)
 }
 

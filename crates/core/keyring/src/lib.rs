@@ -87,7 +87,7 @@ pub use source::{KeySource, SourceContext};
 pub use strongroom_crypto::{Argon2Params, Certificate, Identity};
 pub use transfer::ImportReport;
 
-/// Guards share these between threads; a type that stops being `Send + Sync` fails here.
+/// Programs share these between threads: a type that stops being `Send + Sync` fails to compile.
 const fn shareable<T: Send + Sync>() {}
 const _: () = {
     shareable::<Error>();

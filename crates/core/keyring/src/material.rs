@@ -1,5 +1,4 @@
-//! The one rule that turns the bytes a user gave into a raw key or a passphrase, whatever they came
-//! from.
+//! The one rule that turns the bytes that a user gave into a raw key or a passphrase, for every source.
 //!
 //! 1. Exactly 32 bytes that end in a newline and are not UTF-8 are a raw key. (Without this step
 //!    one random key in 256 would lose its last byte to step 2.)
@@ -30,7 +29,8 @@ pub(crate) const MATERIAL_MAX: usize = 64 * 1024;
 
 const PREFIX: &[u8] = b"encryptionkey=";
 
-/// Applies the rule. `material` is wiped when it is dropped here.
+/// Applies the rule. Errors: SR-2011 for material that is empty, too long, or a hexadecimal key that was
+/// cut short.
 pub(crate) fn interpret(material: &SecretBytes) -> Result<Opener, Error> {
     let whole = material.as_slice();
     if whole.len() == 32 && whole.ends_with(b"\n") && std::str::from_utf8(whole).is_err() {
@@ -57,8 +57,7 @@ pub(crate) fn interpret(material: &SecretBytes) -> Result<Opener, Error> {
     Ok(Opener::passphrase(passphrase))
 }
 
-/// Whether `bytes`, without the newline, are a raw key by their length and because they are no
-/// text.
+/// Whether `bytes`, without the newline, are a raw key: 32 bytes that are not UTF-8.
 pub(crate) fn is_raw(bytes: &[u8]) -> bool {
     bytes.len() == 32 && std::str::from_utf8(bytes).is_err()
 }
@@ -67,6 +66,7 @@ fn malformed(detail: &str) -> Error {
     Error::new(&code::KEY_MALFORMED, detail)
 }
 
+/// The bytes without one `\n` or `\r\n` at the end.
 pub(crate) fn without_newline(bytes: &[u8]) -> &[u8] {
     bytes
         .strip_suffix(b"\r\n")
@@ -96,6 +96,7 @@ fn raw_from(bytes: &[u8]) -> Result<Opener, Error> {
     key_from(bytes).map(Opener::raw)
 }
 
+/// A raw key of 32 bytes. Errors: SR-2011 for another length.
 fn key_from(bytes: &[u8]) -> Result<SecretKey, Error> {
     let mut key = [0; 32];
     if bytes.len() != key.len() {

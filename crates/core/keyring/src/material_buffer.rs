@@ -16,8 +16,8 @@ pub(crate) fn too_long() -> Error {
     Error::new(&code::KEY_MALFORMED, "longer than 64 KiB")
 }
 
-/// Material being read: locked memory for all that is allowed, and one byte more that tells too
-/// much.
+/// Key material while it is read, up to [`MATERIAL_MAX`] bytes in locked memory. A byte that is read
+/// beyond that only sets [`Self::is_too_long`].
 pub(crate) struct MaterialBuffer {
     bytes: SecretBytes,
     filled: usize,
@@ -33,7 +33,7 @@ impl MaterialBuffer {
         })
     }
 
-    /// Reads once. False at the end of the input.
+    /// Reads once; an interrupted read counts as one. False at the end of the input.
     pub(crate) fn read_from(&mut self, mut input: impl Read) -> std::io::Result<bool> {
         let mut probe = [0_u8; 1];
         let free = self
@@ -63,11 +63,12 @@ impl MaterialBuffer {
         self.filled == 0
     }
 
+    /// Whether more than [`MATERIAL_MAX`] bytes were read.
     pub(crate) fn is_too_long(&self) -> bool {
         self.beyond
     }
 
-    /// What was read, in a cell of its own size, so that 64 KiB of locked memory are free again.
+    /// What was read, in locked memory of its own size; the buffer is wiped and freed.
     pub(crate) fn finish(mut self) -> Result<SecretBytes, Error> {
         self.bytes.truncate(self.filled);
         let mut exact = SecretBytes::with_capacity(self.filled)?;

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::fresh::{Fresh, System};
 use crate::object::Object;
 use crate::purpose::Purpose;
-use crate::wrap::place;
+use crate::wrap::key_aad;
 
 /// The private key of a record. Errors: SR-2031 when it holds none; SR-2005.
 pub(crate) fn read_key(object: &Object, record: &CertificateRecord) -> Result<PrivateKey, Error> {
@@ -47,7 +47,7 @@ fn wrapping(
 ) -> Result<(GcmKey, [u8; aad_layout::SIZE]), Error> {
     let key = object.derive(object.epoch(), Purpose::KeyringCertificates, &[0; 32], id)?;
     let position = u64::try_from(len).unwrap_or(u64::MAX);
-    let aad = place(Role::KeyringCertificate, object.epoch(), object.object_id());
+    let aad = key_aad(Role::KeyringCertificate, object.epoch(), object.object_id());
     Ok((GcmKey::new(&key)?, aad.at(position)))
 }
 

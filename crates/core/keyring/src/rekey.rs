@@ -1,13 +1,14 @@
-//! Changing who may open an object, changing its data key, and following such a change made by
-//! another process.
+//! Changing who may open an object, changing its data key, and following such a change that another
+//! process has made.
 //!
 //! Every function returns a new [`Object`]; the caller makes its header durable ([`crate::redo`])
 //! before it uses it.
-//! Order of a rekey (K8), which the guard that owns the data must keep:
+//! Order of a rekey (K8), which the product that owns the data must keep:
 //! 1. `rekey_begun`, header durable: both epochs open, new writes use the new one.
 //! 2. Every unit sealed under the old epoch is rewritten, and an anchor under the new epoch is
 //!    durable.
-//! 3. `rekey_finished`, header durable: the old key is gone. Anything still under it is lost.
+//! 3. `rekey_finished`, header durable: the old key is erased. Units that are still sealed under it are
+//!    lost.
 //!
 //! Must not: do I/O; drop a slot that the caller did not know about.
 
@@ -23,11 +24,11 @@ use crate::object::{Object, parse, sealed_canary, under};
 use crate::purpose::Label;
 use crate::recipient::Recipient;
 use crate::slot::{HeldSlot, Opened, open_slot};
-use crate::wrap::{place, wrap};
+use crate::wrap::{key_aad, wrap};
 
 impl Object {
-    /// Opens a header that another process rewrote, with what this object retains: the KEK of the
-    /// slot that opened it, matched by the slot's salt, or its data keys.
+    /// Opens a header that another process has rewritten, without an opener: with the KEK of the slot that
+    /// opened this object, which is found by the slot's salt, or with this object's data key.
     ///
     /// # Errors
     /// SR-2017 when neither helps, or another object is in its place; SR-3004 when an older header
@@ -59,8 +60,8 @@ impl Object {
         self.rewrapped_with(&mut System, recipients)
     }
 
-    /// The same data key, with slots for these recipients beside those that are there. A key of a
-    /// keyring or a certificate that has one keeps it.
+    /// The same data key, with slots for these recipients added to the present ones. A key of a keyring or
+    /// a certificate that has a slot already keeps it, and gets no second one.
     ///
     /// # Errors
     /// As [`Object::rewrapped`].
@@ -99,7 +100,7 @@ impl Object {
         self.rekey_begun_with(&mut System, recipients)
     }
 
-    /// Forgets the previous epoch's key.
+    /// Ends a rekey: the previous epoch's key is no longer in the header.
     ///
     /// # Errors
     /// SR-9001 when no rekey is under way.
@@ -118,6 +119,7 @@ impl Object {
         )
     }
 
+    /// As [`Object::rewrapped`], with the random values of `fresh`.
     pub(crate) fn rewrapped_with(
         &self,
         fresh: &mut dyn Fresh,
@@ -134,6 +136,7 @@ impl Object {
         )
     }
 
+    /// As [`Object::rekey_begun`], with the random values of `fresh`.
     pub(crate) fn rekey_begun_with(
         &self,
         fresh: &mut dyn Fresh,
@@ -153,15 +156,16 @@ impl Object {
             _ => self.new_slots(fresh, header.epoch, &data_key, recipients)?,
         };
         header.slots = slots;
-        let aad =
-            place(Role::PreviousKey, header.epoch, object_id).at(u64::from(header.previous_epoch));
+        let aad = key_aad(Role::PreviousKey, header.epoch, object_id)
+            .at(u64::from(header.previous_epoch));
         let wrapping = under(&data_key, object_id, Label::PreviousKey)?;
         header.previous_key = wrap(&wrapping, fresh.nonce()?, &aad, &self.data_key)?;
         header.canary = sealed_canary(fresh, &data_key, object_id, header.epoch)?;
         Self::finished(header, data_key, Some(self.data_key.try_clone()?), held)
     }
 
-    /// The data key of a rewritten header, from what is retained.
+    /// The data key of a rewritten header, by the KEK that is held or, in the same epoch, the present data
+    /// key. Errors: SR-2017 when neither helps.
     fn retained_key(&self, parsed: &Header) -> Result<Opened, Error> {
         let ours = |slot: &&Slot| slot.salt == self.held.salt && slot.kind == self.held.kind;
         for slot in parsed.slots.iter().filter(ours) {
@@ -184,6 +188,7 @@ impl Object {
         Err(Error::new(&code::KEY_CHANGED, ""))
     }
 
+    /// The header with the next sequence.
     fn next_header(&self) -> Result<Header, Error> {
         let mut header = self.header.clone();
         let sequence = header.sequence.checked_add(1);
@@ -199,6 +204,8 @@ impl Object {
             .transpose()?)
     }
 
+    /// Seals a slot for each recipient, and keeps the first one's KEK. Errors: SR-2019 without
+    /// recipients; SR-3009 for too many.
     fn new_slots(
         &self,
         fresh: &mut dyn Fresh,
@@ -228,6 +235,8 @@ impl Object {
         }
     }
 
+    /// Seals the slot in use again around a new data key. Errors: SR-2019 when there are other slots,
+    /// which would be lost; SR-2017 when the slot in use is gone.
     fn kept_slot(
         &self,
         fresh: &mut dyn Fresh,
@@ -258,8 +267,8 @@ impl Object {
     }
 }
 
-/// Whether both slots are for one key of a keyring, or one certificate. Of other keys nothing tells
-/// which they are.
+/// Whether both slots are for the same version of a key of a keyring, or for the same certificate. Always
+/// false for passphrases and raw keys, which a slot does not name.
 fn is_for_the_same(a: &Slot, b: &Slot) -> bool {
     match (&a.kind, &b.kind) {
         (SlotKind::Certificate { id, .. }, SlotKind::Certificate { id: other, .. }) => id == other,

@@ -12,7 +12,7 @@ use strongroom_format::slot::{Argon2Cost, Slot, SlotKind};
 use crate::error::Error;
 use crate::fresh::Fresh;
 use crate::purpose::Label;
-use crate::wrap::{place, unwrap, wrap};
+use crate::wrap::{key_aad, unwrap, wrap};
 
 /// A data key that a slot yielded, and what is needed to follow a rekey (K8).
 pub(crate) struct Opened {
@@ -37,7 +37,7 @@ impl HeldSlot {
         data_key: &SecretKey,
     ) -> Result<Slot, Error> {
         let nonce = fresh.nonce()?;
-        let aad = place(Role::Slot, epoch, object_id).at(u64::from(self.kind.number()));
+        let aad = key_aad(Role::Slot, epoch, object_id).at(u64::from(self.kind.number()));
         let wrapped = wrap(&self.kek, nonce, &aad, data_key)?;
         let mut joined = [0; 48];
         let (key, tag) = joined.split_at_mut(wrapped.key.len());
@@ -67,7 +67,7 @@ pub(crate) fn open_slot(
     epoch: u32,
     object_id: [u8; 16],
 ) -> Result<Option<SecretKey>, Error> {
-    let aad = place(Role::Slot, epoch, object_id).at(u64::from(slot.kind.number()));
+    let aad = key_aad(Role::Slot, epoch, object_id).at(u64::from(slot.kind.number()));
     let (mut key, mut tag) = ([0; 32], [0; 16]);
     let (wrapped_key, wrapped_tag) = slot.wrapped.split_at(key.len());
     key.copy_from_slice(wrapped_key);

@@ -1,7 +1,7 @@
-//! Where key material comes from: the common key options of every command and of every guard.
+//! Where key material comes from: the key options that every command, the VFS and the shield have.
 //!
 //! Invariants: K1, what a source delivers goes straight into locked memory and is wiped when it has
-//! become an opener; K2, nothing here tells a value, only the name of its source.
+//! become an opener; K2, nothing here shows a value, only the name of its source.
 //!
 //! Must not: take a secret from argv; know an object.
 
@@ -39,20 +39,20 @@ pub enum KeySource {
     Given(SecretBytes),
 }
 
-/// What a source needs to know beside itself.
+/// The circumstances under which a source is asked.
 #[derive(Clone, Debug, Default)]
 pub struct SourceContext {
     /// The keyring; `None` means [`Keyring::default_path`].
     pub keyring: Option<PathBuf>,
-    /// Whether something is created with the key: asks twice, and refuses a retired key.
+    /// Whether something is created with the key: a passphrase is then asked for twice, and a retired
+    /// key is refused.
     pub creating: bool,
-    /// What a passphrase is asked for with, without the colon; empty means "Passphrase".
+    /// The prompt for a passphrase, without the colon; empty means "Passphrase".
     pub prompt: String,
 }
 
-/// From now on nothing of this process asks at a terminal: every source and provider that would,
-/// whatever its default is, fails with SR-1004. For work that nobody attends to; a question has no
-/// time limit.
+/// From now on every source and provider of this process that would ask at a terminal fails with
+/// SR-1004 instead. For unattended work, because a question has no time limit.
 pub fn ask_nobody() {
     terminal::ask_nobody();
 }
@@ -79,8 +79,8 @@ impl KeySource {
         }
     }
 
-    /// Fetches a passphrase for a file of another format, as text: one trailing line end is
-    /// dropped, nothing else is looked for in it.
+    /// Fetches a passphrase for a file of another format, as text. One trailing line end is dropped; the
+    /// rule of `material.rs` is not applied.
     ///
     /// # Errors
     /// SR-2019 for a key of the keyring; SR-2042 when it is empty or longer than 1 KiB, is not
@@ -104,9 +104,9 @@ impl KeySource {
         })
     }
 
-    /// Asks now, when asking is the source: what was typed becomes the source, so that it can be
-    /// used more than once and handed to other processes. Every other source stays as it is, and is
-    /// not looked at.
+    /// Asks at the terminal now if this is [`KeySource::Ask`], and returns [`KeySource::Given`] with what
+    /// was typed, which can be used more than once and handed to other processes. Every other source is
+    /// returned unchanged, without fetching anything.
     ///
     /// # Errors
     /// SR-1004, SR-2001 (cancelled), SR-2011 (the two entries differ).
@@ -117,7 +117,7 @@ impl KeySource {
         }
     }
 
-    /// The source in words, without a secret. A command line is not shown: it may hold one.
+    /// The source in words, such as `env:NAME`. Shows no secret, and so no command line.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -131,9 +131,10 @@ impl KeySource {
     }
 }
 
-/// Longest passphrase of a PKCS #12 or PEM file, in bytes: what other programs read.
+/// Longest passphrase of a PKCS #12 or PEM file, in bytes: other programs read no longer one.
 const TEXT_MAX: usize = 1024;
 
+/// Checks a passphrase that has to be text, and drops one trailing line end. Errors: SR-2042; SR-5001.
 fn as_text(given: &SecretBytes) -> Result<SecretBytes, Error> {
     let text = without_newline(given.as_slice());
     let wrong = match text {

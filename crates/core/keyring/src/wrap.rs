@@ -1,4 +1,4 @@
-//! One key sealed under another, with AES-256-GCM, bound to its place by associated data.
+//! Key wrapping: one key sealed under another with AES-256-GCM, bound to its place by associated data.
 //!
 //! Must not: be used for anything but keys; leave an unwrapped key outside locked memory.
 
@@ -8,8 +8,9 @@ use strongroom_format::header::{Cipher, WrappedKey};
 
 use crate::error::Error;
 
-/// The place of a wrapped key: cipher 1, no unit size (docs/spec/header.md, "Associated data").
-pub(crate) fn place(role: Role, epoch: u32, object_id: [u8; 16]) -> AssociatedData {
+/// The associated data of a wrapped key: cipher 1, no unit size (docs/spec/header.md, "Associated
+/// data").
+pub(crate) fn key_aad(role: Role, epoch: u32, object_id: [u8; 16]) -> AssociatedData {
     AssociatedData {
         role,
         cipher: Cipher::Aes256Gcm.number(),
@@ -19,7 +20,7 @@ pub(crate) fn place(role: Role, epoch: u32, object_id: [u8; 16]) -> AssociatedDa
     }
 }
 
-/// Seals `key` under `under`. `nonce` must never have been used with `under`: callers take it from
+/// Wraps `key` under the key `under`. `nonce` must never have been used with `under`: callers take it from
 /// [`crate::fresh`].
 pub(crate) fn wrap(
     under: &SecretKey,
@@ -37,7 +38,7 @@ pub(crate) fn wrap(
     })
 }
 
-/// Opens a wrapped key. `None` when it does not authenticate.
+/// Unwraps a key. `None` when it does not authenticate; an error only when there is no memory for keys.
 pub(crate) fn unwrap(
     under: &SecretKey,
     aad: &[u8; aad_layout::SIZE],
