@@ -104,8 +104,8 @@ impl CreateOptions<'_> {
         }
     }
 
-    /// Draws the keys of a new set: a new data key and a key slot for each recipient, or a random id
-    /// when the set is not sealed. Two calls give two sets.
+    /// Draws the keys of a new set: a new data key and a key slot for each recipient, or a random
+    /// id when the set is not sealed. Two calls give two sets.
     pub(crate) fn new_set_keys(&self) -> crate::Result<SetKeys> {
         match self.protection() {
             Protection::Plain => SetKeys::plain(),

@@ -109,12 +109,12 @@ fn resolve(text: &[u8]) -> Result<SecretBytes, Error> {
 
 const ESCAPE: &str = "a backslash in it does not begin \\xHH with two hexadecimal digits";
 
-/// What DuckDB's decoder makes of a text. `None` when the decoder refuses it, and the bytes are used
-/// as they are.
+/// What DuckDB's decoder makes of a text. `None` when the decoder refuses it, and the bytes are
+/// used as they are.
 ///
 /// The decoder is laxer than RFC 4648: `=` may be in the last two positions whatever the other one
-/// is, and bits after the last byte may have any value. So `=` is read as the digit of zero here, and
-/// what it would have decoded to is cut off.
+/// is, and bits after the last byte may have any value. So `=` is read as the digit of zero here,
+/// and what it would have decoded to is cut off.
 fn decoded(text: &[u8]) -> Result<Option<SecretBytes>, Error> {
     let Some((_, [third, fourth])) = text.split_last_chunk::<2>() else {
         return Ok(None);

@@ -135,7 +135,8 @@ impl Zone {
         }
     }
 
-    /// Allows backends to have records made in `directory`, which exists, sealed for this recipient.
+    /// Allows backends to have records made in `directory`, which exists, sealed for this
+    /// recipient.
     #[must_use]
     pub fn recording(
         mut self,

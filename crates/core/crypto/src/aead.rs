@@ -46,8 +46,8 @@ impl GcmKey {
         expanded.map(Self)
     }
 
-    /// Derives a key from `ikm`, `salt` and `info` as [`crate::hkdf()`] does, and expands it. For keys
-    /// that are used for nothing else.
+    /// Derives a key from `ikm`, `salt` and `info` as [`crate::hkdf()`] does, and expands it. For
+    /// keys that are used for nothing else.
     ///
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
@@ -57,8 +57,8 @@ impl GcmKey {
         expanded.map(Self)
     }
 
-    /// As [`GcmKey::derive`], for messages of some hundred bytes: always with the library whose set-up
-    /// is quick.
+    /// As [`GcmKey::derive`], for messages of some hundred bytes: always with the library whose
+    /// set-up is quick.
     ///
     /// # Errors
     /// As [`GcmKey::derive`].
@@ -116,8 +116,8 @@ impl GcmKey {
         }
     }
 
-    /// As [`GcmKey::open`], but decrypts from `from` into `to`. Spares a copy where the library can do
-    /// it.
+    /// As [`GcmKey::open`], but decrypts from `from` into `to`. Spares a copy where the library can
+    /// do it.
     ///
     /// # Errors
     /// As [`GcmKey::open`], and when the lengths of `from` and `to` differ; `to` is then all zeros.
@@ -163,8 +163,8 @@ pub struct AnyGcmKey(Supplier);
 /// The library that has AES of the key's length.
 enum Supplier {
     Ring(Locked<LessSafeKey>),
-    /// AES-192, which ring does not have. The key schedule is made anew for each message; messages are
-    /// large.
+    /// AES-192, which ring does not have. The key schedule is made anew for each message; messages
+    /// are large.
     Libcrypto(SecretKey),
 }
 
@@ -271,8 +271,8 @@ fn open(
     Err(OpenError)
 }
 
-/// Expands a key with the library that is faster for long messages on this processor. The caller wipes
-/// the stack.
+/// Expands a key with the library that is faster for long messages on this processor. The caller
+/// wipes the stack.
 #[inline(never)]
 fn expand_for_long(key: &[u8]) -> Result<Expanded, CryptoError> {
     #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
@@ -292,8 +292,8 @@ fn expand_for_short(key: &[u8]) -> Result<Expanded, CryptoError> {
     expand(&AES_256_GCM, key).map(Expanded::Ring)
 }
 
-/// Expands a key with ring. Not inlined, so that [`wipe_stack`] reaches the copies of the key in its
-/// frames.
+/// Expands a key with ring. Not inlined, so that [`wipe_stack`] reaches the copies of the key in
+/// its frames.
 #[inline(never)]
 fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Result<Locked<LessSafeKey>, CryptoError> {
     let unbound = UnboundKey::new(algorithm, key).map_err(|_| CryptoError::TooLong)?;

@@ -28,8 +28,9 @@ impl KeyAgreement {
         pair
     }
 
-    /// Derives two keys from the secret that is shared with `peer`: one with `first` as HKDF's info, one
-    /// with `second`. Both sides must put everything that they exchanged before into `salt`.
+    /// Derives two keys from the secret that is shared with `peer`: one with `first` as HKDF's
+    /// info, one with `second`. Both sides must put everything that they exchanged before into
+    /// `salt`.
     ///
     /// # Errors
     /// [`CryptoError::Key`] for a public key of small order; [`CryptoError::OutOfLockedMemory`].

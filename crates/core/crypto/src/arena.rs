@@ -86,11 +86,11 @@ pub(crate) fn all_locked() -> bool {
     pool.arenas.iter().all(|arena| arena.locked)
 }
 
-/// Locks every arena again if this process was forked since the last call. Does nothing while another
-/// thread holds the pool.
+/// Locks every arena again if this process was forked since the last call. Does nothing while
+/// another thread holds the pool.
 pub(crate) fn relock() {
-    // In a forked child a thread that does not exist may hold the lock, which is then never released.
-    // Waiting for it would hang the process.
+    // In a forked child a thread that does not exist may hold the lock, which is then never
+    // released. Waiting for it would hang the process.
     match POOL.try_lock() {
         Ok(mut pool) => pool.relock_after_fork(),
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().relock_after_fork(),

@@ -1,9 +1,9 @@
 //! X.509 certificates (RFC 5280) as what keys are encrypted for: reading them, and making
 //! self-signed ones.
 //!
-//! A certificate stands for its public key, which the owner has chosen. Its id is the hash of that key,
-//! so that a certificate that is issued anew for the same key is the same recipient. Signatures of
-//! issuers are not verified, and dates are informative only.
+//! A certificate stands for its public key, which the owner has chosen. Its id is the hash of that
+//! key, so that a certificate that is issued anew for the same key is the same recipient.
+//! Signatures of issuers are not verified, and dates are informative only.
 //!
 //! Invariant: every certificate here has an RSA key of 2048 to 4096 bits, may encipher keys, and is
 //! exactly its DER encoding.
@@ -129,8 +129,8 @@ impl Certificate {
         shown_name(self.x509.issuer_name())
     }
 
-    /// The first and the last second of its validity, in seconds since the Unix epoch. `None` when a
-    /// date cannot be read.
+    /// The first and the last second of its validity, in seconds since the Unix epoch. `None` when
+    /// a date cannot be read.
     #[must_use]
     pub fn validity_unix_s(&self) -> Option<(i64, i64)> {
         Some((
@@ -152,8 +152,8 @@ impl Certificate {
         &self.x509
     }
 
-    /// Checks a certificate and computes its id. Errors: [`CertificateError::Malformed`] when it is too
-    /// long; [`CertificateError::Weak`] for another kind of key or use.
+    /// Checks a certificate and computes its id. Errors: [`CertificateError::Malformed`] when it is
+    /// too long; [`CertificateError::Weak`] for another kind of key or use.
     pub(crate) fn of(x509: X509) -> Result<Self, CertificateError> {
         let malformed = |_: ErrorStack| CertificateError::Malformed;
         let der = x509.to_der().map_err(malformed)?;

@@ -6,8 +6,8 @@
 //! Invariants: the key schedule lives in locked memory and is borrowed by each operation; what the
 //! operation itself spreads over the stack is wiped before it returns.
 //!
-//! Must not: be offered without a warning. A changed bit of the ciphertext changes the same bit of the
-//! plaintext, and is not noticed.
+//! Must not: be offered without a warning. A changed bit of the ciphertext changes the same bit of
+//! the plaintext, and is not noticed.
 
 use aes::Aes256Enc;
 use ctr::cipher::{InnerIvInit, KeyInit, StreamCipher};
@@ -58,7 +58,8 @@ impl CtrKey {
                 .wrapping_add(u128::from(number))
                 .to_be_bytes()
         };
-        // The part of the first 16 bytes of keystream that lies before `in_out` is applied to zeros.
+        // The part of the first 16 bytes of keystream that lies before `in_out` is applied to
+        // zeros.
         let before = usize::from(offset.to_le_bytes()[0] & 15);
         let shared = if before == 0 { 0 } else { 16 - before };
         let (head, body) = in_out.split_at_mut(shared.min(in_out.len()));

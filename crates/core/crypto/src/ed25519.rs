@@ -73,9 +73,9 @@ pub struct VerifyingKey {
 }
 
 impl VerifyingKey {
-    /// Reads a public key, or a certificate and takes its public key, in PEM. The issuer and the dates
-    /// of a certificate are not checked. A second key or certificate in the same file is an error,
-    /// because the user would not notice that it is not trusted.
+    /// Reads a public key, or a certificate and takes its public key, in PEM. The issuer and the
+    /// dates of a certificate are not checked. A second key or certificate in the same file is an
+    /// error, because the user would not notice that it is not trusted.
     ///
     /// # Errors
     /// [`SigningKeyError`].
@@ -94,7 +94,8 @@ impl VerifyingKey {
         Self::of(&*key.map_err(|_| SigningKeyError::Malformed)?)
     }
 
-    /// The public half of a key. Errors: [`SigningKeyError::OtherKind`] unless it is one of Ed25519.
+    /// The public half of a key. Errors: [`SigningKeyError::OtherKind`] unless it is one of
+    /// Ed25519.
     fn of<T: HasPublic>(key: &PKeyRef<T>) -> Result<Self, SigningKeyError> {
         if key.id() != Id::ED25519 {
             return Err(SigningKeyError::OtherKind);

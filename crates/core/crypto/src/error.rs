@@ -135,8 +135,8 @@ impl From<CryptoError> for SigningKeyError {
     }
 }
 
-/// A sealed message was refused. It deliberately does not say why: to an attacker who makes the program
-/// open forged data, a wrong key, a wrong place and a changed byte must look alike.
+/// A sealed message was refused. It deliberately does not say why: to an attacker who makes the
+/// program open forged data, a wrong key, a wrong place and a changed byte must look alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenError;
 

@@ -4,7 +4,8 @@
 //!
 //! Invariants: as in `aead.rs`; the key schedule lives in locked memory for the length of the call.
 //!
-//! Must not: be used for small messages: the key schedule, made for each, would cost most of the time.
+//! Must not: be used for small messages: the key schedule, made for each, would cost most of the
+//! time.
 
 use crate::error::{CryptoError, OpenError};
 use crate::harden::wipe_stack;

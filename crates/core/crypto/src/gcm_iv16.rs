@@ -1,5 +1,5 @@
-//! AES-256-GCM with nonces of 128 bits, through libcrypto: ring has 96 bits only. For DuckDB's format,
-//! which has such nonces.
+//! AES-256-GCM with nonces of 128 bits, through libcrypto: ring has 96 bits only. For DuckDB's
+//! format, which has such nonces.
 //!
 //! Standard: NIST SP 800-38D, section 7.1, step 2: the first counter block is the GHASH of such a
 //! nonce.

@@ -1,7 +1,7 @@
 //! The files that hold a certificate with or without its private key: PEM, DER, PKCS #12.
 //!
-//! Invariant: a certificate and a private key that are read from a file, or written to one, are a pair;
-//! this is tested by encrypting and decrypting.
+//! Invariant: a certificate and a private key that are read from a file, or written to one, are a
+//! pair; this is tested by encrypting and decrypting.
 //!
 //! Must not: read or write a file, or let libcrypto ask for a passphrase on the terminal.
 
@@ -147,8 +147,8 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Checks that the private key is the certificate's: the public keys are equal, and a random key that is
-/// encrypted with one half opens with the other. Errors: [`CertificateError::Mismatch`].
+/// Checks that the private key is the certificate's: the public keys are equal, and a random key
+/// that is encrypted with one half opens with the other. Errors: [`CertificateError::Mismatch`].
 pub(crate) fn check_pair(
     certificate: &Certificate,
     key: &PrivateKey,
@@ -165,8 +165,8 @@ pub(crate) fn check_pair(
     }
 }
 
-/// Reads the first private key of a PEM file. The callback keeps libcrypto from asking for a passphrase
-/// on the terminal.
+/// Reads the first private key of a PEM file. The callback keeps libcrypto from asking for a
+/// passphrase on the terminal.
 ///
 /// # Errors
 /// [`CertificateError::Passphrase`] when the key is encrypted and `passphrase` does not open it;

@@ -22,7 +22,8 @@ const SALT_LEN_MIN: usize = 8;
 
 /// A 32-byte key from another key: HKDF-SHA-256, extract and expand (RFC 5869).
 ///
-/// `salt` may be empty. `info` names the use: keys with different `info` say nothing about each other.
+/// `salt` may be empty. `info` names the use: keys with different `info` say nothing about each
+/// other.
 ///
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].
@@ -48,8 +49,8 @@ pub fn hkdf_bytes(
     Ok(out)
 }
 
-/// HKDF for inputs and outputs of any length; then wipes the stack. Errors: [`CryptoError::TooLong`],
-/// [`CryptoError::OutOfLockedMemory`].
+/// HKDF for inputs and outputs of any length; then wipes the stack. Errors:
+/// [`CryptoError::TooLong`], [`CryptoError::OutOfLockedMemory`].
 pub(crate) fn hkdf_into(
     ikm: &[u8],
     salt: &[u8],
@@ -115,8 +116,9 @@ impl Argon2Params {
         u64::from(self.t) * u64::from(self.m_kib)
     }
 
-    /// As [`Argon2Params::check`], but allows more passes over less memory: it bounds the product, at 64
-    /// passes over 4 GiB. For parameters of LUKS2 headers, where cryptsetup chooses the passes by time.
+    /// As [`Argon2Params::check`], but allows more passes over less memory: it bounds the product,
+    /// at 64 passes over 4 GiB. For parameters of LUKS2 headers, where cryptsetup chooses the
+    /// passes by time.
     ///
     /// # Errors
     /// [`CryptoError::KdfParameters`].
@@ -156,8 +158,8 @@ pub(crate) fn argon2id_into(
     argon2_into(Algorithm::Argon2id, pass, salt, params, out)
 }
 
-/// Argon2 of either kind, for outputs of any length; then wipes the stack. The caller has checked the
-/// bounds of the parameters. After an error `out` is zeros.
+/// Argon2 of either kind, for outputs of any length; then wipes the stack. The caller has checked
+/// the bounds of the parameters. After an error `out` is zeros.
 pub(crate) fn argon2_into(
     algorithm: Algorithm,
     pass: &[u8],
@@ -180,8 +182,8 @@ pub(crate) fn argon2_into(
     done
 }
 
-/// HKDF, extract and expand. Not inlined, so that [`wipe_stack`] reaches the copies of the key in its
-/// frames; the caller wipes.
+/// HKDF, extract and expand. Not inlined, so that [`wipe_stack`] reaches the copies of the key in
+/// its frames; the caller wipes.
 #[inline(never)]
 pub(crate) fn extract_and_expand(
     ikm: &[u8],

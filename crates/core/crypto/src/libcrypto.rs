@@ -1,6 +1,6 @@
-//! OpenSSL's libcrypto: its set-up, for all of this crate, and its cipher contexts for XTS, AES-192-GCM,
-//! AES-256-GCM with long nonces and Triple DES, which hold key schedules and are used without
-//! allocating.
+//! OpenSSL's libcrypto: its set-up, for all of this crate, and its cipher contexts for XTS,
+//! AES-192-GCM, AES-256-GCM with long nonces and Triple DES, which hold key schedules and are used
+//! without allocating.
 //!
 //! Invariants:
 //! - Whatever libcrypto allocates while a key is set up lies in the locked arena (C1 to C3);
@@ -126,8 +126,8 @@ impl Context {
         Ok(copy)
     }
 
-    /// Encrypts or decrypts one data unit of XTS. `from` and `to` are of equal length, a multiple of 16
-    /// that is not zero. Allocates nothing.
+    /// Encrypts or decrypts one data unit of XTS. `from` and `to` are of equal length, a multiple
+    /// of 16 that is not zero. Allocates nothing.
     pub(crate) fn apply_xts(
         &mut self,
         tweak: &[u8; 16],
@@ -293,8 +293,8 @@ impl Context {
         succeeded(done).map(|()| tag)
     }
 
-    /// Ends the decryption of a message and verifies its tag. Errors: [`CryptoError::Library`] when the
-    /// tag differs.
+    /// Ends the decryption of a message and verifies its tag. Errors: [`CryptoError::Library`] when
+    /// the tag differs.
     pub(crate) fn finish_and_verify(&mut self, tag: &[u8; 16]) -> Result<(), CryptoError> {
         let mut tag = *tag;
         // SAFETY: the tag is readable for 16 bytes, the length that is named; it is copied.
@@ -346,8 +346,8 @@ fn succeeded(done: c_int) -> Result<(), CryptoError> {
     Err(CryptoError::Library)
 }
 
-/// Sets libcrypto up at the first call, and returns its ciphers. Errors: [`CryptoError::Library`] when
-/// another part of the process has used this libcrypto before, or a cipher is missing.
+/// Sets libcrypto up at the first call, and returns its ciphers. Errors: [`CryptoError::Library`]
+/// when another part of the process has used this libcrypto before, or a cipher is missing.
 pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
     static CIPHERS: OnceLock<Option<Ciphers>> = OnceLock::new();
     CIPHERS

@@ -144,8 +144,8 @@ pub fn argon2(
     Ok(out)
 }
 
-/// Merges the anti-forensic stripes of a key slot, in order, to the key: the stripes are combined by XOR,
-/// and the hash diffuses the result after each stripe but the last.
+/// Merges the anti-forensic stripes of a key slot, in order, to the key: the stripes are combined
+/// by XOR, and the hash diffuses the result after each stripe but the last.
 pub struct AfMerge {
     hash: LuksHash,
     block: SecretBytes,
@@ -207,8 +207,8 @@ impl AfMerge {
     }
 }
 
-/// Replaces each piece of a digest's length by the digest of its number (big-endian) and itself, cut to
-/// its length. Not inlined, so that the wipe of the stack reaches its frames.
+/// Replaces each piece of a digest's length by the digest of its number (big-endian) and itself,
+/// cut to its length. Not inlined, so that the wipe of the stack reaches its frames.
 #[inline(never)]
 #[expect(clippy::big_endian_bytes, reason = "LUKS is big-endian")]
 fn diffuse(hash_name: LuksHash, block: &mut [u8]) {

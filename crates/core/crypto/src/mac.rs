@@ -68,8 +68,8 @@ pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     array_of(context.finish().as_ref())
 }
 
-/// SHA-256 of `salt` and `secret`, one after the other, as a key: DuckDB's key derivation. Nothing slows
-/// down guessing; use [`crate::hkdf`] or [`crate::argon2id`] for Strongroom's own keys.
+/// SHA-256 of `salt` and `secret`, one after the other, as a key: DuckDB's key derivation. Nothing
+/// slows down guessing; use [`crate::hkdf`] or [`crate::argon2id`] for Strongroom's own keys.
 ///
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].

@@ -40,8 +40,8 @@ impl Matrix {
     fn wipe(&mut self) {
         // SAFETY: the range is owned and writable.
         unsafe { self.pages.base().as_ptr().write_bytes(0, self.pages.len()) };
-        // Without the barrier the compiler could leave the stores out, because the pages are unmapped
-        // next. A volatile loop over 64 MiB would be several times slower.
+        // Without the barrier the compiler could leave the stores out, because the pages are
+        // unmapped next. A volatile loop over 64 MiB would be several times slower.
         zeroize::optimization_barrier(self.blocks());
     }
 }

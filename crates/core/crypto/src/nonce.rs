@@ -12,9 +12,9 @@
 //! - The buffer is per thread, so there is no lock that `fork` could copy while it is held.
 //!
 //! - A virtual machine that is resumed twice from one snapshot has the same buffer twice, of up to
-//!   85 nonces a thread, and does not know it. Each nonce is therefore combined by XOR with the time
-//!   in nanoseconds at which it is handed out: it is as random as before, and two machines get the same
-//!   nonce only if they ask for it in the same nanosecond of their clocks.
+//!   85 nonces a thread, and does not know it. Each nonce is therefore combined by XOR with the
+//!   time in nanoseconds at which it is handed out: it is as random as before, and two machines get
+//!   the same nonce only if they ask for it in the same nanosecond of their clocks.
 //!
 //! Must not: be called from a signal handler.
 #![expect(
@@ -65,8 +65,8 @@ fn unbuffered() -> Result<[u8; NONCE_LEN], CryptoError> {
     Ok(nonce)
 }
 
-/// Combines a random nonce with the time by XOR. For each time this is a permutation, so that the results
-/// repeat no more often than random nonces do.
+/// Combines a random nonce with the time by XOR. For each time this is a permutation, so that the
+/// results repeat no more often than random nonces do.
 fn with_time(mut random: [u8; NONCE_LEN], time: SystemTime) -> [u8; NONCE_LEN] {
     // A clock before 1970 counts as 1970: the nonce is then the random one.
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -144,7 +144,8 @@ impl Buffer {
 }
 
 impl Page {
-    /// Fills the page with random nonces. Errors: [`CryptoError::Random`]; the page is then invalid.
+    /// Fills the page with random nonces. Errors: [`CryptoError::Random`]; the page is then
+    /// invalid.
     fn fill(&mut self) -> Result<(), CryptoError> {
         self.valid = 0;
         fill_random(self.nonces.as_flattened_mut())?;

@@ -28,8 +28,8 @@ const FIELD: usize = 66;
 /// A point: x, then y.
 pub type P521Point = [u8; 2 * FIELD];
 
-/// Derives a key from the server's point, with `info`. Returns it with the client's point, from which the
-/// same key can be recovered with the server's help.
+/// Derives a key from the server's point, with `info`. Returns it with the client's point, from
+/// which the same key can be recovered with the server's help.
 ///
 /// # Errors
 /// [`CryptoError::Key`] when `server` is not a point on the curve; [`CryptoError::Library`],
@@ -51,8 +51,8 @@ pub fn ecmr_provision(
     })?
 }
 
-/// Blinds the client's point for a request to the server. Returns the blinding scalar, which is kept, and
-/// the point to send.
+/// Blinds the client's point for a request to the server. Returns the blinding scalar, which is
+/// kept, and the point to send.
 ///
 /// # Errors
 /// As [`ecmr_provision`].

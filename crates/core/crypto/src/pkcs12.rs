@@ -32,16 +32,16 @@ const ITERATIONS: c_int = 250_000;
 /// "mac verify failure" (openssl/pkcs12err.h, `PKCS12_R_MAC_VERIFY_FAILURE`).
 const MAC_VERIFY_FAILURE: c_int = 113;
 
-/// The bits of the certificate's key usage: all of them when it has no such extension, none when the
-/// extension cannot be read.
+/// The bits of the certificate's key usage: all of them when it has no such extension, none when
+/// the extension cannot be read.
 pub(crate) fn key_usage(x509: &X509Ref) -> u32 {
     // SAFETY: a valid certificate. It is not changed but for what libcrypto remembers of it under
     // its own lock.
     unsafe { ffi::X509_get_key_usage(x509.as_ptr()) }
 }
 
-/// Makes a PKCS #12 file, sealed under the passphrase. Errors: [`CertificateError::Passphrase`] for a
-/// passphrase that cannot be used; [`CertificateError::Subject`] for a name with a zero byte.
+/// Makes a PKCS #12 file, sealed under the passphrase. Errors: [`CertificateError::Passphrase`] for
+/// a passphrase that cannot be used; [`CertificateError::Subject`] for a name with a zero byte.
 pub(crate) fn write(
     certificate: &Certificate,
     key: &PrivateKey,
@@ -79,8 +79,8 @@ pub(crate) fn write(
 }
 
 /// Reads a PKCS #12 file: the certificate, its private key, and the name in the file. Further
-/// certificates are ignored. Errors: [`CertificateError::Passphrase`], [`CertificateError::Malformed`],
-/// [`CertificateError::Weak`].
+/// certificates are ignored. Errors: [`CertificateError::Passphrase`],
+/// [`CertificateError::Malformed`], [`CertificateError::Weak`].
 pub(crate) fn read(bytes: &[u8], passphrase: &SecretBytes) -> Result<Identity, CertificateError> {
     let passphrase = terminated(passphrase)?;
     let parts = with_private(|| parts(bytes, &passphrase))??;

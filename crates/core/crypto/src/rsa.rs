@@ -97,8 +97,8 @@ impl PrivateKey {
     /// Opens a key that was encrypted for this key pair with this label.
     ///
     /// # Errors
-    /// [`OpenError`] for another key pair, another label, changed bytes, or a plaintext that is not 32
-    /// bytes long.
+    /// [`OpenError`] for another key pair, another label, changed bytes, or a plaintext that is not
+    /// 32 bytes long.
     pub fn unwrap(&self, wrapped: &[u8], label: &[u8]) -> Result<SecretKey, OpenError> {
         let opened = self.open(wrapped, label)?;
         let bytes: &[u8; 32] = opened.as_slice().try_into().map_err(|_| OpenError)?;
@@ -158,8 +158,8 @@ pub(crate) fn encrypt_for<T: HasPublic>(
     }
 }
 
-/// SHA-256 of the `SubjectPublicKeyInfo`. Errors: [`CertificateError::Weak`] unless the key is RSA of
-/// 2048 to 4096 bits with a sound exponent.
+/// SHA-256 of the `SubjectPublicKeyInfo`. Errors: [`CertificateError::Weak`] unless the key is RSA
+/// of 2048 to 4096 bits with a sound exponent.
 pub(crate) fn checked_id<T: HasPublic>(key: &PKeyRef<T>) -> Result<[u8; 32], CertificateError> {
     if key.id() != Id::RSA || !BITS.contains(&key.bits()) || !key.bits().is_multiple_of(64) {
         return Err(CertificateError::Weak);
@@ -177,8 +177,8 @@ pub(crate) fn checked_id<T: HasPublic>(key: &PKeyRef<T>) -> Result<[u8; 32], Cer
     Ok(sha256(&[&key.public_key_to_der().map_err(library)?]))
 }
 
-/// Runs `work` so that everything that libcrypto allocates meanwhile is in locked memory; then drops
-/// libcrypto's errors and wipes the stack. Errors: only when libcrypto cannot be set up.
+/// Runs `work` so that everything that libcrypto allocates meanwhile is in locked memory; then
+/// drops libcrypto's errors and wipes the stack. Errors: only when libcrypto cannot be set up.
 #[inline(never)]
 pub(crate) fn with_private<T>(work: impl FnOnce() -> T) -> Result<T, CryptoError> {
     set_up()?;

@@ -19,8 +19,8 @@ use crate::secret::SecretKey;
 /// A point as it is written uncompressed: 4, x, y.
 const POINT: usize = 65;
 
-/// Makes a key for the owner of the P-256 key `peer` (uncompressed, 65 bytes). Returns it with the point
-/// from which the owner derives the same key.
+/// Makes a key for the owner of the P-256 key `peer` (uncompressed, 65 bytes). Returns it with the
+/// point from which the owner derives the same key.
 ///
 /// # Errors
 /// [`CryptoError::Key`] when `peer` is not a point on the curve; [`CryptoError::Random`],

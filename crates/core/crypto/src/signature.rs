@@ -23,12 +23,12 @@ pub fn verify_p256(
         .map_err(|_| OpenError)
 }
 
-/// Verifies a signature by the owner of the public key `modulus` and `exponent`, both big-endian; leading
-/// zeros of the exponent are ignored.
+/// Verifies a signature by the owner of the public key `modulus` and `exponent`, both big-endian;
+/// leading zeros of the exponent are ignored.
 ///
 /// # Errors
-/// [`OpenError`] unless that key signed that message; also when the modulus has fewer than 2048 or more
-/// than 8192 bits.
+/// [`OpenError`] unless that key signed that message; also when the modulus has fewer than 2048 or
+/// more than 8192 bits.
 pub fn verify_rsa(
     modulus: &[u8],
     exponent: &[u8],

@@ -38,8 +38,8 @@ pub struct TripleDes {
 }
 
 impl TripleDes {
-    /// How many bytes longer a sealed message is than its plaintext: the end of the ciphertext, which is
-    /// padded, and the tag.
+    /// How many bytes longer a sealed message is than its plaintext: the end of the ciphertext,
+    /// which is padded, and the tag.
     pub const TRAILER_LEN: usize = BLOCK + MAC;
 
     /// Derives the three keys, the initialisation vector and the key of the tag from `key` with
@@ -126,8 +126,8 @@ impl TripleDes {
     }
 }
 
-/// Decrypts in place after the tag was verified. `None` when the padding is not what [`TripleDes::seal`]
-/// makes, which only somebody with the key can bring about.
+/// Decrypts in place after the tag was verified. `None` when the padding is not what
+/// [`TripleDes::seal`] makes, which only somebody with the key can bring about.
 fn decrypt(mut context: Context, in_out: &mut [u8], rest: &[u8]) -> Option<()> {
     let (whole, tail) = in_out.split_at_mut(in_out.len() / BLOCK * BLOCK);
     context.apply_in_place(whole).ok()?;

@@ -9,8 +9,8 @@
 //! time, and a forked child has its own copy.
 //!
 //! Must not: be offered without a warning. A changed 16-byte unit of ciphertext becomes 16 bytes of
-//! noise, and is not noticed; two versions of a unit at the same place under the same key can be seen
-//! to be equal.
+//! noise, and is not noticed; two versions of a unit at the same place under the same key can be
+//! seen to be equal.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
@@ -29,8 +29,8 @@ const LANES: usize = 16;
 pub struct XtsKey {
     /// Only copied, never used, so that it can be copied at any time.
     template: Pair,
-    /// Contexts for threads that work at the same time, made when they are first needed. The first is
-    /// made with the key.
+    /// Contexts for threads that work at the same time, made when they are first needed. The first
+    /// is made with the key.
     lanes: [OnceLock<Mutex<Pair>>; LANES],
 }
 
@@ -55,11 +55,12 @@ impl XtsKey {
 
     /// Encrypts the data unit `from`, or its first units, into `to`.
     ///
-    /// `from` and `to` have the same length, a multiple of 16 from 16 up. After an error the contents of
-    /// `to` are undefined.
+    /// `from` and `to` have the same length, a multiple of 16 from 16 up. After an error the
+    /// contents of `to` are undefined.
     ///
-    /// **The caller's duty:** use a tweak for one place only. Of two versions of a place under one key an
-    /// observer sees which 16-byte units differ, and nothing else. This mode does not authenticate.
+    /// **The caller's duty:** use a tweak for one place only. Of two versions of a place under one
+    /// key an observer sees which 16-byte units differ, and nothing else. This mode does not
+    /// authenticate.
     ///
     /// # Errors
     /// [`CryptoError::Length`]; [`CryptoError::TooLong`] above 16 MiB (SP 800-38E);
@@ -97,8 +98,8 @@ impl XtsKey {
         Ok(Self { template, lanes })
     }
 
-    /// Runs `work` with contexts that no other thread is using. Never waits for a lane: in a forked child
-    /// it may be held by a thread that does not exist there.
+    /// Runs `work` with contexts that no other thread is using. Never waits for a lane: in a forked
+    /// child it may be held by a thread that does not exist there.
     fn with_lane(
         &self,
         work: impl FnOnce(&mut Pair) -> Result<(), CryptoError>,

@@ -6,8 +6,8 @@
 use crate::header::{anchor_layout, header_layout};
 use crate::layout::{array, put, u32_at, u64_at, zero_at};
 
-/// By how much the estimate of seals grows each time a random nonce begins with two zero bytes, as one
-/// nonce in 65 536 does.
+/// By how much the estimate of seals grows each time a random nonce begins with two zero bytes, as
+/// one nonce in 65 536 does.
 pub const SEALS_STEP: u64 = 1 << 16;
 /// How many pages one data key may seal under random nonces (NIST SP 800-38D, section 8.3).
 pub const SEALS_LIMIT: u64 = 1 << 32;
@@ -32,8 +32,8 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// Parses one sector. `None` when it is shorter than an anchor, was never written, or has reserved
-    /// bytes that are not zero. The MAC is not verified.
+    /// Parses one sector. `None` when it is shorter than an anchor, was never written, or has
+    /// reserved bytes that are not zero. The MAC is not verified.
     #[must_use]
     pub fn parse(sector: &[u8]) -> Option<Self> {
         use anchor_layout as at;

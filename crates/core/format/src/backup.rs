@@ -476,8 +476,8 @@ impl Member {
         self.path == b"."
     }
 
-    /// Whether a writer makes such a member: path and target are within their bounds, only links and
-    /// tablespaces have a target, the root is a directory, and mode and time are in range.
+    /// Whether a writer makes such a member: path and target are within their bounds, only links
+    /// and tablespaces have a target, the root is a directory, and mode and time are in range.
     fn is_sound(&self) -> bool {
         let has_target = matches!(self.kind, MemberKind::Link | MemberKind::Tablespace);
         let fits = |text: &[u8]| text.len() <= usize::from(PATH_MAX) && !text.contains(&0);
@@ -492,8 +492,8 @@ impl Member {
     }
 }
 
-/// Whether `path`, appended to a directory, stays within that directory: it consists of names, none of
-/// them empty, `.` or `..`, or it is `.` alone.
+/// Whether `path`, appended to a directory, stays within that directory: it consists of names, none
+/// of them empty, `.` or `..`, or it is `.` alone.
 #[must_use]
 pub fn is_relative_path(path: &[u8]) -> bool {
     let is_name = |name: &[u8]| !name.is_empty() && name != b"." && name != b"..";
@@ -578,8 +578,8 @@ impl StreamEnd {
     }
 }
 
-/// Errors: [`RecordError::Newer`] for a version after [`FORMAT_VERSION`], [`RecordError::Malformed`] for
-/// none and for any other.
+/// Errors: [`RecordError::Newer`] for a version after [`FORMAT_VERSION`],
+/// [`RecordError::Malformed`] for none and for any other.
 pub(crate) fn check_version(found: Option<u16>) -> Result<(), RecordError> {
     match found {
         Some(version) if version > FORMAT_VERSION => Err(RecordError::Newer(version)),

@@ -144,8 +144,8 @@ impl CertificateRecord {
     }
 }
 
-/// The sealed private key of a record. `Some(None)` when there is none, and its nonce, its tag and the
-/// time of its export are zero. `None` when the record is not canonical.
+/// The sealed private key of a record. `Some(None)` when there is none, and its nonce, its tag and
+/// the time of its export are zero. `None` when the record is not canonical.
 fn parse_key(record: &[u8], sealed: &[u8], exported: u64) -> Option<Option<SealedPrivateKey>> {
     use certificate_layout as at;
     if sealed.is_empty() {
@@ -159,8 +159,8 @@ fn parse_key(record: &[u8], sealed: &[u8], exported: u64) -> Option<Option<Seale
     }))
 }
 
-/// The length of a record with its padding. `None` when the certificate or the private key has a length
-/// that is not allowed.
+/// The length of a record with its padding. `None` when the certificate or the private key has a
+/// length that is not allowed.
 fn record_len(der_len: usize, key_len: usize) -> Option<usize> {
     let within = (1..=CERTIFICATE_DER_MAX).contains(&der_len) && key_len <= PRIVATE_KEY_MAX;
     let sum = certificate_layout::SIZE

@@ -77,8 +77,8 @@ pub const DUCKDB_UNDO_AT: u64 = 12_288;
 pub const DUCKDB_UNDO_SLOTS_AT: u64 = 49_152;
 
 /// DuckDB's unkeyed checksum over whole 64-bit words: main header, database headers, blocks. Bytes
-/// that do not fill a word at the end are left out (`src/common/checksum.cpp` has a rule for them that
-/// none of these needs).
+/// that do not fill a word at the end are left out (`src/common/checksum.cpp` has a rule for them
+/// that none of these needs).
 #[must_use]
 pub fn duckdb_checksum(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0xbf58_476d_1ce4_e5b9;
@@ -114,8 +114,8 @@ pub struct DatabaseHeader {
 }
 
 impl DatabaseHeader {
-    /// Parses a decrypted header, which begins with the inner checksum. `None` when that checksum is
-    /// wrong, or when bytes are missing.
+    /// Parses a decrypted header, which begins with the inner checksum. `None` when that checksum
+    /// is wrong, or when bytes are missing.
     #[must_use]
     pub fn parse(decrypted: &[u8]) -> Option<Self> {
         use duckdb_database_layout as at;

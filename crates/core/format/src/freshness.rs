@@ -28,17 +28,18 @@ layout! {
     }
 }
 
-/// Bit of `FLAGS`: a transaction that was interrupted may have written free pages that the digest does
-/// not know.
+/// Bit of `FLAGS`: a transaction that was interrupted may have written free pages that the digest
+/// does not know.
 pub const FLAG_DOUBT: u32 = 1;
-/// Bit of `FLAGS`: the transaction of `JOURNAL` has written free pages without a record in the journal.
+/// Bit of `FLAGS`: the transaction of `JOURNAL` has written free pages without a record in the
+/// journal.
 pub const FLAG_LOOSE: u32 = 2;
 
 /// A digest over the pages of a database, and how many pages it covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Covered {
-    /// The sum of what each page adds. Secret: somebody who sees digests and single changes can look
-    /// for a set of older pages with the same sum.
+    /// The sum of what each page adds. Secret: somebody who sees digests and single changes can
+    /// look for a set of older pages with the same sum.
     pub digest: [u8; 32],
     /// The digest covers pages 1 to this one, except the page of SQLite's lock bytes.
     pub pages: u64,

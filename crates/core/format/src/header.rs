@@ -253,8 +253,8 @@ impl Cipher {
         }
     }
 
-    /// The cipher of a database's pages that a user names `gcm` or `ctr`, or by its full name. `None`
-    /// for any other name.
+    /// The cipher of a database's pages that a user names `gcm` or `ctr`, or by its full name.
+    /// `None` for any other name.
     #[must_use]
     pub fn for_database(name: &str) -> Option<Self> {
         match name {
@@ -390,8 +390,8 @@ pub fn is_sealed(bytes: &[u8]) -> bool {
 }
 
 impl Header {
-    /// Parses the beginning of an object, of which the first [`FIXED_LEN`] bytes are needed. Nothing
-    /// is authenticated.
+    /// Parses the beginning of an object, of which the first [`FIXED_LEN`] bytes are needed.
+    /// Nothing is authenticated.
     ///
     /// # Errors
     /// See [`HeaderError`]. The order of checks is: magic, length, version, then every other field.

@@ -15,8 +15,9 @@ pub fn hex(bytes: &[u8]) -> String {
     digits.into_iter().map(char::from).collect()
 }
 
-/// Writes bytes as hexadecimal digits in lower case to the beginning of `digits`, two for each byte.
-/// Stops where either of them ends. Uses no table and no branch, whose timing would reveal a secret.
+/// Writes bytes as hexadecimal digits in lower case to the beginning of `digits`, two for each
+/// byte. Stops where either of them ends. Uses no table and no branch, whose timing would reveal a
+/// secret.
 pub fn write_hex(bytes: &[u8], digits: &mut [u8]) {
     for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
         for (digit, value) in pair.iter_mut().zip([byte >> 4, byte & 0xf]) {

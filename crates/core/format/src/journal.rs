@@ -8,8 +8,8 @@ use crate::layout::{layout, put, u16_at, u32_at, u64_at, zero_at};
 pub const JOURNAL_CHUNK: usize = 512;
 /// What the disk writes as a whole; each copy of a prologue or mark has a sector of its own.
 pub const SECTOR: usize = 512;
-/// Length of the head, after which slot 0 begins: two copies of the prologue and two pairs of marks, a sector
-/// each.
+/// Length of the head, after which slot 0 begins: two copies of the prologue and two pairs of
+/// marks, a sector each.
 pub const JOURNAL_HEAD: usize = 3072;
 /// Physical offset of a pair of marks: two copies, one sector each. Marks of odd sequence are in
 /// pair 0.
@@ -67,11 +67,11 @@ layout! {
     }
 }
 
-/// Physical offset of the shadow: the pair of marks that an uncounted journal, which has one mark only,
-/// leaves free.
+/// Physical offset of the shadow: the pair of marks that an uncounted journal, which has one mark
+/// only, leaves free.
 pub const JOURNAL_SHADOW: usize = JOURNAL_MARKS[1];
-/// The smallest page of the system's page cache: a write that a signal ends may be cut at a multiple of
-/// it.
+/// The smallest page of the system's page cache: a write that a signal ends may be cut at a
+/// multiple of it.
 pub const CACHE_PAGE: usize = 4096;
 
 /// Physical length of a journal slot.
@@ -95,8 +95,8 @@ pub const fn journal_slots(physical: u64) -> u64 {
     }
 }
 
-/// Whether the slot of chunk `index` crosses a multiple of [`CACHE_PAGE`], so that it may be cut when the
-/// process that writes it is killed.
+/// Whether the slot of chunk `index` crosses a multiple of [`CACHE_PAGE`], so that it may be cut
+/// when the process that writes it is killed.
 #[must_use]
 pub const fn journal_slot_crosses_cache_page(index: u64) -> bool {
     let within = journal_slot_offset(index) & (CACHE_PAGE as u64).saturating_sub(1);
@@ -147,8 +147,8 @@ pub struct JournalMark {
     pub state: JournalState,
     /// The newest segment that counts; zero unless the state is `Counted`.
     pub newest: Segment,
-    /// Logical length of the valid part of the journal, in bytes: the name of a super-journal may follow
-    /// the newest segment's records. Zero unless the state is `Counted`.
+    /// Logical length of the valid part of the journal, in bytes: the name of a super-journal may
+    /// follow the newest segment's records. Zero unless the state is `Counted`.
     pub length: u64,
 }
 
@@ -198,8 +198,8 @@ impl JournalMark {
 }
 
 impl Segment {
-    /// Parses the link in a segment's header (12 bytes) to the segment before. `None` when it is cut
-    /// short.
+    /// Parses the link in a segment's header (12 bytes) to the segment before. `None` when it is
+    /// cut short.
     #[must_use]
     pub fn parse_link(record: &[u8]) -> Option<Self> {
         Some(Self {

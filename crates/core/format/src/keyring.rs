@@ -219,7 +219,8 @@ fn parse_certificates(area: &[u8], count: usize) -> Option<Vec<CertificateRecord
 }
 
 impl Entry {
-    /// Parses an entry's 256 bytes. `None` when they are not canonical, or the purpose is not known.
+    /// Parses an entry's 256 bytes. `None` when they are not canonical, or the purpose is not
+    /// known.
     fn parse(record: &[u8]) -> Option<Self> {
         use entry_layout as at;
         let name_len = usize::from(u16_at(record, at::NAME_LENGTH)?);

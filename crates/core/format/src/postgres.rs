@@ -22,8 +22,8 @@ pub const MAJORS: core::ops::RangeInclusive<u32> = 15..=18;
 pub const SEGMENT_BLOCKS: u32 = 131_072;
 /// The cipher block of XTS, in bytes: the least that is sealed, and that may be rewritten alone.
 pub const XTS_UNIT: usize = 16;
-/// What a disk writes as a whole, in bytes. Where zeros are sealed too, a whole sector of stored zeros
-/// reads as zeros.
+/// What a disk writes as a whole, in bytes. Where zeros are sealed too, a whole sector of stored
+/// zeros reads as zeros.
 pub const SECTOR: usize = 512;
 /// Name of the instance's header, in the data directory.
 pub const HEADER_FILE: &str = "strongroom.header";

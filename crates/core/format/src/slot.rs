@@ -213,8 +213,8 @@ impl Slot {
     }
 }
 
-/// The kind of a slot. `None` when its number is not known, or when a field has a value that this kind
-/// does not have.
+/// The kind of a slot. `None` when its number is not known, or when a field has a value that this
+/// kind does not have.
 fn parse_kind(record: &[u8], id: &[u8], secret: &[u8]) -> Option<SlotKind> {
     use slot_layout as at;
     let kdf = u16_at(record, at::KDF)?;
@@ -276,8 +276,8 @@ fn secret_field(id_length: usize, len: usize) -> Option<Field> {
     })
 }
 
-/// Whether an encrypted secret has the length of an RSA modulus that may be used: 2048 to 4096 bits, a
-/// multiple of 64.
+/// Whether an encrypted secret has the length of an RSA modulus that may be used: 2048 to 4096
+/// bits, a multiple of 64.
 fn secret_is_valid(secret: &[u8]) -> bool {
     (SECRET_LEN_MIN..=SECRET_LEN_MAX).contains(&secret.len()) && secret.len().is_multiple_of(8)
 }

@@ -30,8 +30,8 @@ const TIMEOUT_VARIABLE: &str = "STRONGROOM_KEY_COMMAND_TIMEOUT";
 /// The interval at which a command that has closed its output is polled for its exit.
 const EXIT_POLL: Duration = Duration::from_millis(5);
 
-/// Runs the command and returns what it prints. Errors: SR-2009, SR-2010, SR-2011 (too long), SR-2043 (the timeout is
-/// not a number).
+/// Runs the command and returns what it prints. Errors: SR-2009, SR-2010, SR-2011 (too long),
+/// SR-2043 (the timeout is not a number).
 pub(crate) fn output(line: &str) -> Result<SecretBytes, Error> {
     run(line, timeout()?)
 }
@@ -83,9 +83,9 @@ fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
     }
 }
 
-/// Takes Strongroom's libraries out of the command's `LD_PRELOAD`, which it inherits from a program that
-/// they are preloaded into. A key command may itself use an SQLite database, and the VFS in it would ask
-/// for the key that the command is to deliver.
+/// Takes Strongroom's libraries out of the command's `LD_PRELOAD`, which it inherits from a program
+/// that they are preloaded into. A key command may itself use an SQLite database, and the VFS in it
+/// would ask for the key that the command is to deliver.
 fn without_strongroom(command: &mut Command) {
     command
         .env_remove(DEFAULT_VARIABLE)
@@ -108,8 +108,8 @@ fn without_strongroom(command: &mut Command) {
     };
 }
 
-/// Reads to the end of the output, then waits for the exit. Errors: SR-2010 when both take longer than
-/// `timeout`; SR-2011 when the output is too long. The command may still be running then.
+/// Reads to the end of the output, then waits for the exit. Errors: SR-2010 when both take longer
+/// than `timeout`; SR-2011 when the output is too long. The command may still be running then.
 fn collect(child: &mut Child, timeout: Duration) -> Result<(SecretBytes, ExitStatus), Error> {
     let failed = |error| Error::caused(&code::KEY_COMMAND, "reading its output", error);
     let start = Instant::now();
@@ -146,7 +146,8 @@ fn collect(child: &mut Child, timeout: Duration) -> Result<(SecretBytes, ExitSta
     }
 }
 
-/// Waits until there is output, or its end. False when `left` is over or a signal interrupted the wait.
+/// Waits until there is output, or its end. False when `left` is over or a signal interrupted the
+/// wait.
 fn wait_readable(stdout: &ChildStdout, left: Duration) -> std::io::Result<bool> {
     let wait = Timespec::try_from(left).map_err(std::io::Error::other)?;
     let mut polled = [PollFd::new(stdout, PollFlags::IN)];

@@ -3,9 +3,11 @@
 //!
 //! Invariant K9: under `path` there is, at any time and after any crash, the whole old file or the
 //! whole new one.
-//! Order: write to a temporary file in the same directory, set its mode, fsync it, rename, fsync
-//! the directory. When the last step fails, the new file is in place but may not survive a power cut:
-//! the call returns an error, and its caller must not go on as if the file were durable.
+//!
+//! Order: write to a temporary file in the same directory, set its mode, fsync it,
+//! rename, fsync the directory. When the last step fails, the new file is in place but may not
+//! survive a power cut: the call returns an error, and its caller must not go on as if the file
+//! were durable.
 //!
 //! Must not: know what is in the files. A temporary file is private (0600) until it is complete,
 //! and is removed on every failure.
@@ -23,8 +25,8 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     replace_owned(path, bytes, mode, None)
 }
 
-/// As [`replace`], and gives the file to the user and group `owner` before it gets its name: afterwards
-/// the name could lead to another file.
+/// As [`replace`], and gives the file to the user and group `owner` before it gets its name:
+/// afterwards the name could lead to another file.
 ///
 /// # Errors
 /// As [`replace`].
@@ -63,8 +65,8 @@ pub fn create_new_owned(
     Pending { temp, target }.publish()
 }
 
-/// Moves the finished file `temp` to `target`, durably and without overwriting. Both must be on one file
-/// system.
+/// Moves the finished file `temp` to `target`, durably and without overwriting. Both must be on one
+/// file system.
 ///
 /// # Errors
 /// `AlreadyExists` when there is something at `target`. `temp` then remains, for the caller to
@@ -91,8 +93,8 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// A new file under a temporary name: its contents can be checked before it gets its name. It is removed
-/// when it is dropped without one.
+/// A new file under a temporary name: its contents can be checked before it gets its name. It is
+/// removed when it is dropped without one.
 pub struct Pending {
     temp: Temp,
     target: PathBuf,

@@ -28,8 +28,8 @@ impl Error {
         }
     }
 
-    /// SR-5001 with the system's error, or the code of the [`Fault`] inside `error`. `context` says what
-    /// was being done, such as `reading FILE`.
+    /// SR-5001 with the system's error, or the code of the [`Fault`] inside `error`. `context` says
+    /// what was being done, such as `reading FILE`.
     #[must_use]
     pub fn io(context: impl Into<String>, error: io::Error) -> Self {
         let fault = error.get_ref().and_then(|inner| inner.downcast_ref());
@@ -89,8 +89,8 @@ impl Error {
     }
 }
 
-/// A failure with a code of its own inside an `io::Error`, for storage that is reached like a file and is
-/// not one. [`Error::io`] takes the code out again.
+/// A failure with a code of its own inside an `io::Error`, for storage that is reached like a file
+/// and is not one. [`Error::io`] takes the code out again.
 #[derive(Debug)]
 pub struct Fault {
     code: &'static Code,
@@ -135,8 +135,8 @@ impl std::error::Error for Error {
 }
 
 impl From<CryptoError> for Error {
-    /// SR-5001 for what the operating system refused; SR-9001 for what this crate should have checked
-    /// before.
+    /// SR-5001 for what the operating system refused; SR-9001 for what this crate should have
+    /// checked before.
     fn from(error: CryptoError) -> Self {
         let code = match error {
             CryptoError::Random | CryptoError::OutOfLockedMemory | CryptoError::OutOfMemory => {

@@ -1,5 +1,5 @@
-//! The random ids, salts, keys and nonces, and the time, that a new header needs: from the system, or
-//! fixed in the test of the known-answer vectors.
+//! The random ids, salts, keys and nonces, and the time, that a new header needs: from the system,
+//! or fixed in the test of the known-answer vectors.
 //!
 //! Must not: be reachable from outside this crate; a caller could choose nonces then.
 

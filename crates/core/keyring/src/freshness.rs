@@ -1,5 +1,5 @@
-//! The part of freshness that needs keys: sealing the state in an anchor, and computing a root from it.
-//! docs/spec/sqlite.md, "Freshness".
+//! The part of freshness that needs keys: sealing the state in an anchor, and computing a root from
+//! it. docs/spec/sqlite.md, "Freshness".
 //!
 //! Must not: return a digest in clear to anybody but the VFS.
 
@@ -29,7 +29,8 @@ impl Object {
         Self::finished(header, self.data_key, self.previous, self.held)
     }
 
-    /// Seals the state for the field `FRESHNESS` of the anchor of this sequence, under a random nonce.
+    /// Seals the state for the field `FRESHNESS` of the anchor of this sequence, under a random
+    /// nonce.
     ///
     /// # Errors
     /// SR-5001.

@@ -3,8 +3,8 @@
 //!
 //! The way of a key: a [`KeySource`] (variable, file, command, terminal, keyring) yields an
 //! [`Opener`]; an opener opens a key slot of an [`Object`] header; the object hands out sub-keys by
-//! [`Purpose`]. A slot is sealed for a [`Recipient`]: the holder of an opener, or a certificate. A [`Keyring`] is itself such an object, opened by a root key that a [`Provider`]
-//! delivers.
+//! [`Purpose`]. A slot is sealed for a [`Recipient`]: the holder of an opener, or a certificate. A
+//! [`Keyring`] is itself such an object, opened by a root key that a [`Provider`] delivers.
 //!
 //! Invariants K1 to K16 are listed in `docs/internals/keyring.md`; the comments cite them by
 //! number. In short: secrets live in locked memory only (K1); a header is believed only after its

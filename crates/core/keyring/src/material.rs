@@ -1,4 +1,5 @@
-//! The one rule that turns the bytes that a user gave into a raw key or a passphrase, for every source.
+//! The one rule that turns the bytes that a user gave into a raw key or a passphrase, for every
+//! source.
 //!
 //! 1. Exactly 32 bytes that end in a newline and are not UTF-8 are a raw key. (Without this step
 //!    one random key in 256 would lose its last byte to step 2.)
@@ -29,8 +30,8 @@ pub(crate) const MATERIAL_MAX: usize = 64 * 1024;
 
 const PREFIX: &[u8] = b"encryptionkey=";
 
-/// Applies the rule. Errors: SR-2011 for material that is empty, too long, or a hexadecimal key that was
-/// cut short.
+/// Applies the rule. Errors: SR-2011 for material that is empty, too long, or a hexadecimal key
+/// that was cut short.
 pub(crate) fn interpret(material: &SecretBytes) -> Result<Opener, Error> {
     let whole = material.as_slice();
     if whole.len() == 32 && whole.ends_with(b"\n") && std::str::from_utf8(whole).is_err() {

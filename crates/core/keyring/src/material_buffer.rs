@@ -16,8 +16,8 @@ pub(crate) fn too_long() -> Error {
     Error::new(&code::KEY_MALFORMED, "longer than 64 KiB")
 }
 
-/// Key material while it is read, up to [`MATERIAL_MAX`] bytes in locked memory. A byte that is read
-/// beyond that only sets [`Self::is_too_long`].
+/// Key material while it is read, up to [`MATERIAL_MAX`] bytes in locked memory. A byte that is
+/// read beyond that only sets [`Self::is_too_long`].
 pub(crate) struct MaterialBuffer {
     bytes: SecretBytes,
     filled: usize,

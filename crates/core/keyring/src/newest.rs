@@ -1,10 +1,10 @@
 //! The newest generation of a keyring that was seen on this machine, in the keyring's lock file.
 //!
-//! Every older copy of a keyring is authentic. When it is put back, retired versions of keys are active
-//! again, and the next rotation makes a second key of the same version. The record is a file beside the
-//! keyring, without a MAC: it reveals a copy that was put back by mistake, or by somebody who replaced
-//! the keyring alone, but not by somebody who put back the whole directory (docs/internals/keyring.md,
-//! K23).
+//! Every older copy of a keyring is authentic. When it is put back, retired versions of keys are
+//! active again, and the next rotation makes a second key of the same version. The record is a file
+//! beside the keyring, without a MAC: it reveals a copy that was put back by mistake, or by
+//! somebody who replaced the keyring alone, but not by somebody who put back the whole directory
+//! (docs/internals/keyring.md, K23).
 //!
 //! Form: docs/spec/keyring.md, "The lock file".
 
@@ -25,8 +25,8 @@ const RECORD_MAX: usize = 54;
 static OLDER_OPENED: AtomicBool = AtomicBool::new(false);
 
 /// Whether, since the last call, a keyring was opened in this process that is older than the newest
-/// known one. The next call returns false unless that happens again. A program that opens keyrings for a
-/// user then shows the warning [`strongroom_format::code::KEYRING_OLDER_USED`].
+/// known one. The next call returns false unless that happens again. A program that opens keyrings
+/// for a user then shows the warning [`strongroom_format::code::KEYRING_OLDER_USED`].
 #[must_use]
 pub fn take_older_keyring_warning() -> bool {
     OLDER_OPENED.swap(false, Ordering::Relaxed)
@@ -61,9 +61,9 @@ impl Generation {
     }
 }
 
-/// Reads the record in a lock file. `None` when there is no such file, when this user may not read it, or
-/// when it has no whole record. It is read before the keyring: a change in between makes the keyring
-/// newer, never older.
+/// Reads the record in a lock file. `None` when there is no such file, when this user may not read
+/// it, or when it has no whole record. It is read before the keyring: a change in between makes the
+/// keyring newer, never older.
 pub(crate) fn known(lock_path: &Path) -> Option<Generation> {
     let (file, _) = open_regular(lock_path, Link::Refused).ok()?;
     of_file(&file)
@@ -79,8 +79,8 @@ pub(crate) fn of_file(file: &File) -> Option<Generation> {
     Generation::parse(record.get(..len)?)
 }
 
-/// Writes the record and makes it durable. Call it after the keyring is durable. A record that a crash
-/// has torn counts as none.
+/// Writes the record and makes it durable. Call it after the keyring is durable. A record that a
+/// crash has torn counts as none.
 ///
 /// # Errors
 /// What the system reports.

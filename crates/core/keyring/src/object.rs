@@ -1,9 +1,9 @@
 //! An opened and authenticated object header, which derives the keys of one sealed object.
 //!
-//! Invariants: K3, nothing in a header is acted upon before its MAC has been verified, except the slots,
-//! the object id and the epoch, which are needed for that and which the MAC covers too; K4, the order of
-//! checks is fixed, so that each kind of damage has one code; K7, a data key is only ever input to
-//! HKDF, with the object id and a label.
+//! Invariants: K3, nothing in a header is acted upon before its MAC has been verified, except the
+//! slots, the object id and the epoch, which are needed for that and which the MAC covers too; K4,
+//! the order of checks is fixed, so that each kind of damage has one code; K7, a data key is only
+//! ever input to HKDF, with the object id and a label.
 //!
 //! Must not: do I/O (see [`crate::redo`]); expose a data key.
 
@@ -221,8 +221,8 @@ impl Object {
                 continue;
             }
             let newer = newest.is_none_or(|best| anchor.sequence > best.sequence);
-            // An anchor belongs into the sector of its sequence: a copy in the other sector does not
-            // count.
+            // An anchor belongs into the sector of its sequence: a copy in the other sector does
+            // not count.
             let at_home = Anchor::offset(anchor.sequence) == field.offset;
             if newer && at_home && self.anchor_is_authentic(&anchor, sector)? {
                 newest = Some(anchor);
@@ -231,10 +231,10 @@ impl Object {
         newest.ok_or_else(|| Error::new(&code::ANCHOR, ""))
     }
 
-    /// Makes an anchor under the current epoch. The caller raises the sequence by one at each write, and
-    /// writes the anchor to [`Anchor::offset`]. `state` is the freshness state of a database that keeps
-    /// one, and `None` for any other. `seals` is the estimate of the pages that were sealed under the data
-    /// key of this epoch.
+    /// Makes an anchor under the current epoch. The caller raises the sequence by one at each
+    /// write, and writes the anchor to [`Anchor::offset`]. `state` is the freshness state of a
+    /// database that keeps one, and `None` for any other. `seals` is the estimate of the pages that
+    /// were sealed under the data key of this epoch.
     ///
     /// # Errors
     /// SR-5001 when no memory for keys can be had; SR-9001 when there is a `state` and the header
@@ -299,8 +299,8 @@ impl Object {
         Self::finished(header, data_key, None, held)
     }
 
-    /// Computes MAC and checksum of a header that was made or changed here. Errors: SR-3009 when the
-    /// slots do not fit, or cost more Argon2id than a reader accepts.
+    /// Computes MAC and checksum of a header that was made or changed here. Errors: SR-3009 when
+    /// the slots do not fit, or cost more Argon2id than a reader accepts.
     pub(crate) fn finished(
         mut header: Header,
         data_key: SecretKey,
@@ -322,8 +322,8 @@ impl Object {
         Self::assembled(header, fixed, data_key, previous, held)
     }
 
-    /// Accepts a parsed header after its MAC, canary and previous key have been verified, in this order.
-    /// Errors: SR-3004 MAC; SR-3005 canary or previous key.
+    /// Accepts a parsed header after its MAC, canary and previous key have been verified, in this
+    /// order. Errors: SR-3004 MAC; SR-3005 canary or previous key.
     pub(crate) fn authenticated(
         header: Header,
         bytes: &[u8],
@@ -410,8 +410,8 @@ pub fn inspect_checksum(header: &[u8]) -> bool {
     }
 }
 
-/// Checks everything that needs no key: magic, length, version, checksum, structure, Argon2 costs. Errors:
-/// SR-3001, SR-3006, SR-3002, SR-3003.
+/// Checks everything that needs no key: magic, length, version, checksum, structure, Argon2 costs.
+/// Errors: SR-3001, SR-3006, SR-3002, SR-3003.
 pub(crate) fn parse(header: &[u8]) -> Result<Header, Error> {
     let parsed = Header::parse(header);
     let damaged = |detail: String| Error::new(&code::HEADER_DAMAGED, detail);
@@ -475,8 +475,8 @@ fn canary_opens(header: &Header, data_key: &SecretKey) -> Result<bool, Error> {
     Ok(opened.is_ok() && value == CANARY_PLAINTEXT)
 }
 
-/// The previous epoch's data key. `None` when no rekey is under way. Errors: SR-3005 when it does not
-/// unwrap.
+/// The previous epoch's data key. `None` when no rekey is under way. Errors: SR-3005 when it does
+/// not unwrap.
 fn opened_previous(header: &Header, data_key: &SecretKey) -> Result<Option<SecretKey>, Error> {
     if header.previous_epoch == 0 {
         return Ok(None);

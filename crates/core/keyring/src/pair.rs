@@ -1,9 +1,10 @@
 //! A certificate and its private key, in two files that change as one.
 //!
-//! Invariants: K24, at any moment, also when a process is killed, there is a whole pair: a new pair is
-//! written to one file, `KEY.next`, which is the pair as long as it exists ([`Pair::next`]); it is then
-//! copied to the two names, and removed last. K25, a private key that was replaced or removed is
-//! overwritten, as far as the file system allows it, unless the file has another name (a hard link).
+//! Invariants: K24, at any moment, also when a process is killed, there is a whole pair: a new pair
+//! is written to one file, `KEY.next`, which is the pair as long as it exists ([`Pair::next`]); it
+//! is then copied to the two names, and removed last. K25, a private key that was replaced or
+//! removed is overwritten, as far as the file system allows it, unless the file has another name (a
+//! hard link).
 //!
 //! Must not: change the owner of the files.
 
@@ -26,8 +27,8 @@ const SHOWN: usize = 48;
 /// The longest file, in bytes.
 const FILE_MAX: u64 = 1024 * 1024;
 
-/// A certificate and its private key on the disk. Symbolic links are resolved once, so that the files
-/// that they lead to are replaced.
+/// A certificate and its private key on the disk. Symbolic links are resolved once, so that the
+/// files that they lead to are replaced.
 pub struct Pair {
     certificate: PathBuf,
     key: PathBuf,
@@ -159,8 +160,8 @@ impl Pair {
     }
 }
 
-/// Checks that a file belongs to this user. Otherwise root would write files beside it that its owner
-/// cannot read, or through links that its owner has placed.
+/// Checks that a file belongs to this user. Otherwise root would write files beside it that its
+/// owner cannot read, or through links that its owner has placed.
 ///
 /// # Errors
 /// `PermissionDenied` when it belongs to another user; the system's.
@@ -188,7 +189,8 @@ fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-/// Replaces a private key, and overwrites the former one. Does nothing when the contents are the same.
+/// Replaces a private key, and overwrites the former one. Does nothing when the contents are the
+/// same.
 fn replace_key(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if read(path).is_ok_and(|there| there.as_slice() == bytes) {
         return Ok(());

@@ -10,9 +10,9 @@
 //!   on reading;
 //! - after (3) leaves the new header; a redo copy of the same sequence is ignored.
 //!
-//! The anchors are not part of this: the VFS writes them in place, alternately. Every reader of a header
-//! calls [`newest_header`]. The redo copy is trusted no more than the file: [`Object::open`] verifies its
-//! MAC.
+//! The anchors are not part of this: the VFS writes them in place, alternately. Every reader of a
+//! header calls [`newest_header`]. The redo copy is trusted no more than the file: [`Object::open`]
+//! verifies its MAC.
 //!
 //! Must not: hold a key; decide anything about an object of a newer format version.
 
@@ -78,9 +78,9 @@ pub fn rewrite_header_through(
     durable::sync_dir_of(path).map_err(failed)
 }
 
-/// The newest header of the object at `path`. That is the fixed part of the redo copy with the anchors of
-/// `in_place`, when there is a whole redo copy that is newer and belongs to the object (or the header in
-/// place is torn); otherwise `in_place`.
+/// The newest header of the object at `path`. That is the fixed part of the redo copy with the
+/// anchors of `in_place`, when there is a whole redo copy that is newer and belongs to the object
+/// (or the header in place is torn); otherwise `in_place`.
 #[must_use]
 pub fn newest_header(path: &Path, in_place: &[u8]) -> Vec<u8> {
     match read_redo(&redo_path(path)) {

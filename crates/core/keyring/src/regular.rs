@@ -63,8 +63,8 @@ pub fn open_regular(path: &Path, link: Link) -> io::Result<(File, Metadata)> {
 /// Reads the regular file at `path` as text of at most `limit` bytes. Follows a symbolic link.
 ///
 /// # Errors
-/// As [`open_regular`]; of kind `FileTooLarge` when it is longer; of kind `InvalidData` when it is not
-/// UTF-8.
+/// As [`open_regular`]; of kind `FileTooLarge` when it is longer; of kind `InvalidData` when it is
+/// not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let (file, _) = open_regular(path, Link::Followed)?;
     let mut text = String::new();
@@ -77,8 +77,8 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     }
 }
 
-/// Whether an error of [`open_regular`] or [`read_text`] means that something else than a regular file is
-/// at the path.
+/// Whether an error of [`open_regular`] or [`read_text`] means that something else than a regular
+/// file is at the path.
 #[must_use]
 pub fn is_not_regular(error: &io::Error) -> bool {
     error

@@ -7,8 +7,8 @@
 //! 1. `rekey_begun`, header durable: both epochs open, new writes use the new one.
 //! 2. Every unit sealed under the old epoch is rewritten, and an anchor under the new epoch is
 //!    durable.
-//! 3. `rekey_finished`, header durable: the old key is erased. Units that are still sealed under it are
-//!    lost.
+//! 3. `rekey_finished`, header durable: the old key is erased. Units that are still sealed under it
+//!    are lost.
 //!
 //! Must not: do I/O; drop a slot that the caller did not know about.
 
@@ -27,8 +27,9 @@ use crate::slot::{HeldSlot, Opened, open_slot};
 use crate::wrap::{key_aad, wrap};
 
 impl Object {
-    /// Opens a header that another process has rewritten, without an opener: with the KEK of the slot that
-    /// opened this object, which is found by the slot's salt, or with this object's data key.
+    /// Opens a header that another process has rewritten, without an opener: with the KEK of the
+    /// slot that opened this object, which is found by the slot's salt, or with this object's data
+    /// key.
     ///
     /// # Errors
     /// SR-2017 when neither helps, or another object is in its place; SR-3004 when an older header
@@ -60,8 +61,8 @@ impl Object {
         self.rewrapped_with(&mut System, recipients)
     }
 
-    /// The same data key, with slots for these recipients added to the present ones. A key of a keyring or
-    /// a certificate that has a slot already keeps it, and gets no second one.
+    /// The same data key, with slots for these recipients added to the present ones. A key of a
+    /// keyring or a certificate that has a slot already keeps it, and gets no second one.
     ///
     /// # Errors
     /// As [`Object::rewrapped`].
@@ -94,8 +95,8 @@ impl Object {
     /// [`Object::reload`].
     ///
     /// # Errors
-    /// SR-6011 when a rekey is under way; SR-2019 when no recipient is given and other slots would be
-    /// lost; SR-2017 when no recipient is given and the slot in use is gone; SR-2012; SR-3009.
+    /// SR-6011 when a rekey is under way; SR-2019 when no recipient is given and other slots would
+    /// be lost; SR-2017 when no recipient is given and the slot in use is gone; SR-2012; SR-3009.
     pub fn rekey_begun(&self, recipients: &[&Recipient]) -> Result<Self, Error> {
         self.rekey_begun_with(&mut System, recipients)
     }
@@ -164,8 +165,8 @@ impl Object {
         Self::finished(header, data_key, Some(self.data_key.try_clone()?), held)
     }
 
-    /// The data key of a rewritten header, by the KEK that is held or, in the same epoch, the present data
-    /// key. Errors: SR-2017 when neither helps.
+    /// The data key of a rewritten header, by the KEK that is held or, in the same epoch, the
+    /// present data key. Errors: SR-2017 when neither helps.
     fn retained_key(&self, parsed: &Header) -> Result<Opened, Error> {
         let ours = |slot: &&Slot| slot.salt == self.held.salt && slot.kind == self.held.kind;
         for slot in parsed.slots.iter().filter(ours) {
@@ -235,8 +236,8 @@ impl Object {
         }
     }
 
-    /// Seals the slot in use again around a new data key. Errors: SR-2019 when there are other slots,
-    /// which would be lost; SR-2017 when the slot in use is gone.
+    /// Seals the slot in use again around a new data key. Errors: SR-2019 when there are other
+    /// slots, which would be lost; SR-2017 when the slot in use is gone.
     fn kept_slot(
         &self,
         fresh: &mut dyn Fresh,
@@ -267,8 +268,8 @@ impl Object {
     }
 }
 
-/// Whether both slots are for the same version of a key of a keyring, or for the same certificate. Always
-/// false for passphrases and raw keys, which a slot does not name.
+/// Whether both slots are for the same version of a key of a keyring, or for the same certificate.
+/// Always false for passphrases and raw keys, which a slot does not name.
 fn is_for_the_same(a: &Slot, b: &Slot) -> bool {
     match (&a.kind, &b.kind) {
         (SlotKind::Certificate { id, .. }, SlotKind::Certificate { id: other, .. }) => id == other,

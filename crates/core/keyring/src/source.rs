@@ -44,8 +44,8 @@ pub enum KeySource {
 pub struct SourceContext {
     /// The keyring; `None` means [`Keyring::default_path`].
     pub keyring: Option<PathBuf>,
-    /// Whether something is created with the key: a passphrase is then asked for twice, and a retired
-    /// key is refused.
+    /// Whether something is created with the key: a passphrase is then asked for twice, and a
+    /// retired key is refused.
     pub creating: bool,
     /// The prompt for a passphrase, without the colon; empty means "Passphrase".
     pub prompt: String,
@@ -79,8 +79,8 @@ impl KeySource {
         }
     }
 
-    /// Fetches a passphrase for a file of another format, as text. One trailing line end is dropped; the
-    /// rule of `material.rs` is not applied.
+    /// Fetches a passphrase for a file of another format, as text. One trailing line end is
+    /// dropped; the rule of `material.rs` is not applied.
     ///
     /// # Errors
     /// SR-2019 for a key of the keyring; SR-2042 when it is empty or longer than 1 KiB, is not
@@ -104,9 +104,9 @@ impl KeySource {
         })
     }
 
-    /// Asks at the terminal now if this is [`KeySource::Ask`], and returns [`KeySource::Given`] with what
-    /// was typed, which can be used more than once and handed to other processes. Every other source is
-    /// returned unchanged, without fetching anything.
+    /// Asks at the terminal now if this is [`KeySource::Ask`], and returns [`KeySource::Given`]
+    /// with what was typed, which can be used more than once and handed to other processes. Every
+    /// other source is returned unchanged, without fetching anything.
     ///
     /// # Errors
     /// SR-1004, SR-2001 (cancelled), SR-2011 (the two entries differ).
@@ -134,7 +134,8 @@ impl KeySource {
 /// Longest passphrase of a PKCS #12 or PEM file, in bytes: other programs read no longer one.
 const TEXT_MAX: usize = 1024;
 
-/// Checks a passphrase that has to be text, and drops one trailing line end. Errors: SR-2042; SR-5001.
+/// Checks a passphrase that has to be text, and drops one trailing line end. Errors: SR-2042;
+/// SR-5001.
 fn as_text(given: &SecretBytes) -> Result<SecretBytes, Error> {
     let text = without_newline(given.as_slice());
     let wrong = match text {

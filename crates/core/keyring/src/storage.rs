@@ -1,9 +1,11 @@
-//! The only place where this crate reaches the system's files, so that a test can substitute a simulated
-//! disk that fails, or loses what was not made durable.
+//! The only place where this crate reaches the system's files, so that a test can substitute a
+//! simulated disk that fails, or loses what was not made durable.
 //!
-//! Invariant K20: without [`mount`], which no program of the product calls, every path is the system's.
-//! Must not: decide in which order files are written: [`crate::durable`], [`crate::redo`] and the store
-//! do.
+//! Invariant K20: without [`mount`], which no program of the product calls, every path is the
+//! system's.
+//!
+//! Must not: decide in which order files are written: [`crate::durable`], [`crate::redo`] and the
+//! store do.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -39,17 +41,17 @@ impl From<&Metadata> for About {
 }
 
 impl About {
-    /// Whether the file belongs to this user or to root, and nobody else may write to it. A program that
-    /// it names may then be run (K14).
+    /// Whether the file belongs to this user or to root, and nobody else may write to it. A program
+    /// that it names may then be run (K14).
     #[must_use]
     pub fn is_private(&self) -> bool {
         let user = rustix::process::geteuid().as_raw();
         self.mode & 0o022 == 0 && (self.uid == user || self.uid == 0)
     }
 
-    /// Whether users may read the file who should not read a key: everybody, or the group of a file that
-    /// root does not own. A group that may read root's file is allowed, because this is how a server's user
-    /// gets a key that it may not change.
+    /// Whether users may read the file who should not read a key: everybody, or the group of a file
+    /// that root does not own. A group that may read root's file is allowed, because this is how a
+    /// server's user gets a key that it may not change.
     #[must_use]
     pub fn is_readable_by_others(&self) -> bool {
         self.mode & 0o007 != 0 || (self.mode & 0o070 != 0 && self.uid != 0)
@@ -90,8 +92,8 @@ pub trait Storage: Send + Sync {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
     /// Reads at most `limit` bytes from the beginning of a file.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
-    /// As [`Self::read`], with the metadata of the file that was read, even if another file has its name
-    /// by then.
+    /// As [`Self::read`], with the metadata of the file that was read, even if another file has its
+    /// name by then.
     fn read_known(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, About)> {
         Ok((self.read(path, limit)?, self.about(path)?))
     }
@@ -117,8 +119,8 @@ pub trait Storage: Send + Sync {
 
 static MOUNTED: OnceLock<(PathBuf, Box<dyn Storage>)> = OnceLock::new();
 
-/// For tests: paths below `root` belong to `storage` from now on. Once in a process; false when one is
-/// mounted already.
+/// For tests: paths below `root` belong to `storage` from now on. Once in a process; false when one
+/// is mounted already.
 #[doc(hidden)]
 #[must_use]
 pub fn mount(root: PathBuf, storage: Box<dyn Storage>) -> bool {

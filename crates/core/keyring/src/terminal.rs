@@ -69,8 +69,8 @@ fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, 
         }
         let again = read_line(&file, &format!("{prompt} (again): "))?;
         if first.as_slice() == again.as_slice() {
-            // The terminal is not set to UTF-8: letters must not become a raw key, for which Argon2id is
-            // not used.
+            // The terminal is not set to UTF-8: letters must not become a raw key, for which
+            // Argon2id is not used.
             if is_raw(without_newline(first.as_slice())) {
                 let detail = "typed text that is not UTF-8 cannot have 32 bytes";
                 return Err(Error::new(&code::KEY_MALFORMED, detail));

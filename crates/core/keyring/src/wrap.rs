@@ -1,4 +1,5 @@
-//! Key wrapping: one key sealed under another with AES-256-GCM, bound to its place by associated data.
+//! Key wrapping: one key sealed under another with AES-256-GCM, bound to its place by associated
+//! data.
 //!
 //! Must not: be used for anything but keys; leave an unwrapped key outside locked memory.
 
@@ -20,8 +21,8 @@ pub(crate) fn key_aad(role: Role, epoch: u32, object_id: [u8; 16]) -> Associated
     }
 }
 
-/// Wraps `key` under the key `under`. `nonce` must never have been used with `under`: callers take it from
-/// [`crate::fresh`].
+/// Wraps `key` under the key `under`. `nonce` must never have been used with `under`: callers take
+/// it from [`crate::fresh`].
 pub(crate) fn wrap(
     under: &SecretKey,
     nonce: [u8; 12],
@@ -38,7 +39,8 @@ pub(crate) fn wrap(
     })
 }
 
-/// Unwraps a key. `None` when it does not authenticate; an error only when there is no memory for keys.
+/// Unwraps a key. `None` when it does not authenticate; an error only when there is no memory for
+/// keys.
 pub(crate) fn unwrap(
     under: &SecretKey,
     aad: &[u8; aad_layout::SIZE],

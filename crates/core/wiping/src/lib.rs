@@ -1,9 +1,9 @@
 //! An allocator that overwrites memory before it is freed.
 //!
-//! For a server that receives secrets through libraries whose buffers it cannot reach: TLS, HTTP and
-//! the JSON parser free their buffers without wiping them. This is a second line of defence after
-//! locked memory (`strongroom-crypto`). It does nothing until it is switched on, so that commands
-//! which move much data do not pay for it.
+//! For a server that receives secrets through libraries whose buffers it cannot reach: TLS, HTTP
+//! and the JSON parser free their buffers without wiping them. This is a second line of defence
+//! after locked memory (`strongroom-crypto`). It does nothing until it is switched on, so that
+//! commands which move much data do not pay for it.
 //!
 //! Invariant Z1: once it is switched on, memory is overwritten before it goes back to the allocator
 //! below, by `dealloc` or by `realloc`. This includes memory that was allocated before.
@@ -15,7 +15,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// An allocator that takes memory from the allocator `A`, and overwrites it before it gives it back.
+/// An allocator that takes memory from the allocator `A`, and overwrites it before it gives it
+/// back.
 #[derive(Debug)]
 pub struct Wiping<A = System> {
     below: A,

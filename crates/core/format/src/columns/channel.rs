@@ -218,7 +218,8 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Parses a head; returns it and the sealed bytes with their tag. `None` unless it is canonical.
+    /// Parses a head; returns it and the sealed bytes with their tag. `None` unless it is
+    /// canonical.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         let sound = u16_at(message, sealed_layout::VERSION)? == CHANNEL_VERSION
@@ -374,8 +375,8 @@ pub enum Request {
     Close,
     /// The ledger of the session's ticket, as JSON.
     Ledger,
-    /// Replaces the session's ticket by the one in the body, with its MACs, which has the same id and
-    /// keys. Answered by nothing.
+    /// Replaces the session's ticket by the one in the body, with its MACs, which has the same id
+    /// and keys. Answered by nothing.
     Renew,
 }
 
@@ -406,8 +407,8 @@ impl Request {
 /// A column key's id and the key.
 pub type GivenKey<'a> = ([u8; 16], &'a [u8; 32]);
 
-/// Parses the body of [`Request::Open`]: the column keys, and the bytes after them, which are the ticket
-/// with its MACs. `None` when the body is cut short or has too many keys.
+/// Parses the body of [`Request::Open`]: the column keys, and the bytes after them, which are the
+/// ticket with its MACs. `None` when the body is cut short or has too many keys.
 #[must_use]
 pub fn parse_opening(body: &[u8]) -> Option<(Vec<GivenKey<'_>>, &[u8])> {
     let (count, mut rest) = body.split_first_chunk::<2>()?;
@@ -425,8 +426,8 @@ pub fn parse_opening(body: &[u8]) -> Option<(Vec<GivenKey<'_>>, &[u8])> {
     Some((keys, rest))
 }
 
-/// The associated data of a sealed message: its head; for a client's first message its hello, then its
-/// head. `None` when `message` is shorter than a head.
+/// The associated data of a sealed message: its head; for a client's first message its hello, then
+/// its head. `None` when `message` is shorter than a head.
 #[must_use]
 pub fn associated_data<'a>(hello: Option<&'a [u8]>, message: &'a [u8]) -> Option<Vec<u8>> {
     let head = message.get(..sealed_layout::SIZE)?;

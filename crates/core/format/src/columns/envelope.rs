@@ -40,8 +40,8 @@ layout! {
     }
 }
 
-/// Where a value comes from. Every column draws a lineage at random when it gets its first value, and
-/// its values keep it when they are copied or dumped. A computed value has the lineage
+/// Where a value comes from. Every column draws a lineage at random when it gets its first value,
+/// and its values keep it when they are copied or dumped. A computed value has the lineage
 /// [`Lineage::RESULT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lineage(u64);
@@ -163,8 +163,8 @@ pub fn pad(kind: Kind, value: &mut Vec<u8>) {
     }
 }
 
-/// The length of a value of this kind without its padding. `None` when its padding is not the one that
-/// [`pad`] appends.
+/// The length of a value of this kind without its padding. `None` when its padding is not the one
+/// that [`pad`] appends.
 #[must_use]
 pub fn unpadded(kind: Kind, padded: &[u8]) -> Option<usize> {
     if !is_padded(kind) {

@@ -83,8 +83,8 @@ impl Fid {
         ((self.0 >> 40) & 0xff) as u8
     }
 
-    /// The slot in the partition; for an ephemeral value the slot in the arena, without the bit that
-    /// marks literals.
+    /// The slot in the partition; for an ephemeral value the slot in the arena, without the bit
+    /// that marks literals.
     #[must_use]
     pub const fn slot(self) -> u64 {
         if self.is_ephemeral() {

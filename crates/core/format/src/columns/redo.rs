@@ -110,8 +110,8 @@ pub struct RedoHead {
     pub number: u64,
     /// GCM's tag.
     pub tag: [u8; 16],
-    /// GCM's nonce, at random. It is not the number, because a machine that is resumed from a snapshot
-    /// gives a number twice.
+    /// GCM's nonce, at random. It is not the number, because a machine that is resumed from a
+    /// snapshot gives a number twice.
     pub nonce: [u8; 12],
 }
 
@@ -463,8 +463,8 @@ impl<'a> Entry<'a> {
 }
 
 /// How many zero bytes follow a word (`None`) or a value of so many bytes. Values of a kind without
-/// fixed length are padded as in an envelope, and a word as the shortest of them, so that the length of
-/// a record says no more about a value than the length of an envelope does.
+/// fixed length are padded as in an envelope, and a word as the shortest of them, so that the
+/// length of a record says no more about a value than the length of an envelope does.
 const fn padding(kind: Kind, length: Option<usize>) -> usize {
     if !is_padded(kind) {
         return 0;

@@ -135,8 +135,8 @@ impl<'a> QuoteEvidence<'a> {
 }
 
 impl<'a> Quote<'a> {
-    /// Parses what a quote's signature covers. `None` unless a TPM made it as a quote of the SHA-256
-    /// bank.
+    /// Parses what a quote's signature covers. `None` unless a TPM made it as a quote of the
+    /// SHA-256 bank.
     fn parse(signed: &'a [u8]) -> Option<Self> {
         let mut fields = Fields(signed);
         (fields.uint32()? == GENERATED && fields.uint16()? == QUOTE).then_some(())?;
@@ -153,8 +153,8 @@ impl<'a> Quote<'a> {
     }
 }
 
-/// Reads a `TPML_PCR_SELECTION` (10.9.7): bit n of the result is register n. `None` unless it has one
-/// selection, of the SHA-256 bank.
+/// Reads a `TPML_PCR_SELECTION` (10.9.7): bit n of the result is register n. `None` unless it has
+/// one selection, of the SHA-256 bank.
 fn read_selection(fields: &mut Fields<'_>) -> Option<u32> {
     (fields.uint32()? == 1 && fields.uint16()? == SHA256).then_some(())?;
     let [len] = fields.array()?;
@@ -185,8 +185,8 @@ impl<'a> Signature<'a> {
     }
 }
 
-/// Copies a big-endian number to the end of `out`, which is zero before. `None` when it is longer than
-/// `out`.
+/// Copies a big-endian number to the end of `out`, which is zero before. `None` when it is longer
+/// than `out`.
 fn copy_right_aligned(number: &[u8], out: &mut [u8]) -> Option<()> {
     let from = out.len().checked_sub(number.len())?;
     out.get_mut(from..)?.copy_from_slice(number);

@@ -1,7 +1,7 @@
 //! The main header: the first 4096 bytes of a DuckDB database, in clear.
 //!
-//! Must not: trust it. Its checksum has no key, so that anybody who can write to the file can change
-//! any field.
+//! Must not: trust it. Its checksum has no key, so that anybody who can write to the file can
+//! change any field.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -133,8 +133,8 @@ impl MainHeader {
     /// The format of the database, if this code can read it.
     ///
     /// # Errors
-    /// [`Refusal`] when the database is not encrypted, or a field has a value that is not known. The
-    /// checksum is not verified.
+    /// [`Refusal`] when the database is not encrypted, or a field has a value that is not known.
+    /// The checksum is not verified.
     pub fn supported_format(&self) -> Result<Format, Refusal> {
         let flags = self.byte_field(at::FLAGS);
         if flags.first().is_none_or(|first| first & 1 == 0) {

@@ -1,5 +1,5 @@
-//! The file beside a DuckDB database while its key is changed: a plan of the rekey, and an undo copy
-//! of the units that are being overwritten. The format is Strongroom's own.
+//! The file beside a DuckDB database while its key is changed: a plan of the rekey, and an undo
+//! copy of the units that are being overwritten. The format is Strongroom's own.
 //!
 //! Must not: hold a key, or anything that was decrypted.
 

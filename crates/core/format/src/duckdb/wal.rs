@@ -71,8 +71,8 @@ fn field_number(rest: &mut &[u8]) -> Option<u16> {
     Some(u16::from_le_bytes(*first))
 }
 
-/// Takes a number in LEB128, of at most ten bytes. `None` when it is cut short or does not fit into 64
-/// bits.
+/// Takes a number in LEB128, of at most ten bytes. `None` when it is cut short or does not fit into
+/// 64 bits.
 fn leb128(rest: &mut &[u8]) -> Option<u64> {
     let mut value: u64 = 0;
     for place in 0..10_u32 {

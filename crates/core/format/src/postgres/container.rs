@@ -120,8 +120,8 @@ impl ContainerHeader {
     }
 
     /// The associated data of chunk `index` of the file with this name; the name is left out of a
-    /// container that is not bound to it. Which chunk is the last follows from its length, which the tag
-    /// covers.
+    /// container that is not bound to it. Which chunk is the last follows from its length, which
+    /// the tag covers.
     #[must_use]
     pub fn chunk(&self, index: u64, name: &[u8; CONTAINER_NAME]) -> ChunkAad {
         let unit = AssociatedData {
@@ -175,8 +175,8 @@ pub fn container_logical(physical: u64) -> Option<u64> {
     (container_physical(logical) == Some(physical)).then_some(logical)
 }
 
-/// The most bytes that a container of at most `physical` bytes can hold: the size that is reported for a
-/// container that was cut short.
+/// The most bytes that a container of at most `physical` bytes can hold: the size that is reported
+/// for a container that was cut short.
 #[must_use]
 pub fn container_capacity(physical: u64) -> u64 {
     let body = physical.saturating_sub(HEADER);

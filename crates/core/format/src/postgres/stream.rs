@@ -29,8 +29,8 @@ layout! {
 /// The header of a stream. Nothing authenticates it, as nothing authenticates the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamHeader {
-    /// The counter block of the file's first 16 bytes, drawn at random when the file is made and each
-    /// time it is emptied. The counter block of the n-th 16 bytes is this plus n, as 128-bit
+    /// The counter block of the file's first 16 bytes, drawn at random when the file is made and
+    /// each time it is emptied. The counter block of the n-th 16 bytes is this plus n, as 128-bit
     /// big-endian numbers that wrap.
     pub nonce: [u8; 16],
 }

@@ -69,8 +69,8 @@ fn canonical(request: &Signed<'_>, names: &str) -> Vec<u8> {
     text
 }
 
-/// `YYYYMMDDTHHMMSSZ` of a time in seconds since the Unix epoch. A time after the year 9999 is given
-/// as the epoch.
+/// `YYYYMMDDTHHMMSSZ` of a time in seconds since the Unix epoch. A time after the year 9999 is
+/// given as the epoch.
 pub(super) fn time_of(unix_s: u64) -> String {
     let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
     let since = SignedDuration::from_secs(i64::try_from(unix_s).unwrap_or(0));
