@@ -14,7 +14,7 @@ use strongroom_format::slot::CERTIFICATE_ID_LEN;
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
 
-/// What is known of a certificate without its private key.
+/// A certificate of a keyring, without its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateInfo {
     /// The certificate's name in the keyring.
@@ -25,7 +25,7 @@ pub struct CertificateInfo {
     pub created_unix_s: u64,
     /// When a copy of the private key was last proved to open, in seconds since the Unix epoch.
     pub exported_unix_s: Option<u64>,
-    /// SHA-256 of the `SubjectPublicKeyInfo`: what slots know it by.
+    /// SHA-256 of the `SubjectPublicKeyInfo`, by which key slots name it.
     pub id: [u8; CERTIFICATE_ID_LEN],
     /// The certificate, in DER.
     pub der: Vec<u8>,
@@ -46,16 +46,15 @@ impl CertificateInfo {
         }
     }
 
-    /// Whether the private key is in this keyring and, as far as is known, nowhere else: whoever
-    /// loses the keyring can never open again what is sealed for it. Worth a warning, SR-2033, each
-    /// time something is.
+    /// Whether the private key is in this keyring and, as far as is known, nowhere else. Without
+    /// the keyring, everything that is sealed for it is lost; a program that seals for it warns
+    /// each time (SR-2033).
     #[must_use]
     pub fn needs_export(&self) -> bool {
         self.has_private_key && self.exported_unix_s.is_none()
     }
 
-    /// The warning of [`CertificateInfo::needs_export`]: its code, and what it is about. `None`
-    /// when there is nothing to warn of.
+    /// The code and the detail of that warning; `None` unless [`CertificateInfo::needs_export`].
     #[must_use]
     pub fn export_warning(&self) -> Option<(&'static Code, String)> {
         let detail = format!(
@@ -66,7 +65,8 @@ impl CertificateInfo {
             .then_some((&code::CERT_NOT_EXPORTED, detail))
     }
 
-    /// Whether the time is within the certificate's dates. Sealing and opening do not depend on it.
+    /// Whether the certificate is within its dates now. False when they cannot be read. Sealing and
+    /// opening do not depend on it.
     #[must_use]
     pub fn is_valid_now(&self) -> bool {
         let validity = Certificate::from_der(&self.der)
@@ -76,10 +76,10 @@ impl CertificateInfo {
         validity.is_some_and(|(from, to)| (from..=to).contains(&now))
     }
 
-    /// Reads the certificate, and checks that it is the one the keyring means.
+    /// Parses the certificate, and checks that it has the id that the keyring has noted.
     ///
     /// # Errors
-    /// SR-2005 when it is not; SR-2027; SR-5001.
+    /// SR-2005 when it has another id or cannot be parsed; SR-2027; SR-5001.
     pub fn certificate(&self) -> Result<Certificate, Error> {
         let certificate = Certificate::from_der(&self.der).map_err(|error| match error {
             CertificateError::Malformed => {

@@ -1,9 +1,10 @@
-//! The keyring's certificates: key pairs that objects are sealed for by their public half.
+//! The keyring's certificates: objects are sealed for a certificate, and its private key opens
+//! them.
 //!
-//! Invariants: K17, a certificate is believed only from a keyring that was opened, and used only
-//! after it has been read and has the id that the keyring knows it by; K18, a private key is
-//! written nowhere but sealed, and is never replaced by another; K19, a certificate counts as
-//! exported only after what was written was read back and has opened what was encrypted for it.
+//! Invariants: K17, a certificate is trusted only from a keyring that was opened, and used only
+//! after it has been parsed and has the id that the keyring has noted; K18, a private key is
+//! written only sealed, and is never replaced by another; K19, a certificate counts as exported
+//! only after the file was read back and has opened what was encrypted for it.
 //!
 //! Must not: print a warning (see [`CertificateInfo::needs_export`]).
 
@@ -40,10 +41,10 @@ pub struct NewCertificate {
     pub days: u32,
 }
 
-/// What became of a certificate that was brought into the keyring.
+/// The result of importing or restoring a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The certificate as the keyring has it now.
+    /// The certificate as it is in the keyring now.
     pub certificate: CertificateInfo,
     /// Whether the keyring did not know it before.
     pub is_new: bool,
@@ -66,7 +67,7 @@ impl Keyring {
         if self.record(name).is_some() {
             return Err(Error::new(&code::CERT_EXISTS, name));
         }
-        // Before the lock is taken: making a key pair lasts.
+        // Before the lock is taken, because making a key pair takes seconds.
         let key = PrivateKey::generate(new.bits).map_err(Error::from)?;
         let made = Certificate::self_signed(&key, &new.subject, new.days).map_err(Error::from)?;
         self.change(Effect::SameKeys, |object, body| {
@@ -74,9 +75,9 @@ impl Keyring {
         })
     }
 
-    /// Takes in a certificate, with or without its private key. One that is issued anew for a
-    /// public key that the keyring has, and is given the same name or none, takes the place of the
-    /// older one. A private key from a file under a passphrase counts as exported: the file is a
+    /// Imports a certificate, with or without its private key. A certificate that was issued anew
+    /// for a public key of the keyring replaces the older one, if it is given the same name or
+    /// none. A private key from a file with a passphrase counts as exported, because that file is a
     /// copy that was just proved to open.
     ///
     /// # Errors
@@ -87,15 +88,15 @@ impl Keyring {
         name: Option<&str>,
         identity: &Identity,
     ) -> Result<Restored, Error> {
-        self.take_in(name, identity, false)
+        self.add_or_update(name, identity, false)
     }
 
-    /// Brings a private key back from the file that it was exported to, with its certificate if the
-    /// keyring does not know it. What comes from a file is in one: it counts as exported.
+    /// Restores a private key from the file that it was exported to, with its certificate if the
+    /// keyring does not have it. It counts as exported.
     ///
     /// # Errors
-    /// SR-2029 when there is no private key; as [`Keyring::import_certificate`], but what is there
-    /// already is no error.
+    /// SR-2029 when there is no private key; as [`Keyring::import_certificate`], but a private key
+    /// that is in the keyring already is no error.
     pub fn restore_certificate(
         &mut self,
         name: Option<&str>,
@@ -106,13 +107,13 @@ impl Keyring {
                 "it holds no private key; `strongroom cert import` takes a certificate alone";
             return Err(Error::new(&code::CERT_FILE, detail));
         }
-        self.take_in(name, identity, true)
+        self.add_or_update(name, identity, true)
     }
 
-    /// Retires a certificate: its private key opens, but nothing new is sealed for it.
+    /// Retires a certificate: its private key still opens, but nothing new is sealed for it.
     ///
     /// # Errors
-    /// SR-2026; as for every change SR-2016, SR-2017, SR-5001.
+    /// SR-2026 when there is no such certificate; as for every change SR-2016, SR-2017, SR-5001.
     pub fn retire_certificate(&mut self, name: &str) -> Result<(), Error> {
         self.change(Effect::SameKeys, |_, body| {
             let record = body.certificates.iter_mut().find(|held| held.name == name);
@@ -121,14 +122,14 @@ impl Keyring {
         })
     }
 
-    /// Writes certificate and private key to a new PKCS #12 file, mode 0600, reads it back, opens
-    /// with what was read what was encrypted for the certificate, and only then gives the file its
-    /// name and notes that it was done.
+    /// Exports certificate and private key to a new PKCS #12 file with mode 0600. The file is read
+    /// back, and the key from it opens what was encrypted for the certificate, before the file gets
+    /// its name and the keyring notes the export.
     ///
     /// # Errors
-    /// SR-2026; SR-2031 when the private key is not here; SR-2030 when the passphrase is not one;
-    /// SR-1002 when there is something at `path`; SR-2034 when it does not prove to open; as for
-    /// every change SR-2016, SR-2017, SR-5001.
+    /// SR-2026; SR-2031 when the private key is not in the keyring; SR-2030 for a passphrase that
+    /// cannot be used; SR-1002 when there is something at `path`; SR-2034 when it does not prove to
+    /// open; as for every change SR-2016, SR-2017, SR-5001.
     pub fn export_certificate(
         &mut self,
         name: &str,
@@ -190,8 +191,8 @@ impl Keyring {
         Ok(Recipient::certificate(info.certificate()?))
     }
 
-    /// An opener that holds every private key of the keyring, retired ones too. Without any it
-    /// opens nothing, and its error says which certificates would have (SR-2032).
+    /// An opener with every private key of the keyring, those of retired certificates too. Without
+    /// any private key it opens nothing, and its error names the certificates that would (SR-2032).
     ///
     /// # Errors
     /// SR-2005; SR-5001.
@@ -202,8 +203,8 @@ impl Keyring {
         Ok(Opener::private_keys(keys))
     }
 
-    /// Opens an object's header with whatever this keyring has: the private keys of its
-    /// certificates, and the keys that the slots name.
+    /// Opens an object's header with this keyring: with the private keys of its certificates, then
+    /// with the keys that the slots name.
     ///
     /// # Errors
     /// As [`Object::open`]. When nothing opens it: SR-2032 with the ids of the certificates that
@@ -232,23 +233,26 @@ impl Keyring {
                 other => return other,
             }
         }
-        // Also what has nothing to do with keys: another kind of object.
+        // Reports errors that do not concern keys too, such as another kind of object.
         match refused {
             Some(error) => Err(error),
             None => Object::open(header, kind, &self.private_keys()?),
         }
     }
 
+    /// The record of the certificate with this name.
     fn record(&self, name: &str) -> Option<&CertificateRecord> {
         self.body.certificates.iter().find(|held| held.name == name)
     }
 
+    /// The private key of the certificate with this name. Errors: SR-2026, SR-2031, SR-2005.
     fn private_key(&self, name: &str) -> Result<PrivateKey, Error> {
         let record = self.record(name).ok_or_else(|| unknown(name))?;
         read_key(&self.object, record)
     }
 
-    fn take_in(
+    /// Adds a certificate, or updates the one of the same public key.
+    fn add_or_update(
         &mut self,
         name: Option<&str>,
         identity: &Identity,
@@ -284,11 +288,13 @@ impl Keyring {
     }
 }
 
+/// Whether opening failed because no key fitted.
 fn is_no_key(error: &Error) -> bool {
     let codes = [&code::WRONG_KEY, &code::UNKNOWN_KEY_ID, &code::CERT_NEEDED];
     codes.contains(&error.code())
 }
 
+/// SR-2026: there is no certificate with this name.
 fn unknown(name: &str) -> Error {
     // An invalid name is not repeated: it may be a secret in the wrong place (K2).
     let shown = match name_is_valid(name) {
@@ -298,6 +304,8 @@ fn unknown(name: &str) -> Error {
     Error::new(&code::CERT_UNKNOWN, shown)
 }
 
+/// Adds a certificate, with its private key sealed if there is one. Errors: SR-2025 when the name
+/// or the public key is in the keyring already; SR-2024 when the keyring is full.
 fn push(
     object: &Object,
     body: &mut Body,
@@ -327,8 +335,9 @@ fn push(
     Ok(info)
 }
 
-/// A certificate of a public key that the keyring has: what is new is taken over. Nothing new is an
-/// error unless it was brought back from an export.
+/// Updates the record of a public key that the keyring has with a renewed certificate and a private
+/// key that it does not have. Errors: SR-2025 when there is nothing new, unless `restoring`;
+/// SR-2025 when `name` is another than the record's.
 fn update(
     object: &Object,
     record: &mut CertificateRecord,
@@ -337,7 +346,7 @@ fn update(
     restoring: bool,
     exported_unix_s: u64,
 ) -> Result<Restored, Error> {
-    // What a file calls it does not matter when it is brought back.
+    // When a key is restored, the name in the file does not matter.
     if !restoring && name.is_some_and(|name| name != record.name) {
         return Err(taken(record, "is its name here"));
     }
@@ -367,8 +376,8 @@ fn update(
     })
 }
 
-/// SR-2025 for a certificate whose public key the keyring has, and what to do with an exported
-/// file.
+/// SR-2025 for a certificate whose public key the keyring has. The detail also says how an exported
+/// file is restored.
 fn taken(held: &CertificateRecord, why: &str) -> Error {
     let name = &held.name;
     let detail = format!(
@@ -377,8 +386,8 @@ fn taken(held: &CertificateRecord, why: &str) -> Error {
     Error::new(&code::CERT_EXISTS, detail)
 }
 
-/// Reads an exported file back and opens with it what is encrypted for the certificate (K19).
-/// Errors: SR-2034.
+/// Reads an exported file back and checks that its key opens what is encrypted for the certificate
+/// (K19). Errors: SR-2034.
 fn prove(path: &Path, certificate: &Certificate, passphrase: &SecretBytes) -> Result<(), Error> {
     const LABEL: &[u8] = b"proof of an export";
     let failed = |why: &str| Error::new(&code::EXPORT_UNPROVED, why);

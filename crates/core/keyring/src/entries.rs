@@ -17,14 +17,14 @@ use crate::object::Object;
 use crate::purpose::Purpose;
 use crate::wrap::{key_aad, unwrap, wrap};
 
-/// What is known of one version of one key without its bytes.
+/// One version of one key, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
     /// The key's name.
     pub name: String,
     /// From 1, one more at each rotation.
     pub version: u32,
-    /// Whether it seals, or only opens.
+    /// Whether it seals and opens, or only opens.
     pub state: KeyState,
     /// When this version was made, in seconds since the Unix epoch.
     pub created_unix_s: u64,
@@ -47,7 +47,7 @@ pub(crate) fn name_is_valid(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-/// The key of an entry. Errors: SR-2005 when it does not authenticate.
+/// Unwraps the key of an entry. Errors: SR-2005 when it does not authenticate.
 pub(crate) fn unwrap_entry(object: &Object, entry: &Entry) -> Result<SecretKey, Error> {
     let key = entry_key(object, &entry.name)?;
     unwrap(&key, &entry_aad(object, entry), &entry.wrapped)?.ok_or_else(|| {
@@ -55,21 +55,21 @@ pub(crate) fn unwrap_entry(object: &Object, entry: &Entry) -> Result<SecretKey, 
     })
 }
 
-/// Wraps `key` into `entry`, bound to the entry's name, version, state and purpose as they stand.
+/// Wraps `key` into `entry`, bound to the entry's present name, version, state and purpose.
 pub(crate) fn wrap_entry(object: &Object, entry: &mut Entry, key: &SecretKey) -> Result<(), Error> {
     let wrapping = entry_key(object, &entry.name)?;
     entry.wrapped = wrap(&wrapping, System.nonce()?, &entry_aad(object, entry), key)?;
     Ok(())
 }
 
-/// Wraps an entry's key again, now as retired.
+/// Marks an entry as retired, and wraps its key again, bound to that.
 pub(crate) fn retire_entry(object: &Object, entry: &mut Entry) -> Result<(), Error> {
     let key = unwrap_entry(object, entry)?;
     entry.state = KeyState::Retired;
     wrap_entry(object, entry, &key)
 }
 
-/// Refuses what would not fit. Errors: SR-2024.
+/// Errors: SR-2024 when the keyring has no room for another entry.
 pub(crate) fn check_room(body: &Body) -> Result<(), Error> {
     match body.entries.len() < ENTRIES_MAX {
         true => Ok(()),
@@ -77,7 +77,8 @@ pub(crate) fn check_room(body: &Body) -> Result<(), Error> {
     }
 }
 
-/// One wrapping key per key name: the name does not fit into the associated data.
+/// The key that wraps the entries of this name. Each name has its own, because a name does not fit
+/// into the associated data.
 fn entry_key(object: &Object, name: &str) -> Result<SecretKey, Error> {
     object.derive(
         object.epoch(),
@@ -94,6 +95,8 @@ fn entry_aad(object: &Object, entry: &Entry) -> [u8; aad_layout::SIZE] {
         .at_with(u64::from(entry.version), extra)
 }
 
+/// Makes a random key and adds it as this version of `name`. Errors: SR-2024 when the keyring is
+/// full.
 pub(crate) fn push_new_version(
     object: &Object,
     body: &mut Body,
@@ -115,6 +118,7 @@ pub(crate) fn push_new_version(
     Ok(info)
 }
 
+/// Retires every active version of a key.
 pub(crate) fn retire_active_versions(
     object: &Object,
     body: &mut Body,
@@ -127,6 +131,7 @@ pub(crate) fn retire_active_versions(
         .try_for_each(|entry| retire_entry(object, entry))
 }
 
+/// The number of the newest version of a key. Errors: SR-2003 when there is no such key.
 pub(crate) fn newest_version(body: &Body, name: &str) -> Result<u32, Error> {
     let versions = body.entries.iter().filter(|entry| entry.name == name);
     let newest = versions.map(|entry| entry.version).max();
@@ -141,6 +146,7 @@ pub(crate) fn newest_version(body: &Body, name: &str) -> Result<u32, Error> {
     })
 }
 
+/// Errors: SR-2013 for a name that is not valid.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     match name_is_valid(name) {
         true => Ok(()),

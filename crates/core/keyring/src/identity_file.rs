@@ -1,4 +1,4 @@
-//! A certificate in a file of another format, with or without its private key.
+//! Reads a certificate, with or without its private key, from a PEM, DER or PKCS #12 file.
 //!
 //! Must not: write a file.
 
@@ -16,8 +16,9 @@ use crate::source::{KeySource, SourceContext};
 /// KiB. `source` is asked for the passphrase only when the file needs one.
 ///
 /// # Errors
-/// SR-1006 there is no such file; SR-2029 it holds no certificate; SR-2027, SR-2028; SR-2030 the
-/// passphrase does not open it; what `source` reports; SR-5001.
+/// SR-1006 there is no such file; SR-2029 it holds no certificate; SR-2027 the key is weak; SR-2028
+/// the private key is another's; SR-2030 the passphrase does not open it; what `source` reports;
+/// SR-5001.
 pub fn read_identity(
     path: &Path,
     source: &KeySource,

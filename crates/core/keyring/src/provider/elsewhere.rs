@@ -1,4 +1,4 @@
-//! A provider that this program does not have, asked through the `strongroom` command, which has
+//! A provider that this program does not have is asked through the `strongroom` command, which has
 //! it.
 //!
 //! The preload library of the PostgreSQL shield and the SQLite extension are loaded into other
@@ -6,7 +6,7 @@
 //! command, it is run as a key command is: with the number and the argument, which are no secrets,
 //! and the root key on its standard output.
 //!
-//! Must not: be reached in the program that was asked, which would ask itself for ever.
+//! Must not: be used in the command itself, which would run itself without end.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::opener::Opener;
 
 /// The variable that holds the absolute path of the `strongroom` command.
 pub use strongroom_format::run::COMMAND_VARIABLE;
-/// The command's first argument then; number and argument follow.
+/// The first argument of the command for this; number and argument follow.
 const FETCH: &str = "--provider-fetch";
 
 struct Elsewhere {
@@ -30,7 +30,8 @@ struct Elsewhere {
     line: String,
 }
 
-/// The provider, if a command is named. Errors: SR-2019 when it is not an absolute path.
+/// A provider that runs the command. `None` when [`COMMAND_VARIABLE`] is not set. Errors: SR-2019
+/// when it is not an absolute path.
 pub(super) fn through_command(
     number: u16,
     name: &'static str,
@@ -59,7 +60,7 @@ pub(super) fn through_command(
     })))
 }
 
-/// One word of the shell's language.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -13,15 +13,15 @@ pub trait RootProvider: Send + Sync {
     fn number(&self) -> u16;
     /// The text after the colon; empty where there is none. Never a secret.
     fn argument(&self) -> &str;
-    /// Fetches the root key of a keyring that there is. `creating`: a keyring is being sealed with
-    /// it, so a passphrase is asked for twice.
+    /// Fetches the root key of an existing keyring. With `creating` a keyring is sealed with it,
+    /// and a passphrase is asked for twice.
     ///
     /// # Errors
     /// The codes of [`crate::KeySource`]; SR-2100 to SR-2106.
     fn fetch(&self, creating: bool) -> Result<Opener, Error>;
-    /// Makes or fetches the root key of a keyring that is about to be sealed with it: a new one at
-    /// each call, where the provider keeps no key but wraps one. Also when the argument holds the
-    /// wrapped root key of before.
+    /// Makes or fetches the root key that a keyring is about to be sealed with. A provider that
+    /// wraps a root key makes a new one at each call, also when its argument already has a wrapped
+    /// one.
     ///
     /// # Errors
     /// As [`Self::fetch`].
@@ -37,13 +37,12 @@ pub trait RootProvider: Send + Sync {
 pub struct Created {
     /// The root key.
     pub opener: Opener,
-    /// The argument that the keyring has to keep: with it, [`RootProvider::fetch`] delivers this
-    /// root key.
+    /// The argument for the keyring, with which [`RootProvider::fetch`] delivers this root key.
     pub argument: String,
 }
 
-/// What a kind makes of an argument: a provider, or in words why it is not valid. The words do not
-/// repeat the argument.
+/// A provider, or a text that says why an argument is not valid. The text does not repeat the
+/// argument.
 pub type Made = Result<Box<dyn RootProvider>, &'static str>;
 
 /// One kind of provider.
@@ -53,9 +52,9 @@ pub struct Registered {
     pub name: &'static str,
     /// The number in the keyring.
     pub number: u16,
-    /// Whether it runs or loads what its argument names, or sends credentials to where it points. A
-    /// keyring that others may write to is then not acted on (K14).
+    /// Whether it runs or loads something that its argument names, or sends credentials to an
+    /// address in it. It is then refused in a keyring that others may write to (K14).
     pub acts: bool,
-    /// Makes one from a checked argument: not too long, no control characters.
+    /// Makes a provider from an argument that is not too long and has no control characters.
     pub make: fn(&str) -> Made,
 }

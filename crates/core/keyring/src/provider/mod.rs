@@ -36,7 +36,7 @@ const REGISTRY: &[Registered] = &[
     command::REGISTERED,
 ];
 
-/// Every number that is taken by a kind that not every program has.
+/// The numbers and names of the kinds that only some programs have.
 const ELSEWHERE: &[(u16, &str)] = &[
     (5, "keyserver"),
     (6, "pkcs11"),
@@ -57,6 +57,7 @@ pub fn register(kinds: &'static [Registered]) {
     MORE.get_or_init(|| kinds);
 }
 
+/// All kinds that this program has.
 fn kinds() -> impl Iterator<Item = &'static Registered> {
     let more = MORE.get().copied().unwrap_or_default();
     REGISTRY.iter().chain(more)
@@ -105,11 +106,12 @@ impl Provider {
         {
             return Ok(Self { made, acts: true });
         }
-        Self::own(number, argument)
+        Self::of_this_program(number, argument)
     }
 
-    /// The provider of this number that this program itself has.
-    fn own(number: u16, argument: &str) -> Result<Self, Error> {
+    /// The provider of this number, if this program itself has its kind. Errors: SR-2020; SR-2100
+    /// for a kind that other programs have.
+    fn of_this_program(number: u16, argument: &str) -> Result<Self, Error> {
         if number == EXPORT {
             let detail = "the file is an export: `strongroom keyring import` reads it";
             return Err(Error::new(&code::PROVIDER, detail));
@@ -122,7 +124,7 @@ impl Provider {
         Self::made(kind.ok_or_else(unknown)?, argument)
     }
 
-    /// The word for a provider number in output, also for one that this program does not have.
+    /// The name of a provider number for output: `unknown` for a number that no kind has.
     #[must_use]
     pub fn name_of(number: u16) -> &'static str {
         let elsewhere = || ELSEWHERE.iter().find(|(known, _)| *known == number);
@@ -133,8 +135,8 @@ impl Provider {
         }
     }
 
-    /// Whether the kind of this number runs or loads what its argument names, or sends credentials
-    /// to where it points. True also of a kind of other builds, which a command is asked for.
+    /// As [`Self::acts`], for the kind of this number. True also for a kind that this program does
+    /// not have, because a command is run for it.
     pub(crate) fn number_acts(number: u16) -> bool {
         let kind = kinds().find(|kind| kind.number == number);
         // One that this program does not have may be asked through a command.
@@ -142,13 +144,14 @@ impl Provider {
         kind.map_or_else(elsewhere, |kind| kind.acts)
     }
 
-    /// Whether the provider runs or loads what its argument names, or sends credentials to where it
-    /// points.
+    /// Whether the provider runs or loads something that its argument names, or sends credentials
+    /// to an address in it.
     #[must_use]
     pub fn acts(&self) -> bool {
         self.acts
     }
 
+    /// Makes a provider of this kind. Errors: SR-2020 for an argument that is not valid.
     fn made(kind: &Registered, argument: &str) -> Result<Self, Error> {
         let refused = |why: &str| {
             Error::new(
@@ -174,7 +177,9 @@ impl Provider {
 /// # Errors
 /// SR-2020; SR-2100; what the provider reports.
 pub fn deliver(number: u16, argument: &str) -> Result<SecretBytes, Error> {
-    Provider::own(number, argument)?.fetch(false)?.as_material()
+    Provider::of_this_program(number, argument)?
+        .fetch(false)?
+        .as_material()
 }
 
 impl std::ops::Deref for Provider {
