@@ -11,9 +11,9 @@ use strongroom_columns_proxy::channel::{
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::{Attester, TpmAttester};
 use strongroom_columns_zone::session::channel::Channel;
-use strongroom_columns_zone::tpm::Tpm;
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::channel::{Attestation, Ticket, right};
+use strongroom_keys_tpm::Tpm;
 use strongroom_testing_support::swtpm::Swtpm;
 
 const STORE: [u8; 16] = [5; 16];

@@ -1,4 +1,5 @@
-//! The cipher suites, by the numbers and names that headers, associated data and users have for them.
+//! The cipher suites, by the numbers and names that headers, associated data and users have for
+//! them.
 //!
 //! Must not: encrypt anything.
 

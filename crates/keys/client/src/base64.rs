@@ -1,15 +1,16 @@
-//! A key of 32 bytes in Base64 (RFC 4648, section 4), read into locked memory.
+//! A key of 32 bytes in base64 (RFC 4648, section 4), decoded into locked memory. Anything but the
+//! one canonical encoding of 32 bytes is refused.
 //!
 //! Invariant N5. Must not: leave a copy of what it reads.
 
 use base64ct::{Base64, Encoding as _};
 use strongroom_crypto::{CryptoError, SecretBytes, SecretKey};
 
-/// The key that `text` spells. `None` unless it is the one canonical spelling of 32 bytes.
+/// The 32 bytes that `text` encodes. `None` for any other text.
 ///
 /// # Errors
 /// The host has no locked memory left.
-pub(crate) fn key(text: &[u8]) -> Result<Option<SecretKey>, CryptoError> {
+pub(crate) fn decode_key(text: &[u8]) -> Result<Option<SecretKey>, CryptoError> {
     let mut decoded = SecretBytes::with_capacity(32)?;
     let length = Base64::decode(text, decoded.as_mut_slice()).map(<[u8]>::len);
     match decoded.as_mut_slice().first_chunk_mut::<32>() {
@@ -24,10 +25,10 @@ mod tests {
 
     #[test]
     fn the_one_spelling_of_32_bytes() {
-        let all = key(b"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap();
+        let all = decode_key(b"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap();
         let expected: Vec<u8> = (0..32).collect();
         assert_eq!(all.unwrap().expose().as_slice(), expected);
-        let ones = key(b"//////////////////////////////////////////8=").unwrap();
+        let ones = decode_key(b"//////////////////////////////////////////8=").unwrap();
         assert_eq!(ones.unwrap().expose(), &[255; 32]);
         for text in [
             "",
@@ -40,7 +41,7 @@ mod tests {
             "A_ECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
             "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gIQ==",
         ] {
-            assert!(key(text.as_bytes()).unwrap().is_none(), "{text}");
+            assert!(decode_key(text.as_bytes()).unwrap().is_none(), "{text}");
         }
     }
 }

@@ -252,7 +252,7 @@ fn where_nobody_listens_a_person_is_told_and_a_unit_waits() {
     ];
     let started = Instant::now();
     let person = place.client_of(&dead, "").not_waiting();
-    assert_eq!(fails(&person), Kind::Nobody);
+    assert_eq!(fails(&person), Kind::Absent);
     assert!(started.elapsed() < Duration::from_secs(40));
     assert_eq!(
         fails(&place.client_of(&dead[..1], SHORT)),

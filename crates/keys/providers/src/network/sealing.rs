@@ -1,14 +1,14 @@
-//! A secret that a server has sealed, with a check value; and the provider made of a server that
-//! seals.
+//! The provider that is made of a server which seals a secret and opens it again.
 //!
 //! The provider's blob (docs/spec/keyring.md, "Blobs of servers") is a check value of 32 bytes and
-//! what the server made of the secret.
+//! what the server returned for the secret.
 //!
-//! Invariant R4: the check value is made with the secret itself, over the context and everything
-//! else in the blob. A server, or whoever stands in its place, that gives back another secret is
-//! found out before it becomes a key.
+//! Invariant R4: the check value is a MAC under a key derived from the secret itself, over the
+//! context and the rest of the blob. A server, or an attacker in its place, that returns another
+//! secret is detected before the secret becomes a key.
 //!
-//! Must not: hold a secret longer than a call; believe a blob before its secret has confirmed it.
+//! Must not: hold a secret longer than a call; accept a secret that the check value does not
+//! confirm.
 
 use std::time::Duration;
 
@@ -17,57 +17,49 @@ use strongroom_format::code;
 use strongroom_keyring::provider::{Created, RootProvider, Wrapped, locator};
 use strongroom_keyring::{Error, Opener};
 
-use super::deadline::Deadline;
-use super::error;
-use crate::limit::limit;
+use super::locator::Locator;
+use crate::deadline::{Deadline, usual_limit};
 
 /// Bytes of the check value.
 const CHECK_LEN: usize = 32;
-/// Most bytes of what a server makes of a secret.
+/// The longest sealed secret, in bytes.
 const SEALED_MAX: usize = 1536;
 /// What follows the context in the label of the check value's key.
 const CHECK: &[u8] = b"check";
-/// Bytes of a context's end that are the id.
+/// Bytes at the end of a context that are the keyring's id.
 const ID_LEN: usize = 16;
 
-/// Seals and opens a secret where the key for that is.
-pub(crate) trait Remote: Send + Sync {
-    /// Has the secret sealed, bound to `context`.
+/// A server that seals a secret and opens it again.
+pub(crate) trait SealingServer: Send + Sync {
+    /// Has the secret sealed, bound to `context` where the server can do that.
     fn seal(
         &self,
         secret: &SecretKey,
         context: &[u8],
         deadline: Deadline,
     ) -> Result<Vec<u8>, Error>;
-    /// Has it opened.
+    /// Has the secret opened. May return another secret than the sealed one: the caller checks it.
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error>;
 }
 
-/// A provider whose server seals.
-pub(crate) struct Sealing<R> {
+/// A provider of root keys by means of a [`SealingServer`].
+pub(crate) struct SealingProvider<S> {
     pub(crate) name: &'static str,
     pub(crate) number: u16,
-    /// As the keyring has it: locator, and what was wrapped if something was.
+    /// As the keyring stores it: the locator and, once a root key was wrapped, the blob.
     pub(crate) argument: String,
     /// How long an opening or a sealing may take, if the argument says.
     pub(crate) timeout: Option<Duration>,
-    pub(crate) remote: R,
+    pub(crate) server: S,
 }
 
-impl<R> Sealing<R> {
-    /// The argument to be kept: the locator in its settled form, and what was wrapped as it was
-    /// given.
-    pub(crate) fn argument_of(settled: &str, given: &str) -> String {
-        let behind = given.get(locator(given).len()..).unwrap_or_default();
-        format!("{settled}{behind}")
-    }
-
+impl<S> SealingProvider<S> {
     fn deadline(&self) -> Result<Deadline, Error> {
-        Ok(Deadline::after(self.timeout.map_or_else(limit, Ok)?))
+        Ok(Deadline::after(self.timeout.map_or_else(usual_limit, Ok)?))
     }
 }
 
-impl<R: Remote> RootProvider for Sealing<R> {
+impl<S: SealingServer> RootProvider for SealingProvider<S> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -83,7 +75,7 @@ impl<R: Remote> RootProvider for Sealing<R> {
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(self.number, &self.argument)?;
         let deadline = self.deadline()?;
-        let secret = open(&self.remote, wrapped.blob(), &wrapped.context(), deadline)?;
+        let secret = open(&self.server, wrapped.blob(), &wrapped.context(), deadline)?;
         wrapped.root(&secret)
     }
 
@@ -91,32 +83,42 @@ impl<R: Remote> RootProvider for Sealing<R> {
         let place = locator(&self.argument);
         Wrapped::create(self.number, place, |secret, context| {
             let deadline = self.deadline()?;
-            seal(&self.remote, secret, context, deadline)
+            seal(&self.server, secret, context, deadline)
         })
     }
 }
 
-/// Has a secret sealed, and opened again: what may be sealed and not opened is found out before
-/// anything depends on it.
+/// The blob of a secret. Has the secret opened again before it returns, so that a server which
+/// seals but does not open is detected before anything depends on it.
 fn seal(
-    remote: &dyn Remote,
+    server: &dyn SealingServer,
     secret: &SecretKey,
     context: &[u8],
     deadline: Deadline,
 ) -> Result<Vec<u8>, Error> {
-    let sealed = remote.seal(secret, context, deadline)?;
+    let sealed = server.seal(secret, context, deadline)?;
     if sealed.len() > SEALED_MAX {
-        return Err(error(&code::PROVIDER_ANSWER, "what was sealed is too long"));
+        return Err(Error::new(
+            &code::PROVIDER_ANSWER,
+            "what was sealed is too long",
+        ));
     }
     let check = check_key(secret, context)?.mac(&[context, &sealed]);
     let blob = [&check, sealed.as_slice()].concat();
-    open(remote, &blob, context, deadline)?;
+    open(server, &blob, context, deadline)?;
     Ok(blob)
+}
+
+/// The argument that the keyring stores: the locator in its canonical form, then the blob as it was
+/// given.
+pub(crate) fn stored_argument(canonical: &Locator, given: &str) -> String {
+    let blob = given.get(locator(given).len()..).unwrap_or_default();
+    format!("{}{blob}", canonical.text())
 }
 
 /// The secret of a blob.
 fn open(
-    remote: &dyn Remote,
+    server: &dyn SealingServer,
     blob: &[u8],
     context: &[u8],
     deadline: Deadline,
@@ -124,12 +126,15 @@ fn open(
     let parts = blob.split_first_chunk::<CHECK_LEN>();
     let parts = parts.filter(|(_, sealed)| sealed.len() <= SEALED_MAX);
     let Some((check, sealed)) = parts else {
-        return Err(error(&code::PROVIDER_ANSWER, ""));
+        return Err(Error::new(&code::PROVIDER_ANSWER, ""));
     };
-    let secret = remote.open(sealed, context, deadline)?;
+    let secret = server.open(sealed, context, deadline)?;
     match check_key(&secret, context)?.verify(&[context, sealed], check) {
         true => Ok(secret),
-        false => Err(error(&code::PROVIDER_ANSWER, "it is not what was sealed")),
+        false => Err(Error::new(
+            &code::PROVIDER_ANSWER,
+            "it is not what was sealed",
+        )),
     }
 }
 
@@ -141,8 +146,8 @@ fn check_key(secret: &SecretKey, context: &[u8]) -> Result<MacKey, Error> {
     )?)?)
 }
 
-/// The id at a context's end, in words.
-pub(crate) fn id_of(context: &[u8]) -> String {
+/// The keyring's id at the end of a context, in hexadecimal digits.
+pub(crate) fn context_id(context: &[u8]) -> String {
     let at = context.len().saturating_sub(ID_LEN);
     strongroom_format::hex::hex(context.get(at..).unwrap_or_default())
 }
@@ -154,7 +159,7 @@ mod tests {
     /// A server in this process that binds nothing and opens everything.
     struct Fake;
 
-    impl Remote for Fake {
+    impl SealingServer for Fake {
         fn seal(&self, secret: &SecretKey, _: &[u8], _: Deadline) -> Result<Vec<u8>, Error> {
             Ok([secret.expose().as_slice(), b"more"].concat())
         }
@@ -192,7 +197,7 @@ mod tests {
         }
         let long = [blob, vec![0; SEALED_MAX]].concat();
         assert_eq!(refused(&long, &context), code::PROVIDER_ANSWER.number);
-        assert_eq!(id_of(&context), "05".repeat(16));
-        assert_eq!(id_of(&[1]), "01");
+        assert_eq!(context_id(&context), "05".repeat(16));
+        assert_eq!(context_id(&[1]), "01");
     }
 }

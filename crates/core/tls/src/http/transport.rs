@@ -1,72 +1,79 @@
-//! The way of bytes below HTTP: TLS on a socket, with buffers that are wiped.
+//! The transport below HTTP: TLS on a socket, with buffers that are wiped.
 //!
-//! Invariants: N1 (TLS always, with the settings of `tls`), N2 (each wait ends when the exchange's
-//! time is over), N5 (what was read and written is wiped when it is no longer needed. Buffers
-//! inside the TLS library are out of reach; see docs/internals/keyclient.md).
+//! Invariants: `https` is spoken with the client's settings of TLS or not at all; each wait ends
+//! when the request's time is over; what was read and written is wiped when it is no longer needed.
+//! Buffers inside the TLS library are out of reach: see docs/internals/keyclient.md.
 //!
-//! It also knows whether any of a request left this host, so that a change is not asked for twice.
+//! It also records whether a part of a request was handed over for sending, so that a caller knows
+//! whether repeating a change is safe.
 
 use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use ureq::Error;
 use ureq::unversioned::transport::time::{Duration, Instant};
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, NextTimeout, Transport, TransportAdapter,
+    Buffers, ConnectionDetails, Connector, Either, NextTimeout, Transport, TransportAdapter,
 };
 use zeroize::{Zeroize as _, Zeroizing};
+
+use super::SentFlag;
 
 /// Bytes of each buffer: above the largest header that is accepted, and a TLS record.
 const BUFFER_LEN: usize = 64 * 1024;
 
-/// Puts TLS on a socket.
-pub(crate) struct Secure {
-    pub(crate) config: Arc<ClientConfig>,
-    /// Set as soon as part of a request is handed over for sending.
-    pub(crate) sent: Arc<AtomicBool>,
+/// Puts TLS on a socket where the address has `https`, and leaves it as it is where the address has
+/// `http`.
+pub(super) struct TlsConnector {
+    /// `None`: `https` is refused.
+    pub(super) config: Option<Arc<ClientConfig>>,
+    pub(super) sent: SentFlag,
 }
 
-impl fmt::Debug for Secure {
+impl fmt::Debug for TlsConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secure")
+        f.write_str("TlsConnector")
     }
 }
 
-impl<In: Transport> Connector<In> for Secure {
-    type Out = Secured<In>;
+impl<In: Transport> Connector<In> for TlsConnector {
+    type Out = Either<In, TlsTransport<In>>;
 
     fn connect(
         &self,
         details: &ConnectionDetails<'_>,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
-        let (Some(below), true) = (chained, details.needs_tls()) else {
-            return Err(Error::TlsRequired);
+        let Some(socket) = chained else {
+            return Err(Error::ConnectionFailed);
         };
+        if !details.needs_tls() {
+            return Ok(Some(Either::A(socket)));
+        }
+        let config = self.config.as_ref().ok_or(Error::TlsRequired)?;
         let host = details.uri.host().unwrap_or_default();
         let bare = host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
         let name = ServerName::try_from(bare.unwrap_or(host).to_owned())
             .map_err(|_| Error::Tls("the host is not a name that a certificate could have"))?;
-        let mut client = ClientConnection::new(Arc::clone(&self.config), name)?;
-        let mut socket = TransportAdapter::new(below, Arc::clone(&details.current_time));
-        socket.set_timeout(what_is_left(details)?);
+        let mut client = ClientConnection::new(Arc::clone(config), name)?;
+        let mut socket = TransportAdapter::new(socket, Arc::clone(&details.current_time));
+        socket.set_timeout(handshake_timeout(details)?);
         client.complete_io(&mut socket)?;
-        Ok(Some(Secured {
+        Ok(Some(Either::B(TlsTransport {
             stream: StreamOwned::new(client, socket),
-            buffers: Wiped::new(),
-            sent: Arc::clone(&self.sent),
-        }))
+            buffers: WipedBuffers::new(),
+            sent: self.sent.clone(),
+        })))
     }
 }
 
-/// The time for the handshake: what connecting took is gone.
-fn what_is_left(details: &ConnectionDetails<'_>) -> Result<NextTimeout, Error> {
+/// The time for the handshake: the connection's time without what connecting took.
+fn handshake_timeout(details: &ConnectionDetails<'_>) -> Result<NextTimeout, Error> {
     let mut left = details.timeout;
     if let (Duration::Exact(limit), Instant::Exact(started)) = (left.after, details.now) {
         left.after = Duration::Exact(limit.saturating_sub(started.elapsed()));
@@ -78,25 +85,25 @@ fn what_is_left(details: &ConnectionDetails<'_>) -> Result<NextTimeout, Error> {
 }
 
 /// A connection under TLS.
-pub(crate) struct Secured<In: Transport> {
+pub(super) struct TlsTransport<In: Transport> {
     stream: StreamOwned<ClientConnection, TransportAdapter<In>>,
-    buffers: Wiped,
-    sent: Arc<AtomicBool>,
+    buffers: WipedBuffers,
+    sent: SentFlag,
 }
 
-impl<In: Transport> fmt::Debug for Secured<In> {
+impl<In: Transport> fmt::Debug for TlsTransport<In> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secured")
+        f.write_str("TlsTransport")
     }
 }
 
-impl<In: Transport> Transport for Secured<In> {
+impl<In: Transport> Transport for TlsTransport<In> {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
-        self.sent.store(true, Ordering::Relaxed);
+        self.sent.set();
         self.stream.get_mut().set_timeout(timeout);
         let output = self.buffers.output.get_mut(..amount).unwrap_or_default();
         let done = self.stream.write_all(output);
@@ -121,7 +128,7 @@ impl<In: Transport> Transport for Secured<In> {
 }
 
 /// Buffers of a fixed size, wiped as soon as their content was used, and at the end.
-struct Wiped {
+struct WipedBuffers {
     input: Zeroizing<Vec<u8>>,
     /// Bytes of `input` before this were used.
     used: usize,
@@ -131,7 +138,7 @@ struct Wiped {
     progress: bool,
 }
 
-impl Wiped {
+impl WipedBuffers {
     fn new() -> Self {
         Self {
             input: Zeroizing::new(vec![0; BUFFER_LEN]),
@@ -143,7 +150,7 @@ impl Wiped {
     }
 }
 
-impl Buffers for Wiped {
+impl Buffers for WipedBuffers {
     fn output(&mut self) -> &mut [u8] {
         &mut self.output
     }
