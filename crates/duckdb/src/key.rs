@@ -1,10 +1,9 @@
 //! The text that a user gives DuckDB as `ENCRYPTION_KEY`, and the key that DuckDB derives from it.
 //!
 //! The rule is DuckDB's (`src/common/encryption_key_manager.cpp`, `src/common/types/blob.cpp`),
-//! compared with DuckDB itself by
-//! `crates/cli/tests/duckdb_keys.rs`: the text is cast to a BLOB, which resolves `\xHH`; the bytes
-//! are decoded as Base64 if they decode, else taken as they are; the key is SHA-256 of the
-//! database's identifier and these.
+//! compared with DuckDB itself by `crates/cli/tests/it/duckdb_keys.rs`: the text is cast to a BLOB,
+//! which resolves `\xHH`; the bytes are decoded as Base64 if they decode, else taken as they are;
+//! the key is SHA-256 of the database's identifier and these.
 //!
 //! Must not: guess. A text that DuckDB refuses, or that it treats differently by version, is
 //! refused.

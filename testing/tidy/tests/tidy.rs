@@ -35,6 +35,30 @@ const RETIRED: [&str; 8] = [
     concat!("ber", "th"),
 ];
 
+/// Crates that have more than one binary of integration tests, and how many. Each is another link,
+/// and waits for the longest test of the one before. May only go down.
+const MORE_TEST_BINARIES: [(&str, usize); 11] = [
+    // Limits, allocators, forks and memory of the process that runs the test.
+    ("crates/core/crypto", 7),
+    // An allocator that counts.
+    ("crates/postgres/shield", 2),
+    // A variable of the process, while it has one thread.
+    ("crates/postgres/preload", 2),
+    // The number of files that the process may have open.
+    ("crates/backup", 2),
+    // Features and memory of their own, and runs by hand.
+    ("testing", 7),
+    ("testing/vm", 7),
+    ("crates/sqlite/library", 5),
+    ("crates/core/format", 3),
+    ("crates/keys/providers", 2),
+    ("crates/columns/values", 2),
+    ("crates/columns/zone", 2),
+];
+/// Packages of others in Cargo.lock. May only go down, or up with a reason in
+/// docs/internals/house.md.
+const FOREIGN_PACKAGES_MAX: usize = 458;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -381,4 +405,88 @@ fn every_page_is_linked() {
         .filter(|page| page.starts_with(root().join("docs")) && !linked.contains(*page))
         .collect();
     assert!(lost.is_empty(), "no page leads to {lost:#?}");
+}
+
+/// A binary of tests is a `.rs` file in `tests`, or a folder there with a `main.rs`.
+#[test]
+fn integration_tests_are_one_binary() {
+    let mut binaries = std::collections::BTreeMap::<PathBuf, usize>::new();
+    for (path, _) in sources() {
+        let folder = path.parent().unwrap();
+        let tests = match path.file_name().unwrap().to_str() {
+            Some("main.rs") => folder.parent().unwrap(),
+            _ => folder,
+        };
+        if tests.file_name().is_some_and(|name| name == "tests")
+            && crate_of(&path) == crate_of(tests)
+        {
+            let crate_folder = tests.parent().unwrap();
+            if crate_folder.join("Cargo.toml").exists() {
+                *binaries.entry(crate_folder.to_path_buf()).or_default() += 1;
+            }
+        }
+    }
+    assert!(
+        binaries.len() > 10,
+        "the tests are where they are looked for"
+    );
+    for (folder, count) in binaries {
+        let folder = folder.strip_prefix(root()).unwrap().display().to_string();
+        let allowed = MORE_TEST_BINARIES
+            .iter()
+            .find(|(name, _)| *name == folder)
+            .map_or(1, |(_, count)| *count);
+        assert!(
+            count <= allowed,
+            "{folder} has {count} binaries of tests, at most {allowed}"
+        );
+    }
+}
+
+/// Cargo has no inheritance from another workspace, so the extension's manifest repeats the lints
+/// and the profile. It is built of FFI, so `unsafe_code` is not among its lints.
+#[test]
+fn both_workspaces_have_the_same_lints_and_profile() {
+    let tables = |manifest: &str| -> std::collections::BTreeMap<String, Vec<String>> {
+        let text = std::fs::read_to_string(root().join(manifest)).unwrap();
+        let mut tables = std::collections::BTreeMap::<String, Vec<String>>::new();
+        let mut table = String::new();
+        for line in text.lines().map(str::trim) {
+            if line.starts_with('[') {
+                table = line.to_owned();
+            } else if table.starts_with("[workspace.lints")
+                && !line.is_empty()
+                && !line.starts_with("unsafe_code")
+            {
+                tables
+                    .entry(table.clone())
+                    .or_default()
+                    .push(line.to_owned());
+            }
+        }
+        tables
+    };
+    let ours = tables("Cargo.toml");
+    assert!(ours.len() == 3, "{ours:?}");
+    assert_eq!(ours, tables("crates/columns/extension/Cargo.toml"));
+}
+
+#[test]
+fn dependencies_do_not_grow() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let sources: Vec<&str> = lock
+        .lines()
+        .filter_map(|line| line.strip_prefix("source = "))
+        .collect();
+    assert!(
+        sources.len() <= FOREIGN_PACKAGES_MAX,
+        "{} packages of others, at most {FOREIGN_PACKAGES_MAX}",
+        sources.len()
+    );
+    for source in sources {
+        assert_eq!(
+            source,
+            "\"registry+https://github.com/rust-lang/crates.io-index\""
+        );
+    }
 }
