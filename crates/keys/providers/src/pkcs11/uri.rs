@@ -6,7 +6,6 @@
 //!
 //! Must not: take a PIN.
 
-use strongroom_format::hex::hex_digit;
 use strongroom_keyring::KeySource;
 
 use crate::options::secret_source;
