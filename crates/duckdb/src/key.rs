@@ -71,11 +71,13 @@ impl KeyText {
     }
 }
 
+/// The error SR-2205 for a key text that is not accepted.
 fn refused(why: &str) -> Error {
     Error::new(&code::DUCKDB_KEY_TEXT, why)
 }
 
-/// DuckDB's cast of a VARCHAR to a BLOB.
+/// Does what DuckDB's cast of a VARCHAR to a BLOB does: replaces each `\xHH` by its byte. SR-2205
+/// for a text that the cast refuses.
 fn resolve(text: &[u8]) -> Result<SecretBytes, Error> {
     let mut resolved = SecretBytes::with_capacity(text.len())?;
     let mut len = 0;

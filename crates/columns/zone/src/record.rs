@@ -144,6 +144,7 @@ fn valid_name(name: &[u8]) -> Option<&str> {
     sound.then_some(name)
 }
 
+/// The error for a failure of the operating system.
 fn system(error: std::io::Error) -> Error {
     Error::new(&strongroom_format::code::IO, error.to_string())
 }
@@ -185,6 +186,7 @@ impl Recording {
         Some(())
     }
 
+    /// Seals and writes a piece. `None` when writing fails or the record becomes too long.
     fn write(&mut self, mut piece: Vec<u8>, last: bool) -> Option<()> {
         let head = PieceHead {
             last,
@@ -202,6 +204,8 @@ impl Recording {
         self.file.write_all(&parts).ok()
     }
 
+    /// Writes what is pending as the last piece. An error is ignored: a reader notices a record
+    /// without a last piece.
     fn finish(mut self) {
         let rest = core::mem::take(&mut self.pending);
         if self.write(rest, true).is_some() {

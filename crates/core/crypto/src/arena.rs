@@ -245,6 +245,7 @@ impl Arena {
         self.first_free = self.unit_of(base).unwrap_or(0).min(self.first_free);
     }
 
+    /// The index of the unit at this address. `None` when it is in another arena.
     fn unit_of(&self, base: NonNull<u8>) -> Option<usize> {
         let offset = base
             .addr()
@@ -268,6 +269,8 @@ impl ForkMark {
         Some(mark)
     }
 
+    /// Whether the kernel has zeroed the page since the last call: then this process is a forked
+    /// child.
     fn wiped_since_last_look(&mut self) -> bool {
         // SAFETY: the mapping is owned, readable and at least one byte long. Volatile because the
         // kernel changes it behind the compiler's back.
@@ -278,6 +281,7 @@ impl ForkMark {
         wiped
     }
 
+    /// Writes the mark that a fork wipes.
     fn set(&mut self) {
         // SAFETY: as above, and `&mut self` makes this the only writer.
         unsafe { self.0.base().write_volatile(1) };

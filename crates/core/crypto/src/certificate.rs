@@ -240,7 +240,7 @@ fn split_unescaped(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Removes the backslashes that escape a character.
+/// Removes backslashes that escape the next character. One at the end stays.
 fn unescaped(value: &str) -> String {
     let mut out = String::new();
     let mut characters = value.chars();

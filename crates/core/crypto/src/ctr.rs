@@ -44,8 +44,8 @@ impl CtrKey {
         wipe_stack();
     }
 
-    /// [`CtrKey::apply`] for the part of a message that begins `offset` bytes into it; the message
-    /// as a whole would begin with the counter block `first`. Parts may begin and end anywhere.
+    /// Encrypts or decrypts, in place, bytes that begin `offset` bytes after the position of the
+    /// counter block `first`. They may begin and end anywhere.
     ///
     /// **The caller's duty:** as for `apply`, for the message as a whole.
     #[expect(
@@ -77,8 +77,10 @@ impl CtrKey {
     }
 }
 
-/// Applies the keystream from counter block `iv` on. Not inlined: on processors with vector AES the
-/// library spreads the round keys, the first two of which are the key itself, over its stack frame.
+/// Encrypts or decrypts in place, from the counter block `iv` on.
+///
+/// Not inlined: on processors with vector AES the library spreads the round keys, the first two of
+/// which are the key itself, over its stack frame.
 #[inline(never)]
 fn combine(schedule: &Aes256Enc, iv: &[u8; 16], in_out: &mut [u8]) {
     let core = CtrCore::inner_iv_init(schedule, iv.into());

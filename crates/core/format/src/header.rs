@@ -467,6 +467,8 @@ fn parse_canary(record: &[u8]) -> Option<Canary> {
     })
 }
 
+/// Parses the slots. An error when there are more than a header may have, or something other than
+/// zeros follows the last one.
 fn parse_slots(record: &[u8]) -> Result<Vec<Slot>, HeaderError> {
     let bad = HeaderError::Malformed;
     let count = u16_at(record, header_layout::SLOT_COUNT).ok_or(HeaderError::Truncated)?;

@@ -71,6 +71,7 @@ fn kind_of_number(number: usize) -> Kind {
     })
 }
 
+/// Opens an envelope from its text form. Raises an ERROR when it is none.
 fn text_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the argument of an input function is a C string that lives as long as the call.
@@ -87,6 +88,7 @@ fn text_in(call: &mut Call) -> Datum {
     open_value(kind, &envelope, call.int4(2), lifetime)
 }
 
+/// Opens an envelope from its binary form.
 fn binary_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the first argument of a receive function is a StringInfo; its remaining bytes are the
@@ -137,6 +139,7 @@ fn fitting_function(kind: Kind) -> Option<&'static Function> {
     by_name(kind.base(), &[Arg::Of(kind), Arg::Plain])
 }
 
+/// Raises the ERROR for a text that is no envelope.
 fn raise_malformed(kind: Kind) -> ! {
     fault::Report::new(
         "22P02",
@@ -157,6 +160,7 @@ fn seal(call: &Call) -> Vec<u8> {
         .unwrap_or_else(|| zone::with(|connection| connection.seal(kind, fid)))
 }
 
+/// Seals a value for the client, in text form.
 fn text_out(call: &mut Call) -> Datum {
     let text = encode(&seal(call));
     let text = CString::new(text).unwrap_or_default();
@@ -164,6 +168,7 @@ fn text_out(call: &mut Call) -> Datum {
     Datum::from(unsafe { pg_sys::pstrdup(text.as_ptr()) })
 }
 
+/// Seals a value for the client, in binary form.
 fn binary_out(call: &mut Call) -> Datum {
     bytea(&seal(call))
 }
