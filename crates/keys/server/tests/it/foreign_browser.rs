@@ -5,11 +5,6 @@
 //! browser.
 //!
 //! Must not: run as part of `make test`.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
 
 use crate::page::server;
 

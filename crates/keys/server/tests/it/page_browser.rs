@@ -5,11 +5,7 @@
 //! the screenshots.
 //!
 //! Must not: run as part of `make test`.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use crate::page::server;
 

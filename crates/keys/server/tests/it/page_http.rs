@@ -2,13 +2,7 @@
 //! changes nothing.
 //!
 //! Must not: depend on when the fleet is read again: the test waits for what has to appear.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
 
-#[expect(dead_code, reason = "other tests use the rest")]
 use crate::page::server;
 
 use std::time::{Duration, Instant};

@@ -3,12 +3,10 @@
 //!
 //! Method: fleets made of records.
 #![expect(
-    clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a test that panics has failed, which is what it is for"
 )]
 
-#[expect(dead_code, reason = "tests of the list use the rest")]
 use crate::page::fixture;
 
 use fixture::{NOW, of, one_object};

@@ -3,11 +3,6 @@
 //! or differ from the description.
 //!
 //! `make test-keyserver` installs it. Must not: run as part of `make test`.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
 
 use crate::page::server;
 

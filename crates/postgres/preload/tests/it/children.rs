@@ -3,7 +3,6 @@
 //!
 //! Method: Python starts a program, as PL/Python in a backend does: by vfork where it can, and its
 //! child closes every descriptor. The parent then goes on with the sealed file that it had open.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use crate::support;
 

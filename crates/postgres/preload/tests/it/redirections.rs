@@ -3,7 +3,6 @@
 //!
 //! Method: shells redirect into a sealed directory and out of it; what they cannot seal, they do
 //! not write.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use crate::support;
 

@@ -3,6 +3,10 @@
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
 )]
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "the protocol's integers are big-endian"
+)]
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

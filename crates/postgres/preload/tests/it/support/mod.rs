@@ -1,6 +1,7 @@
 //! Sealed directories and real servers under the preload library, for tests.
 //!
 //! PostgreSQL refuses to run as root, so under root everything of it runs as the user `postgres`.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![allow(
     dead_code,
     clippy::allow_attributes,
