@@ -18,10 +18,12 @@ use crate::key_options::KeyOptions;
 
 /// `--keyring`, else `STRONGROOM_KEYRING` if it is set to anything, else `None`: the default path.
 pub(crate) fn keyring_path(option: Option<PathBuf>) -> Option<PathBuf> {
-    option.or_else(|| {
-        let value = std::env::var_os("STRONGROOM_KEYRING")?;
-        (!value.is_empty()).then(|| value.into())
-    })
+    option.or_else(|| keyring_of_environment().filter(|path| !path.as_os_str().is_empty()))
+}
+
+/// What `STRONGROOM_KEYRING` is set to, which may be nothing.
+pub(crate) fn keyring_of_environment() -> Option<PathBuf> {
+    std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from)
 }
 
 /// The source that the options name; `None` when they name none. Clap has made sure that there is

@@ -31,7 +31,6 @@ mod keyserver;
 mod libraries;
 mod output;
 mod owner;
-mod paths;
 mod pg;
 mod progress;
 mod sealed_sqlite;

@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths::{self, FileFormat};
+use strongroom_keyring::paths::{self, FileFormat};
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Seals, Verified};
 use crate::{duckdb, keys, pg, sealed_sqlite};
 

@@ -29,7 +29,7 @@ use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::key_options::SourceKeyOptions;
-use crate::paths::{self, FileFormat};
+use strongroom_keyring::paths::{self, FileFormat};
 use crate::{keys, sealed_sqlite};
 
 /// Back up a directory, a SQLite database, or a PostgreSQL server.

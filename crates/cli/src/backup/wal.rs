@@ -34,7 +34,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths;
+use strongroom_keyring::paths;
 use crate::pg::log::SealedLog;
 
 /// Longest file that PostgreSQL archives, in bytes.

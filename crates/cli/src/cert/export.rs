@@ -12,7 +12,8 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::{keys, paths};
+use crate::keys;
+use strongroom_keyring::paths;
 
 /// Write certificate and private key to a PKCS #12 file, and prove that it opens.
 ///

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths;
+use strongroom_keyring::paths;
 
 /// Take in a certificate: PEM or DER, with or without its private key, or PKCS #12.
 ///

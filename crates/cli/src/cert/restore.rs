@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths;
+use strongroom_keyring::paths;
 
 /// Bring a private key back from the file that it was exported to.
 ///

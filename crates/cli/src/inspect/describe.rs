@@ -27,7 +27,7 @@ use super::report::{
 use super::scan::Scan;
 use crate::failure::Failure;
 use crate::output::hex;
-use crate::paths::{FileFormat, format_of};
+use strongroom_keyring::paths::{FileFormat, format_of};
 use crate::time::rfc3339;
 
 /// First bytes of a plain rollback journal (SQLite file format, section 3).

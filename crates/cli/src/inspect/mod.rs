@@ -25,7 +25,7 @@ use strongroom_format::code;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::paths;
+use strongroom_keyring::paths;
 
 /// Show what a file is and what its header says, without a key.
 ///

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths;
+use strongroom_keyring::paths;
 
 /// Write every key and certificate to a new file, sealed for another key.
 #[derive(Args)]

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::paths;
+use strongroom_keyring::paths;
 
 /// Add the keys of an export.
 #[derive(Args)]

@@ -17,7 +17,7 @@ use strongroom_keys_server::names;
 use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::paths;
+use strongroom_keyring::paths;
 
 /// Make a key server.
 ///

@@ -24,7 +24,8 @@ use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::time::rfc3339;
-use crate::{keys, paths};
+use crate::keys;
+use strongroom_keyring::paths;
 
 /// Files of this many joins can stand in one directory.
 const JOINS_MAX: usize = 1000;

@@ -19,7 +19,8 @@ use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::time::rfc3339;
-use crate::{keys, paths};
+use crate::keys;
+use strongroom_keyring::paths;
 
 /// Which server, and with what its root key comes.
 #[derive(Args)]

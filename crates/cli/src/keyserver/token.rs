@@ -12,7 +12,7 @@ use super::admin::{ServerOptions, malformed, named};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::paths;
+use strongroom_keyring::paths;
 
 /// Make a token for a client.
 ///

@@ -21,7 +21,7 @@ use strongroom_postgres_shield::table::treatment;
 
 use super::directory::Directory;
 use crate::failure::Failure;
-use crate::paths::open_to_read;
+use strongroom_keyring::paths::open_to_read;
 
 /// Where the control file says its version (`ControlFileData`, `pg_control.h`).
 const CONTROL_VERSION: std::ops::Range<usize> = 8..12;

@@ -27,7 +27,7 @@ use super::directory::Directory;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::key_options::KeyOptions;
-use crate::paths::open_to_read;
+use strongroom_keyring::paths::open_to_read;
 
 /// The instance that a file of the log belongs to, when it is sealed.
 pub(crate) struct SealedLog {

@@ -15,7 +15,8 @@ use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use crate::{keys, paths, sealed_sqlite};
+use crate::{keys, sealed_sqlite};
+use strongroom_keyring::paths;
 
 /// Make a sealed copy of a plain database. The plain one stays as it is.
 #[derive(Args)]

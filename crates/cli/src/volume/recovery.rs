@@ -16,7 +16,7 @@ use strongroom_volume::secret::new_recovery_key;
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
-use crate::paths;
+use strongroom_keyring::paths;
 
 const TERMINAL: &str = "/dev/tty";
 

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use strongroom_crypto::CryptoError;
 use strongroom_format::code::{self, Code};
@@ -37,6 +38,21 @@ impl Error {
         Self::caused(code, context, error)
     }
 
+    /// SR-5001, or the code of a [`Fault`], for the system's error on `path`.
+    #[must_use]
+    pub fn on_path(path: &Path, error: io::Error) -> Self {
+        Self::io(path.display().to_string(), error)
+    }
+
+    /// As [`Error::on_path`], but SR-1006 when nothing is at `path`.
+    #[must_use]
+    pub fn opening(path: &Path, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::new(&code::NOT_FOUND, path.display().to_string()),
+            _ => Self::on_path(path, error),
+        }
+    }
+
     /// An error of this code that the system's error explains.
     #[must_use]
     pub fn caused(code: &'static Code, context: impl Into<String>, error: io::Error) -> Self {
@@ -57,6 +73,13 @@ impl Error {
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
+    }
+
+    /// The same failure with `prefix` directly before the detail.
+    #[must_use]
+    pub fn with_prefix(self, prefix: &str) -> Self {
+        let detail = format!("{prefix}{}", self.detail);
+        Self { detail, ..self }
     }
 
     /// The same failure told under another code; the first one is kept in the detail.

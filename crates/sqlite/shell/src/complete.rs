@@ -12,7 +12,7 @@ use rustyline::hint::Hinter;
 use rustyline::validate::Validator;
 use rustyline::{Context, Helper};
 
-use super::schema;
+use crate::schema;
 
 /// Most names that are taken from the schema.
 const NAMES_MAX: usize = 10_000;
@@ -103,12 +103,12 @@ const DOT_COMMANDS: &[&str] = &[
 ];
 
 /// What the line editor asks for completions.
-pub(super) struct Names {
+pub(crate) struct Names {
     connection: Rc<Connection>,
 }
 
 impl Names {
-    pub(super) fn new(connection: Rc<Connection>) -> Self {
+    pub(crate) fn new(connection: Rc<Connection>) -> Self {
         Self { connection }
     }
 
@@ -166,7 +166,7 @@ impl Helper for Names {}
 
 #[cfg(test)]
 mod tests {
-    use super::candidates;
+    use crate::candidates;
 
     #[test]
     fn words_complete() {

@@ -5,15 +5,14 @@
 use std::io::BufReader;
 use std::path::Path;
 
-use clap::ValueEnum as _;
 use strongroom_format::code;
 
-use super::feed::{self, Flow};
-use super::mode::Mode;
-use super::session::Session;
-use super::{dump, import, schema};
-use crate::failure::Failure;
-use crate::paths;
+use crate::feed::{self, Flow};
+use crate::mode::Mode;
+use crate::session::Session;
+use crate::{dump, import, schema};
+use crate::error::Error;
+use strongroom_keyring::paths;
 
 /// Deepest nesting of `.read`: a file that reads itself must end.
 const READ_DEPTH_MAX: u32 = 16;
@@ -37,7 +36,7 @@ const HELP: &str = "\
 ";
 
 /// Runs one dot-command.
-pub(super) fn run(session: &mut Session<'_>, line: &str) -> Result<Flow, Failure> {
+pub(crate) fn run(session: &mut Session<'_>, line: &str) -> Result<Flow, Error> {
     let words = split(line)?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let Some((&name, arguments)) = words.split_first() else {
@@ -54,7 +53,7 @@ pub(super) fn run(session: &mut Session<'_>, line: &str) -> Result<Flow, Failure
         )?,
         (".mode", [mode]) => {
             session.style.mode =
-                Mode::from_str(mode, false).map_err(|_| usage(".mode takes table, csv or json"))?;
+                Mode::from_name(mode).ok_or_else(|| usage(".mode takes table, csv or json"))?;
         }
         (".headers", [value]) => session.style.headers = on_off(name, value)?,
         (".timer", [value]) => session.timer = on_off(name, value)?,
@@ -82,11 +81,11 @@ pub(super) fn run(session: &mut Session<'_>, line: &str) -> Result<Flow, Failure
     Ok(Flow::Continue)
 }
 
-fn usage(text: &str) -> Failure {
-    Failure::new(&code::USAGE, text)
+fn usage(text: &str) -> Error {
+    Error::new(&code::USAGE, text)
 }
 
-fn on_off(name: &str, value: &str) -> Result<bool, Failure> {
+fn on_off(name: &str, value: &str) -> Result<bool, Error> {
     match value {
         "on" => Ok(true),
         "off" => Ok(false),
@@ -95,7 +94,7 @@ fn on_off(name: &str, value: &str) -> Result<bool, Failure> {
 }
 
 /// The LIKE pattern that was given, or the one that matches everything.
-fn pattern<'a>(name: &str, arguments: &[&'a str]) -> Result<&'a str, Failure> {
+fn pattern<'a>(name: &str, arguments: &[&'a str]) -> Result<&'a str, Error> {
     match arguments {
         [] => Ok("%"),
         [pattern] => Ok(pattern),
@@ -103,19 +102,19 @@ fn pattern<'a>(name: &str, arguments: &[&'a str]) -> Result<&'a str, Failure> {
     }
 }
 
-fn tables(session: &mut Session<'_>, pattern: &str) -> Result<(), Failure> {
+fn tables(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let condition = "type IN ('table', 'view') AND name LIKE ?1";
     let names = schema::names(&session.connection, condition, pattern)?;
     print_lines(session, names)
 }
 
-fn indexes(session: &mut Session<'_>, pattern: &str) -> Result<(), Failure> {
+fn indexes(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let condition = "type = 'index' AND tbl_name LIKE ?1";
     let names = schema::names(&session.connection, condition, pattern)?;
     print_lines(session, names)
 }
 
-fn definitions(session: &mut Session<'_>, pattern: &str) -> Result<(), Failure> {
+fn definitions(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let found = schema::definitions(&session.connection, pattern)?;
     print_lines(session, found.into_iter().map(|sql| format!("{sql};")))
 }
@@ -123,7 +122,7 @@ fn definitions(session: &mut Session<'_>, pattern: &str) -> Result<(), Failure> 
 fn print_lines(
     session: &mut Session<'_>,
     lines: impl IntoIterator<Item = String>,
-) -> Result<(), Failure> {
+) -> Result<(), Error> {
     for line in lines {
         session.print(&line)?;
         session.print("\n")?;
@@ -131,7 +130,7 @@ fn print_lines(
     Ok(())
 }
 
-fn run_file(session: &mut Session<'_>, path: &Path) -> Result<Flow, Failure> {
+fn run_file(session: &mut Session<'_>, path: &Path) -> Result<Flow, Error> {
     if session.depth == READ_DEPTH_MAX {
         return Err(usage(".read is nested too deeply"));
     }
@@ -145,7 +144,7 @@ fn run_file(session: &mut Session<'_>, path: &Path) -> Result<Flow, Failure> {
 }
 
 /// Splits a line at spaces; '...' and "..." keep them.
-fn split(line: &str) -> Result<Vec<String>, Failure> {
+fn split(line: &str) -> Result<Vec<String>, Error> {
     let mut words = Vec::new();
     let mut rest = line.trim();
     while !rest.is_empty() {
@@ -156,7 +155,7 @@ fn split(line: &str) -> Result<Vec<String>, Failure> {
     Ok(words)
 }
 
-fn next_word(text: &str) -> Result<(String, &str), Failure> {
+fn next_word(text: &str) -> Result<(String, &str), Error> {
     let mut characters = text.chars();
     match characters.next() {
         Some(quote @ ('\'' | '"')) => characters
@@ -174,7 +173,7 @@ fn next_word(text: &str) -> Result<(String, &str), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use crate::split;
 
     #[test]
     fn words_and_quotes() {

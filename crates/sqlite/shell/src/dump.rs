@@ -9,16 +9,16 @@ use std::io::Write;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
-use super::render::renderer::{blob_text, real_text};
-use super::schema;
-use super::session::{Session, write_failure};
-use crate::failure::Failure;
-use crate::sealed_sqlite;
+use crate::render::renderer::{blob_text, real_text};
+use crate::schema;
+use crate::session::{Session, write_failure};
+use crate::error::Error;
+use crate::error::sql_failure;
 
 /// Writes the tables LIKE `pattern` and what belongs to them.
-pub(super) fn run(session: &mut Session<'_>, pattern: &str) -> Result<(), Failure> {
+pub(crate) fn run(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {
     let connection = std::rc::Rc::clone(&session.connection);
-    let failed = sealed_sqlite::sql_failure;
+    let failed = sql_failure;
     // One read transaction: the dump is one state of the database.
     connection
         .execute_batch("SAVEPOINT strongroom_dump")
@@ -39,13 +39,13 @@ pub(super) fn run(session: &mut Session<'_>, pattern: &str) -> Result<(), Failur
 struct Dump<'a> {
     connection: &'a Connection,
     writer: &'a mut dyn Write,
-    failure: Box<dyn Fn(&std::io::Error) -> Failure>,
+    failure: Box<dyn Fn(std::io::Error) -> Error>,
     /// Whether the output switched `writable_schema` on.
     schema_writable: bool,
 }
 
 impl Dump<'_> {
-    fn dump_matching(&mut self, pattern: &str) -> Result<(), Failure> {
+    fn dump_matching(&mut self, pattern: &str) -> Result<(), Error> {
         self.line("PRAGMA foreign_keys=OFF;")?;
         self.line("BEGIN TRANSACTION;")?;
         let sql = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND sql IS NOT NULL \
@@ -65,7 +65,7 @@ impl Dump<'_> {
         self.line("COMMIT;")
     }
 
-    fn table(&mut self, name: &str) -> Result<(), Failure> {
+    fn table(&mut self, name: &str) -> Result<(), Error> {
         let sql = "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1";
         let definition = schema::texts(self.connection, sql, [name])?.concat();
         let upper = definition.to_ascii_uppercase();
@@ -88,7 +88,7 @@ impl Dump<'_> {
     }
 
     /// AUTOINCREMENT's counters and ANALYZE's statistics, which SQLite creates itself.
-    fn internal_tables(&mut self, pattern: &str) -> Result<(), Failure> {
+    fn internal_tables(&mut self, pattern: &str) -> Result<(), Error> {
         if pattern != "%" {
             return Ok(());
         }
@@ -106,8 +106,8 @@ impl Dump<'_> {
         Ok(())
     }
 
-    fn rows(&mut self, table: &str) -> Result<(), Failure> {
-        let failed = sealed_sqlite::sql_failure;
+    fn rows(&mut self, table: &str) -> Result<(), Error> {
+        let failed = sql_failure;
         let (columns, all) = schema::stored_columns(self.connection, table)?;
         let quoted: Vec<String> = columns
             .iter()
@@ -134,8 +134,8 @@ impl Dump<'_> {
         Ok(())
     }
 
-    fn line(&mut self, text: &str) -> Result<(), Failure> {
-        writeln!(self.writer, "{text}").map_err(|e| (self.failure)(&e))
+    fn line(&mut self, text: &str) -> Result<(), Error> {
+        writeln!(self.writer, "{text}").map_err(|e| (self.failure)(e))
     }
 }
 

@@ -1,7 +1,8 @@
 //! The interactive shell: prompt, line editing, history, Ctrl-C.
 //!
-//! Must not: end at an error of SQL; the error is printed, and the next statement is read.
+//! Must not: end at an error of SQL; the caller's console gets it, and the next statement is read.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use rustyline::error::ReadlineError;
@@ -9,24 +10,24 @@ use rustyline::history::MemHistory;
 use rustyline::{Config, Editor};
 use strongroom_format::code;
 
-use super::complete::Names;
-use super::feed::{self, Feed, Flow, Unit};
-use super::history::{self, History};
-use super::session::Session;
-use crate::failure::{Failure, note};
+use crate::complete::Names;
+use crate::feed::{self, Feed, Flow, Unit};
+use crate::history::{self, History};
+use crate::session::Session;
+use crate::error::Error;
 
 const PROMPT: &str = "strongroom> ";
 const PROMPT_WITHIN: &str = "       ...> ";
 
 /// Reads and runs statements until the input ends or `.quit`.
-pub(super) fn run(session: &mut Session<'_>) -> Result<(), Failure> {
+pub(crate) fn run(session: &mut Session<'_>, history: Option<PathBuf>) -> Result<(), Error> {
     let interrupt = session.connection.get_interrupt_handle();
     // While the editor reads, the terminal sends no signal; this is for running statements.
     ctrlc::set_handler(move || interrupt.interrupt())
-        .map_err(|e| Failure::new(&code::IO, format!("signal handler: {e}")))?;
-    let history = History::at_default_path();
+        .map_err(|e| Error::new(&code::IO, format!("signal handler: {e}")))?;
+    let history = History::at(history);
     let mut editor = editor(session, &history).map_err(|e| terminal(&e))?;
-    note(&format!(
+    session.console.note(&format!(
         "SQLite {}; .help lists the dot-commands, .quit or Ctrl-D leaves",
         rusqlite::version()
     ));
@@ -41,7 +42,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<(), Failure> {
             Ok(line) => feed.line(&line),
             Err(ReadlineError::Interrupted) => {
                 if !feed.is_partial() {
-                    note(".quit or Ctrl-D leaves");
+                    session.console.note(".quit or Ctrl-D leaves");
                 }
                 feed.clear();
                 continue;
@@ -57,7 +58,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<(), Failure> {
             Err(failure) => {
                 // Rows that came before the error are shown first.
                 session.flush()?;
-                failure.print();
+                session.console.failed(failure);
             }
         }
     }
@@ -92,6 +93,6 @@ fn remember(editor: &mut LineEditor, history: &History, unit: &Unit) {
     }
 }
 
-fn terminal(error: &ReadlineError) -> Failure {
-    Failure::new(&code::IO, format!("terminal: {error}"))
+fn terminal(error: &ReadlineError) -> Error {
+    Error::new(&code::IO, format!("terminal: {error}"))
 }

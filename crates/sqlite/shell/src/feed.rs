@@ -7,25 +7,25 @@ use std::io::BufRead;
 
 use strongroom_format::code;
 
-use super::session::Session;
-use super::{dot, ffi};
-use crate::failure::Failure;
+use crate::session::Session;
+use crate::{dot, ffi};
+use crate::error::Error;
 
 /// Whether to go on after a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(crate) enum Flow {
     Continue,
     Quit,
 }
 
 /// Collects lines until they make a statement.
 #[derive(Default)]
-pub(super) struct Feed {
+pub(crate) struct Feed {
     text: String,
 }
 
 /// What a line completed.
-pub(super) enum Unit {
+pub(crate) enum Unit {
     /// Nothing yet.
     Partial,
     /// A dot-command.
@@ -36,17 +36,17 @@ pub(super) enum Unit {
 
 impl Feed {
     /// Whether a statement has been begun.
-    pub(super) fn is_partial(&self) -> bool {
+    pub(crate) fn is_partial(&self) -> bool {
         !self.text.is_empty()
     }
 
     /// Forgets what was begun.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.text.clear();
     }
 
     /// Takes one line, without its line end.
-    pub(super) fn line(&mut self, line: &str) -> Unit {
+    pub(crate) fn line(&mut self, line: &str) -> Unit {
         if self.text.is_empty() {
             if line.trim().is_empty() {
                 return Unit::Partial;
@@ -68,7 +68,7 @@ impl Feed {
     }
 
     /// What is left at the end of input: a last statement may lack its semicolon.
-    pub(super) fn end(&mut self) -> Unit {
+    pub(crate) fn end(&mut self) -> Unit {
         let text = std::mem::take(&mut self.text);
         if text.trim().is_empty() {
             Unit::Partial
@@ -79,18 +79,18 @@ impl Feed {
 }
 
 /// Runs all of `input`; stops at the first error, which then names `origin` and the line.
-pub(super) fn run_script(
+pub(crate) fn run_script(
     session: &mut Session<'_>,
     mut input: impl BufRead,
     origin: &str,
-) -> Result<Flow, Failure> {
+) -> Result<Flow, Error> {
     let mut feed = Feed::default();
     let (mut number, mut begun) = (0_u64, 1_u64);
-    let at = |line: u64, failure: Failure| failure.with_prefix(&format!("{origin}, line {line}: "));
+    let at = |line: u64, failure: Error| failure.with_prefix(&format!("{origin}, line {line}: "));
     loop {
         let mut bytes = Vec::new();
         let read = input.read_until(b'\n', &mut bytes);
-        let length = read.map_err(|e| Failure::new(&code::IO, format!("{origin}: {e}")))?;
+        let length = read.map_err(|e| Error::new(&code::IO, format!("{origin}: {e}")))?;
         if length == 0 {
             break;
         }
@@ -100,7 +100,7 @@ pub(super) fn run_script(
         }
         let line = String::from_utf8(bytes).map_err(|_| {
             let detail = format!("{origin}, line {number}: the text is not UTF-8");
-            Failure::new(&code::SQL, detail)
+            Error::new(&code::SQL, detail)
         })?;
         let line = line.strip_suffix('\n').unwrap_or(&line);
         let unit = feed.line(line.strip_suffix('\r').unwrap_or(line));
@@ -112,7 +112,7 @@ pub(super) fn run_script(
 }
 
 /// Runs what a line completed.
-pub(super) fn run_unit(session: &mut Session<'_>, unit: &Unit) -> Result<Flow, Failure> {
+pub(crate) fn run_unit(session: &mut Session<'_>, unit: &Unit) -> Result<Flow, Error> {
     match unit {
         Unit::Partial => Ok(Flow::Continue),
         Unit::Dot(line) => dot::run(session, line),
@@ -122,7 +122,7 @@ pub(super) fn run_unit(session: &mut Session<'_>, unit: &Unit) -> Result<Flow, F
 
 #[cfg(test)]
 mod tests {
-    use super::{Feed, Unit};
+    use crate::{Feed, Unit};
 
     fn statements(lines: &[&str]) -> Vec<String> {
         let mut feed = Feed::default();

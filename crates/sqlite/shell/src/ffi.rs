@@ -6,7 +6,7 @@
 use std::ffi::CString;
 
 /// Whether `sql` ends with a complete statement. Text with a NUL byte never does.
-pub(super) fn is_complete(sql: &str) -> bool {
+pub(crate) fn is_complete(sql: &str) -> bool {
     let Ok(sql) = CString::new(sql) else {
         return false;
     };

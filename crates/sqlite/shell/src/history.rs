@@ -1,4 +1,4 @@
-//! The history file of the interactive shell: `$XDG_STATE_HOME/strongroom/history`, mode 0600.
+//! The history file of the interactive shell, mode 0600.
 //!
 //! Invariant: a statement that names a key is never stored, not even in memory; in doubt a
 //! statement counts as one. A statement is one line of the file: line ends within it are written as
@@ -12,25 +12,23 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 
 /// Statements that are remembered.
-pub(super) const ENTRIES_MAX: usize = 1000;
+pub(crate) const ENTRIES_MAX: usize = 1000;
 /// The file is shortened to [`ENTRIES_MAX`] when it holds this many.
 const ENTRIES_SHORTEN: usize = 4 * ENTRIES_MAX;
 
 /// The history file, if there can be one.
-pub(super) struct History {
+pub(crate) struct History {
     path: Option<PathBuf>,
 }
 
 impl History {
-    /// At the usual place; nowhere if neither `XDG_STATE_HOME` nor HOME is set.
-    pub(super) fn at_default_path() -> Self {
-        Self {
-            path: default_path(),
-        }
+    /// In this file; nowhere without one.
+    pub(crate) const fn at(path: Option<PathBuf>) -> Self {
+        Self { path }
     }
 
     /// The remembered statements, oldest first.
-    pub(super) fn load(&self) -> Vec<String> {
+    pub(crate) fn load(&self) -> Vec<String> {
         let Some(file) = self.path.as_ref().and_then(|path| File::open(path).ok()) else {
             return Vec::new();
         };
@@ -45,7 +43,7 @@ impl History {
     }
 
     /// Remembers one statement. The caller has asked [`mentions_key`].
-    pub(super) fn append(&self, statement: &str) {
+    pub(crate) fn append(&self, statement: &str) {
         assert!(!mentions_key(statement), "a key must not reach the history");
         let Some(path) = &self.path else { return };
         // Forgetting is the only harm of a failure, and the shell goes on.
@@ -80,18 +78,9 @@ fn append(path: &Path, line: &str) -> std::io::Result<()> {
     file.write_all(line.as_bytes())
 }
 
-fn default_path() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let state = match set("XDG_STATE_HOME") {
-        Some(directory) => PathBuf::from(directory),
-        None => PathBuf::from(set("HOME")?).join(".local/state"),
-    };
-    Some(state.join("strongroom/history"))
-}
-
 /// Whether SQL may hold a key: the SQLite extension's functions and pragmas, and those of other
 /// encrypting builds of SQLite, which people type from habit.
-pub(super) fn mentions_key(sql: &str) -> bool {
+pub(crate) fn mentions_key(sql: &str) -> bool {
     let lower = sql.to_ascii_lowercase().replace("foreign_key", "");
     let after = |word: &str| lower.split_once(word).map(|(_, tail)| tail);
     let named = [
@@ -132,7 +121,7 @@ fn unescape(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{escape, mentions_key, unescape};
+    use crate::{escape, mentions_key, unescape};
 
     #[test]
     fn keys_are_found() {

@@ -8,25 +8,26 @@ use std::path::Path;
 use rusqlite::{Connection, params_from_iter};
 use strongroom_format::code;
 
-use super::schema;
-use super::session::Session;
-use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::{paths, sealed_sqlite};
+use crate::schema;
+use crate::session::Session;
+use crate::console::Console;
+use crate::error::Error;
+use crate::error::sql_failure;
+use strongroom_keyring::paths;
 
 /// Imports `path` into `table`, without its first `skip` rows.
-pub(super) fn run(
+pub(crate) fn run(
     session: &mut Session<'_>,
     path: &Path,
     table: &str,
     skip: u64,
-) -> Result<(), Failure> {
+) -> Result<(), Error> {
     schema::refuse_open_file(&session.connection, path)?;
     let (file, size) = paths::open_to_read(path)?;
     let mut reader = csv::ReaderBuilder::new();
     let reader = reader.has_headers(false).flexible(true).from_reader(file);
     let connection = std::rc::Rc::clone(&session.connection);
-    let failed = sealed_sqlite::sql_failure;
+    let failed = sql_failure;
     connection
         .execute_batch("SAVEPOINT strongroom_import")
         .map_err(failed)?;
@@ -36,7 +37,7 @@ pub(super) fn run(
         size,
         table,
     };
-    let outcome = import.rows(reader, skip);
+    let outcome = import.rows(reader, skip, session.console);
     if outcome.is_err() {
         // The import's own error is the one to report; RELEASE below fails too if this did.
         drop(connection.execute_batch("ROLLBACK TO strongroom_import"));
@@ -54,7 +55,12 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    fn rows(&self, mut reader: csv::Reader<std::fs::File>, skip: u64) -> Result<(), Failure> {
+    fn rows(
+        &self,
+        mut reader: csv::Reader<std::fs::File>,
+        skip: u64,
+        console: &dyn Console,
+    ) -> Result<(), Error> {
         let mut record = csv::StringRecord::new();
         for _ in 0..skip {
             if !self.read(&mut reader, &mut record)? {
@@ -69,7 +75,7 @@ impl Import<'_> {
             columns = record.iter().map(str::to_owned).collect();
             self.create(&columns)?;
         }
-        let failed = sealed_sqlite::sql_failure;
+        let failed = sql_failure;
         let names: Vec<String> = columns
             .iter()
             .map(|name| schema::identifier(name))
@@ -81,7 +87,7 @@ impl Import<'_> {
             vec!["?"; names.len()].join(",")
         );
         let mut insert = self.connection.prepare(&sql).map_err(failed)?;
-        let mut progress = Progress::new("importing");
+        let mut progress = console.progress("importing");
         while self.read(&mut reader, &mut record)? {
             if record.len() != columns.len() {
                 let (found, wanted) = (record.len(), columns.len());
@@ -92,12 +98,12 @@ impl Import<'_> {
             insert
                 .execute(params_from_iter(record.iter()))
                 .map_err(failed)?;
-            progress.update(reader.position().byte(), self.size);
+            progress(reader.position().byte(), self.size);
         }
         Ok(())
     }
 
-    fn create(&self, columns: &[String]) -> Result<(), Failure> {
+    fn create(&self, columns: &[String]) -> Result<(), Error> {
         let names: Vec<String> = columns
             .iter()
             .map(|name| format!("{} TEXT", schema::identifier(name)))
@@ -105,26 +111,26 @@ impl Import<'_> {
         let table = schema::identifier(self.table);
         let sql = format!("CREATE TABLE main.{table}({})", names.join(", "));
         let created = self.connection.execute_batch(&sql);
-        created.map_err(sealed_sqlite::sql_failure)
+        created.map_err(sql_failure)
     }
 
     fn read(
         &self,
         reader: &mut csv::Reader<std::fs::File>,
         record: &mut csv::StringRecord,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, Error> {
         reader.read_record(record).map_err(|error| {
             let line = error.position().map_or(0, csv::Position::line);
             match error.into_kind() {
-                csv::ErrorKind::Io(error) => Failure::io(self.path, &error),
+                csv::ErrorKind::Io(error) => Error::io(self.path, &error),
                 csv::ErrorKind::Utf8 { .. } => self.bad(&format!("line {line} is not UTF-8")),
                 _ => self.bad(&format!("line {line} is not CSV")),
             }
         })
     }
 
-    fn bad(&self, text: &str) -> Failure {
+    fn bad(&self, text: &str) -> Error {
         let detail = format!("{}: {text}; nothing was imported", self.path.display());
-        Failure::new(&code::SQL, detail)
+        Error::new(&code::SQL, detail)
     }
 }

@@ -8,21 +8,21 @@ use std::path::Path;
 use rusqlite::{Connection, Params};
 use strongroom_format::code;
 
-use crate::failure::Failure;
-use crate::sealed_sqlite;
+use crate::error::Error;
+use crate::error::sql_failure;
 
 /// An identifier in SQL's quotes.
-pub(super) fn identifier(name: &str) -> String {
+pub(crate) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The first column of a query's rows, as text.
-pub(super) fn texts(
+pub(crate) fn texts(
     connection: &Connection,
     sql: &str,
     parameters: impl Params,
-) -> Result<Vec<String>, Failure> {
-    let failed = sealed_sqlite::sql_failure;
+) -> Result<Vec<String>, Error> {
+    let failed = sql_failure;
     let mut statement = connection.prepare(sql).map_err(failed)?;
     let rows = statement
         .query_map(parameters, |row| row.get(0))
@@ -31,7 +31,7 @@ pub(super) fn texts(
 }
 
 /// The schemas: `main`, `temp` if it is in use, and what is attached.
-pub(super) fn databases(connection: &Connection) -> Result<Vec<String>, Failure> {
+pub(crate) fn databases(connection: &Connection) -> Result<Vec<String>, Error> {
     texts(
         connection,
         "SELECT name FROM pragma_database_list ORDER BY seq",
@@ -41,7 +41,7 @@ pub(super) fn databases(connection: &Connection) -> Result<Vec<String>, Failure>
 
 /// Refuses a file that the connection has open: opening and closing it a second time drops the
 /// process's locks on it (POSIX advisory locks; SQLite, "How To Corrupt", section 2.2).
-pub(super) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(), Failure> {
+pub(crate) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(), Error> {
     let Ok(about) = std::fs::metadata(path) else {
         return Ok(());
     };
@@ -51,7 +51,7 @@ pub(super) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(
             let open = std::fs::metadata(format!("{file}{suffix}"));
             if open.is_ok_and(|open| (open.dev(), open.ino()) == (about.dev(), about.ino())) {
                 let detail = format!("{} is open in this shell", path.display());
-                return Err(Failure::new(&code::SAME_FILE, detail));
+                return Err(Error::new(&code::SAME_FILE, detail));
             }
         }
     }
@@ -60,11 +60,11 @@ pub(super) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(
 
 /// Names of one type in all schemas, by a LIKE pattern; those of other schemas than `main` with the
 /// schema's name.
-pub(super) fn names(
+pub(crate) fn names(
     connection: &Connection,
     condition: &str,
     pattern: &str,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     for database in databases(connection)? {
         let sql = format!(
@@ -82,7 +82,7 @@ pub(super) fn names(
 }
 
 /// The SQL of tables, views, indexes and triggers whose name or table matches the LIKE pattern.
-pub(super) fn definitions(connection: &Connection, pattern: &str) -> Result<Vec<String>, Failure> {
+pub(crate) fn definitions(connection: &Connection, pattern: &str) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     for database in databases(connection)? {
         let sql = format!(
@@ -98,10 +98,10 @@ pub(super) fn definitions(connection: &Connection, pattern: &str) -> Result<Vec<
 
 /// Columns of a table of the `main` schema that hold data (neither generated nor hidden), and
 /// whether that is all.
-pub(super) fn stored_columns(
+pub(crate) fn stored_columns(
     connection: &Connection,
     table: &str,
-) -> Result<(Vec<String>, bool), Failure> {
+) -> Result<(Vec<String>, bool), Error> {
     let sql = "SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE hidden = 0 ORDER BY cid";
     let stored = texts(connection, sql, [table])?;
     let sql = "SELECT name FROM pragma_table_xinfo(?1, 'main')";

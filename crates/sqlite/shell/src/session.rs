@@ -13,40 +13,48 @@ use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection, Statement};
 use strongroom_format::code;
 
-use super::history;
-use super::mode::Mode;
-use super::render;
-use super::render::renderer::Style;
-use crate::failure::{Failure, to_stderr};
-use crate::output::Output;
-use crate::sealed_sqlite;
+use crate::history;
+use crate::mode::Mode;
+use crate::render;
+use crate::render::renderer::Style;
+use crate::console::Console;
+use crate::error::Error;
+use crate::error::sql_failure;
 
 /// One shell.
-pub(super) struct Session<'a> {
-    pub(super) connection: Rc<Connection>,
-    pub(super) style: Style,
+pub(crate) struct Session<'a> {
+    pub(crate) connection: Rc<Connection>,
+    pub(crate) style: Style,
     /// Whether to say how long each statement took.
-    pub(super) timer: bool,
+    pub(crate) timer: bool,
     /// How deep `.read` is nested.
-    pub(super) depth: u32,
-    output: &'a mut Output,
+    pub(crate) depth: u32,
+    /// Receives what is not a result.
+    pub(crate) console: &'a dyn Console,
+    output: &'a mut dyn Write,
     file: Option<(PathBuf, BufWriter<File>)>,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(connection: Connection, output: &'a mut Output, mode: Mode) -> Self {
+    pub(crate) fn new(
+        connection: Connection,
+        output: &'a mut dyn Write,
+        console: &'a dyn Console,
+        mode: Mode,
+    ) -> Self {
         Self {
             connection: Rc::new(connection),
             style: Style::new(mode),
             timer: false,
             depth: 0,
+            console,
             output,
             file: None,
         }
     }
 
     /// Runs every statement of `sql`, in order, up to the first that fails.
-    pub(super) fn run_sql(&mut self, sql: &str) -> Result<(), Failure> {
+    pub(crate) fn run_sql(&mut self, sql: &str) -> Result<(), Error> {
         let connection = Rc::clone(&self.connection);
         let mut batch = Batch::new(&connection, sql);
         loop {
@@ -58,31 +66,32 @@ impl<'a> Session<'a> {
             self.run_statement(&mut statement)
                 .map_err(|e| hide_sql(e, sql))?;
             if self.timer {
-                to_stderr(&format!("time: {:.3} s\n", started.elapsed().as_secs_f64()));
+                let time = format!("time: {:.3} s", started.elapsed().as_secs_f64());
+                self.console.line(&time);
             }
         }
     }
 
-    fn run_statement(&mut self, statement: &mut Statement<'_>) -> Result<(), Failure> {
+    fn run_statement(&mut self, statement: &mut Statement<'_>) -> Result<(), Error> {
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = statement.raw_query();
         if names.is_empty() {
-            while rows.next().map_err(sealed_sqlite::sql_failure)?.is_some() {}
+            while rows.next().map_err(sql_failure)?.is_some() {}
             return Ok(());
         }
         let style = self.style.clone();
         let (writer, to_file) = self.writer();
         let mut renderer = render::renderer_of(&style, writer, &names);
-        let told = |error: std::io::Error| write_failure(to_file.as_deref(), &error);
+        let told = |error: std::io::Error| write_failure(to_file.as_deref(), error);
         let outcome = loop {
             match rows.next() {
                 Ok(Some(row)) => {
                     let cells = render::cells(row, names.len());
-                    let cells = cells.map_err(sealed_sqlite::sql_failure)?;
+                    let cells = cells.map_err(sql_failure)?;
                     renderer.row(&cells).map_err(told)?;
                 }
                 Ok(None) => break Ok(()),
-                Err(error) => break Err(sealed_sqlite::sql_failure(error)),
+                Err(error) => break Err(sql_failure(error)),
             }
         };
         // Rows that came before an error are shown, and a JSON array is closed.
@@ -91,7 +100,7 @@ impl<'a> Session<'a> {
     }
 
     /// Where results go, and the file's path if it is one.
-    pub(super) fn writer(&mut self) -> (&mut dyn Write, Option<PathBuf>) {
+    pub(crate) fn writer(&mut self) -> (&mut dyn Write, Option<PathBuf>) {
         match &mut self.file {
             Some((path, file)) => (file, Some(path.clone())),
             None => (&mut *self.output, None),
@@ -99,14 +108,14 @@ impl<'a> Session<'a> {
     }
 
     /// Writes text to where results go.
-    pub(super) fn print(&mut self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn print(&mut self, text: &str) -> Result<(), Error> {
         let (writer, path) = self.writer();
         let written = writer.write_all(text.as_bytes());
-        written.map_err(|e| write_failure(path.as_deref(), &e))
+        written.map_err(|e| write_failure(path.as_deref(), e))
     }
 
     /// Sends results to a new file, or back to standard output. Never overwrites.
-    pub(super) fn redirect(&mut self, path: Option<&Path>) -> Result<(), Failure> {
+    pub(crate) fn redirect(&mut self, path: Option<&Path>) -> Result<(), Error> {
         self.flush()?;
         self.file = None;
         let Some(path) = path else {
@@ -116,45 +125,48 @@ impl<'a> Session<'a> {
         let opened = options.write(true).create_new(true).mode(0o600).open(path);
         let file = opened.map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => {
-                Failure::new(&code::EXISTS, path.display().to_string())
+                Error::new(&code::EXISTS, path.display().to_string())
             }
-            _ => Failure::open(path, &e),
+            _ => strongroom_keyring::Error::opening(path, e).into(),
         })?;
         self.file = Some((path.to_owned(), BufWriter::new(file)));
         Ok(())
     }
 
-    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
         let (writer, path) = self.writer();
         let flushed = writer.flush();
-        flushed.map_err(|e| write_failure(path.as_deref(), &e))
+        flushed.map_err(|e| write_failure(path.as_deref(), e))
     }
 
     /// Flushes everything; the last chance to hear of a failed write.
-    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
         self.redirect(None)?;
         self.flush()
     }
 }
 
 /// A failure to write results.
-pub(super) fn write_failure(path: Option<&Path>, error: &std::io::Error) -> Failure {
+pub(crate) fn write_failure(path: Option<&Path>, error: std::io::Error) -> Error {
     match path {
-        Some(path) => Failure::io(path, error),
-        None => Failure::output(error),
+        Some(path) => strongroom_keyring::Error::on_path(path, error).into(),
+        None => Error::Output {
+            prefix: String::new(),
+            error,
+        },
     }
 }
 
 /// SQLite's refusal of `sql`.
-fn statement_failure(error: rusqlite::Error, sql: &str) -> Failure {
-    hide_sql(sealed_sqlite::sql_failure(error), sql)
+fn statement_failure(error: rusqlite::Error, sql: &str) -> Error {
+    hide_sql(sql_failure(error), sql)
 }
 
 /// SQLite quotes the statement in its messages. Where that may be a key, the message is withheld.
-fn hide_sql(failure: Failure, sql: &str) -> Failure {
-    if failure.code() == &code::SQL && history::mentions_key(sql) {
+fn hide_sql(failure: Error, sql: &str) -> Error {
+    if failure.has_code(&code::SQL) && history::mentions_key(sql) {
         let detail = "the statement names a key, so SQLite's message is not shown";
-        return Failure::new(&code::SQL, detail);
+        return Error::new(&code::SQL, detail);
     }
     failure
 }

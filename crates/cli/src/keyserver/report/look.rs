@@ -20,7 +20,7 @@ use strongroom_volume::Volume;
 
 use super::super::object_name::object_name;
 use crate::failure::Failure;
-use crate::paths;
+use strongroom_keyring::paths;
 
 /// An object and what is reported of it.
 pub(super) struct FoundObject {

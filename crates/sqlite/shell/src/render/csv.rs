@@ -8,14 +8,14 @@ use rusqlite::types::ValueRef;
 
 use super::renderer::{Renderer, blob_text, real_text};
 
-pub(super) struct Csv<'w> {
+pub(crate) struct Csv<'w> {
     writer: csv::Writer<&'w mut dyn Write>,
     /// The header row, until it has been written.
     header: Option<Vec<String>>,
 }
 
 impl<'w> Csv<'w> {
-    pub(super) fn new(to: &'w mut dyn Write, names: &[String], headers: bool) -> Self {
+    pub(crate) fn new(to: &'w mut dyn Write, names: &[String], headers: bool) -> Self {
         let mut builder = WriterBuilder::new();
         Self {
             writer: builder.terminator(Terminator::CRLF).from_writer(to),

@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use rusqlite::types::ValueRef;
 
 use super::renderer::{Renderer, real_text};
-use crate::output::hex;
+use strongroom_format::hex::hex;
 
-pub(super) struct Json<'w> {
+pub(crate) struct Json<'w> {
     to: &'w mut dyn Write,
     /// The member names, as JSON strings.
     names: Vec<String>,
@@ -19,7 +19,7 @@ pub(super) struct Json<'w> {
 }
 
 impl<'w> Json<'w> {
-    pub(super) fn new(to: &'w mut dyn Write, names: &[String]) -> Self {
+    pub(crate) fn new(to: &'w mut dyn Write, names: &[String]) -> Self {
         Self {
             to,
             names: unique(names).iter().map(|name| quoted(name)).collect(),

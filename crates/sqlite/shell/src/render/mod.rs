@@ -4,7 +4,7 @@
 
 mod csv;
 mod json;
-pub(super) mod renderer;
+pub(crate) mod renderer;
 mod table;
 
 use std::io::Write;

@@ -7,8 +7,8 @@ use std::io;
 
 use rusqlite::types::ValueRef;
 
-use super::super::mode::Mode;
-use crate::output::hex;
+use crate::mode::Mode;
+use strongroom_format::hex::hex;
 
 /// The settings that decide how results look.
 #[derive(Clone)]

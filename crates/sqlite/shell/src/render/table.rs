@@ -21,7 +21,7 @@ struct Cell {
     number: bool,
 }
 
-pub(super) struct Table<'w> {
+pub(crate) struct Table<'w> {
     to: &'w mut dyn Write,
     names: Vec<String>,
     headers: bool,
@@ -32,7 +32,7 @@ pub(super) struct Table<'w> {
 }
 
 impl<'w> Table<'w> {
-    pub(super) fn new(to: &'w mut dyn Write, names: &[String], style: &Style) -> Self {
+    pub(crate) fn new(to: &'w mut dyn Write, names: &[String], style: &Style) -> Self {
         Self {
             to,
             names: names.iter().map(|name| escape_controls(name)).collect(),
