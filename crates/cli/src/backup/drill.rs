@@ -13,7 +13,8 @@ use strongroom_format::code;
 use super::progress::{ProgressOptions, ProgressReporter};
 use crate::failure::Failure;
 use crate::pg::programs::BindirOption;
-use crate::{owner, signals};
+use crate::signals;
+use strongroom_launch::owner;
 
 /// The user that packages of PostgreSQL make for its servers.
 const SERVER_USER: &str = "postgres";

@@ -35,7 +35,7 @@ use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
 use strongroom_keyring::paths;
-use crate::pg::log::SealedLog;
+use strongroom_postgres_instance::sealed_log::SealedLog;
 
 /// Longest file that PostgreSQL archives, in bytes.
 const FILE_MAX: u64 = 1 << 30;
@@ -100,7 +100,7 @@ impl WalPushArgs {
             return Err(Failure::new(&code::BACKUP_SOURCE, detail));
         }
         // The server runs this without the shield, so files of a sealed instance are sealed.
-        let sealed = SealedLog::around(&self.file, context, false)?;
+        let sealed = SealedLog::around(&self.file, context.keyring.clone(), false)?;
         let content = if let Some(sealed) = &sealed {
             sealed.open(&self.file, name, FILE_MAX)?
         } else {
@@ -140,7 +140,7 @@ impl WalFetchArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         // A sealed instance whose key does not reach this command gets what it got before: its
         // shield decides.
-        let sealed = SealedLog::around(&self.file, context, true);
+        let sealed = SealedLog::around(&self.file, context.keyring.clone(), true);
         let local = ServerFile {
             path: self.file.with_file_name(&self.name),
             name: self.name.clone(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use strongroom_format::code::Code;
 
-use crate::failure::Failure;
+use strongroom_keyring::Error;
 
 /// Where packages put libraries, each with and without `strongroom/`.
 const DIRECTORIES: &[&str] = &[
@@ -24,18 +24,18 @@ const DIRECTORIES: &[&str] = &[
 ///
 /// # Errors
 /// `missing` when there is none, or `LD_PRELOAD` cannot hold its path.
-pub(crate) fn find(file: &str, variable: &str, missing: &'static Code) -> Result<PathBuf, Failure> {
+pub fn find(file: &str, variable: &str, missing: &'static Code) -> Result<PathBuf, Error> {
     let found = match std::env::var_os(variable).filter(|value| !value.is_empty()) {
         Some(named) => named_library(named, variable, missing)?,
         None => candidates(file)
             .find(|path| path.is_file())
-            .ok_or_else(|| Failure::new(missing, ""))?,
+            .ok_or_else(|| Error::new(missing, ""))?,
     };
     // An entry of LD_PRELOAD cannot hold a separator.
     let separators = [b':', b' ', b'\t', b'\n'];
     let bytes = found.as_os_str().as_bytes();
     if bytes.iter().any(|byte| separators.contains(byte)) {
-        return Err(Failure::new(missing, found.display().to_string()));
+        return Err(Error::new(missing, found.display().to_string()));
     }
     Ok(found)
 }
@@ -44,14 +44,14 @@ fn named_library(
     named: OsString,
     variable: &str,
     missing: &'static Code,
-) -> Result<PathBuf, Failure> {
+) -> Result<PathBuf, Error> {
     let path = PathBuf::from(named);
-    let absolute = std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))?;
+    let absolute = std::path::absolute(&path).map_err(|e| Error::on_path(&path, e))?;
     if absolute.is_file() {
         return Ok(absolute);
     }
     let detail = format!("{variable} names {}", path.display());
-    Err(Failure::new(missing, detail))
+    Err(Error::new(missing, detail))
 }
 
 fn candidates(file: &str) -> impl Iterator<Item = PathBuf> {
@@ -73,8 +73,9 @@ fn candidates(file: &str) -> impl Iterator<Item = PathBuf> {
         .map(move |directory| directory.join(file))
 }
 
-/// `LD_PRELOAD` with `library` before what is there.
-pub(crate) fn preload(library: &Path) -> OsString {
+/// The value of `LD_PRELOAD` with `library` before what is there.
+#[must_use]
+pub fn preload(library: &Path) -> OsString {
     let mut value = library.as_os_str().to_owned();
     if let Some(former) = std::env::var_os("LD_PRELOAD").filter(|former| !former.is_empty()) {
         if former

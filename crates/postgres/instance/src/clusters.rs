@@ -10,15 +10,17 @@ use strongroom_format::text::printable;
 use strongroom_postgres_shield::clusters::clusters_of;
 use strongroom_postgres_shield::settings::{CONFIGURATION, Settings};
 
-use super::directory::Directory;
-use crate::failure::Failure;
+use crate::directory::Directory;
+use strongroom_keyring::Error;
 
 /// Where clusters are configured, unless the variable names another directory, as for the programs
 /// of postgresql-common.
 const CLUSTERS: &str = "/etc/postgresql";
 const CLUSTERS_VARIABLE: &str = "PG_CLUSTER_CONF_ROOT";
+
 /// The directory that holds the configuration of all clusters.
-pub(super) fn root() -> PathBuf {
+#[must_use]
+pub fn root() -> PathBuf {
     let named = std::env::var_os(CLUSTERS_VARIABLE).filter(|value| !value.is_empty());
     named.map_or_else(|| PathBuf::from(CLUSTERS), PathBuf::from)
 }
@@ -28,13 +30,13 @@ pub(super) fn root() -> PathBuf {
 ///
 /// # Errors
 /// SR-7033 when there is none, or more than one.
-pub(super) fn configuration_of(
+pub(crate) fn configuration_of(
     directory: &Directory,
     named: Option<&Path>,
-) -> Result<Option<PathBuf>, Failure> {
+) -> Result<Option<PathBuf>, Error> {
     if let Some(named) = named {
         // The server's working directory is its data directory.
-        let file = named.canonicalize().map_err(|e| Failure::open(named, &e))?;
+        let file = named.canonicalize().map_err(|e| Error::opening(named, e))?;
         check_is_of(directory, &file)?;
         return Ok(Some(file));
     }
@@ -61,7 +63,7 @@ pub(super) fn configuration_of(
 
 /// A server goes by `data_directory`, whatever it was given with `-D`: it would run on another
 /// instance than the one whose key was tried.
-fn check_is_of(directory: &Directory, file: &Path) -> Result<(), Failure> {
+fn check_is_of(directory: &Directory, file: &Path) -> Result<(), Error> {
     let settings = Settings::of_file(file);
     let Some(setting) = settings.last("data_directory") else {
         return Ok(());

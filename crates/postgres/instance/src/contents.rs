@@ -19,8 +19,8 @@ use strongroom_postgres_shield::resolve::{Seal, seal};
 use strongroom_postgres_shield::sealed_file::{FileCache, SealedFile};
 use strongroom_postgres_shield::table::treatment;
 
-use super::directory::Directory;
-use crate::failure::Failure;
+use crate::directory::Directory;
+use strongroom_keyring::Error;
 use strongroom_keyring::paths::open_to_read;
 
 /// Where the control file says its version (`ControlFileData`, `pg_control.h`).
@@ -32,7 +32,7 @@ const CONTROL_LENGTH: usize = 8192;
 const CONTROL_VERSIONS: std::ops::RangeInclusive<u32> = 1300..=1999;
 
 /// An open file of an instance. Offsets are PostgreSQL's.
-pub(super) struct Contents<'a> {
+pub(crate) struct Contents<'a> {
     file: &'a File,
     instance: &'a Instance,
     seal: Seal,
@@ -41,14 +41,14 @@ pub(super) struct Contents<'a> {
 }
 
 /// How the file of this name, relative to the data directory, is sealed; `None` when it is not.
-pub(super) fn seal_of(relative: &Path) -> Option<Seal> {
+pub(crate) fn seal_of(relative: &Path) -> Option<Seal> {
     let relative = relative.as_os_str().as_bytes();
     let placed = classify(relative);
     seal(0, placed, treatment(placed.class), relative)
 }
 
 impl<'a> Contents<'a> {
-    pub(super) fn new(file: &'a File, instance: &'a Instance, seal: Seal) -> Self {
+    pub(crate) fn new(file: &'a File, instance: &'a Instance, seal: Seal) -> Self {
         Self {
             file,
             instance,
@@ -60,7 +60,7 @@ impl<'a> Contents<'a> {
     }
 
     /// Reads at most as much as the buffer holds; 0 at the end.
-    pub(super) fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    pub(crate) fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
         let state = SealedFile {
             instance: self.instance,
             layout: self.seal.layout,
@@ -72,9 +72,11 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Whether the header is this instance's: its keys make sense of the control file. SR-7001 when
-/// not.
-pub(super) fn check_control(directory: &Directory, instance: &Instance) -> Result<(), Failure> {
+/// Checks that the header is this instance's: its keys make sense of the control file.
+///
+/// # Errors
+/// SR-7001 when it is not; SR-5001.
+pub fn check_control(directory: &Directory, instance: &Instance) -> Result<(), Error> {
     let relative = Path::new("global/pg_control");
     let path = directory.path.join(relative);
     let (file, _) = open_to_read(&path)?;
@@ -85,7 +87,7 @@ pub(super) fn check_control(directory: &Directory, instance: &Instance) -> Resul
     let seal = seal_of(relative).ok_or_else(wrong)?;
     let mut first = [0; 16];
     let read = Contents::new(&file, instance, seal).read(&mut first, 0);
-    read.map_err(|errno| Failure::io(&path, &std::io::Error::from_raw_os_error(errno.0)))?;
+    read.map_err(|errno| Error::on_path(&path, std::io::Error::from_raw_os_error(errno.0)))?;
     if looks_like_control(&first) {
         return Ok(());
     }
@@ -94,10 +96,13 @@ pub(super) fn check_control(directory: &Directory, instance: &Instance) -> Resul
 
 /// Whether pages of relations have checksums, as the control file says. `instance` opens it where
 /// it is sealed.
-pub(super) fn has_data_checksums(
+///
+/// # Errors
+/// SR-7001 when the control file makes no sense; SR-5001.
+pub fn has_data_checksums(
     directory: &Directory,
     instance: Option<&Instance>,
-) -> Result<bool, Failure> {
+) -> Result<bool, Error> {
     let relative = Path::new("global/pg_control");
     let path = directory.path.join(relative);
     let (file, _) = open_to_read(&path)?;
@@ -105,17 +110,17 @@ pub(super) fn has_data_checksums(
     match (instance, seal_of(relative)) {
         (Some(instance), Some(seal)) => Contents::new(&file, instance, seal)
             .read(&mut content, 0)
-            .map_err(|errno| Failure::io(&path, &std::io::Error::from_raw_os_error(errno.0)))?,
+            .map_err(|errno| Error::on_path(&path, std::io::Error::from_raw_os_error(errno.0)))?,
         _ => file
             .read_at(&mut content, 0)
-            .map_err(|e| Failure::io(&path, &e))?,
+            .map_err(|e| Error::on_path(&path, e))?,
     };
-    let about = |error| Failure::from(error).with_prefix(&format!("{}: ", directory.shown()));
+    let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
     convert::has_data_checksums(&content).map_err(about)
 }
 
 /// Whether this is the beginning of a control file in PostgreSQL's own format.
-pub(super) fn looks_like_control(bytes: &[u8]) -> bool {
+pub(crate) fn looks_like_control(bytes: &[u8]) -> bool {
     let version = bytes
         .get(CONTROL_VERSION)
         .and_then(|bytes| bytes.try_into().ok());

@@ -1,10 +1,10 @@
-//! `strongroom pg initdb -D DIR`: a new instance, sealed from its first byte.
+//! A new instance, sealed from its first byte.
 //!
 //! Invariants:
 //! 1. The header and its configuration are durable before initdb writes anything.
-//! 2. After a failure the directory is as it was: empty, or absent. Only what this command made is
+//! 2. After a failure the directory is as it was: empty, or absent. Only what was made here is
 //!    removed.
-//! 3. Before the command reports success, it reads the new control file without the key: it must
+//! 3. Before success is reported, [`create`] reads the new control file without the key: it must
 //!    not be readable.
 //!
 //! Must not: touch a directory that holds anything.
@@ -13,159 +13,127 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Args;
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_format::postgres::{BLOCK, CONFIG_FILE, HEADER_FILE, OWN_PREFIX, SEGMENT_BLOCKS};
 use strongroom_keyring::{NewObject, Object, durable};
 use strongroom_postgres_shield::instance;
 
-use super::chosen::{ChosenKey, configure};
-use super::contents::looks_like_control;
-use super::controldata::Control;
-use super::directory::{Directory, DirectoryOption, refuse_root};
-use super::facts::Facts;
-use super::programs::{self, BindirOption};
-use super::shielded::Shielded;
-use crate::context::Context;
-use crate::failure::{Failure, note, warn};
-use crate::help::tail;
-use crate::key_options::KeyOptions;
-use crate::signals;
+use crate::chosen::{ChosenKey, GivenKey, configure};
+use crate::contents::looks_like_control;
+use crate::control_data::ControlData;
+use crate::directory::Directory;
+use crate::facts::Facts;
+use crate::programs;
+use crate::shielded::Shielded;
+use strongroom_keyring::Error;
 
-/// Make a sealed instance: PostgreSQL's initdb under the shield.
-///
-/// Writes strongroom.header (the wrapped data key) and strongroom.conf (where the key comes from)
-/// into the data directory, then runs initdb. The key must be given: by a key option or by
-/// PGENCRYPTIONKEY. Options of initdb itself follow `--`.
-#[derive(Args)]
-#[command(after_help = tail!("  strongroom pg initdb -D /srv/pg/data --key-command 'cat /run/keys/pg' -- --data-checksums"))]
-pub(super) struct InitdbArgs {
-    #[command(flatten)]
-    directory: DirectoryOption,
-    #[command(flatten)]
-    key: KeyOptions,
-    /// aes-128-xts or aes-256-xts
-    #[arg(long, value_name = "CIPHER", default_value = "aes-256-xts", value_parser = cipher)]
-    cipher: Cipher,
-    /// Take over the data key of another instance, as `pg_upgrade` --link needs it
-    #[arg(long, value_name = "DIR", conflicts_with = "cipher")]
-    copy_key_from: Option<PathBuf>,
-    /// Make header and configuration only: for `pg_basebackup`, which fills the directory itself
-    #[arg(long)]
-    header_only: bool,
-    #[command(flatten)]
-    bindir: BindirOption,
-    /// Options of initdb
-    #[arg(last = true, value_name = "INITDB OPTION")]
-    options: Vec<OsString>,
+/// The instance that is to be made.
+pub struct CreationOptions<'a> {
+    /// Its data directory, which is empty or not there.
+    pub directory: &'a Path,
+    /// Where the key comes from.
+    pub key: GivenKey,
+    /// The cipher of its data key.
+    pub cipher: Cipher,
+    /// The instance whose data key it gets, instead of a new one.
+    pub copy_key_from: Option<&'a Path>,
+    /// PostgreSQL's initdb and its options; `None` when only header and configuration are made.
+    pub initdb: Option<Initdb<'a>>,
+    /// Becomes true when the work has to stop. What was made is then removed.
+    pub stop: &'a AtomicBool,
 }
 
-impl InitdbArgs {
-    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        refuse_root()?;
-        let named = self.directory.named()?;
-        let program = self.program()?;
-        programs::library()?;
-        check_empty(&named)?;
-        stop_on_signal()?;
-        // Named before it is there: a question at the terminal, and messages, name it.
-        let mut made = NewFiles::directory(&named)?;
-        let directory = Directory::at(&named)?;
-        let (chosen, header) = self.header(context, &directory)?;
-        made.remove_unless_kept(&directory.path);
-        write_own(&directory, &chosen, &header)?;
-        let mut has_checksums = true;
-        if let Some(program) = &program {
-            self.initdb(program, &directory, &chosen)?;
-            has_checksums = check_made(program, &directory, &chosen)?;
-        }
-        let object = chosen.open(&directory)?;
-        if was_stopped() {
-            return Err(directory.failure(&code::IO, "stopped by a signal"));
-        }
-        made.keep();
-        report(
-            context,
-            &named,
-            &Facts::of(object.header()),
-            &chosen,
-            program.is_none(),
-        )?;
-        if !has_checksums {
-            warn(&code::PG_NO_CHECKSUMS, &directory.shown());
-        }
-        Ok(())
-    }
+/// PostgreSQL's initdb.
+pub struct Initdb<'a> {
+    /// The program.
+    pub program: PathBuf,
+    /// Options beside the data directory.
+    pub options: &'a [OsString],
+}
 
-    /// The program, or `None` when only the header is wanted.
-    fn program(&self) -> Result<Option<PathBuf>, Failure> {
-        if self.header_only {
-            return match self.options.first() {
-                None => Ok(None),
-                Some(_) => Err(Failure::usage(
-                    "--header-only runs no initdb: it takes no initdb options",
-                )),
-            };
-        }
-        let names_directory = |option: &OsString| {
-            let text = option.to_string_lossy();
-            text.starts_with("-D") || text.starts_with("--pgd")
-        };
-        if self.options.iter().any(names_directory) {
-            return Err(Failure::usage("the data directory is named before `--`"));
-        }
-        let bindir = self.bindir.find(None)?;
-        Ok(Some(bindir.join("initdb")))
-    }
+/// An instance that was made.
+pub struct CreatedInstance {
+    /// Its header.
+    pub facts: Facts,
+    /// Whether the server finds the key by itself.
+    pub is_unattended: bool,
+    /// Whether its pages have checksums. `true` where initdb was not run.
+    pub has_checksums: bool,
+}
 
-    /// The key source and the header, tried out.
-    fn header(
-        &self,
-        context: &Context,
-        directory: &Directory,
-    ) -> Result<(ChosenKey, Vec<u8>), Failure> {
-        let key = self.key.clone();
-        if let Some(from) = &self.copy_key_from {
-            let other = Directory::at(from)?;
-            other.check_sealed()?;
-            let chosen = ChosenKey::required(key, context, &other)?;
-            chosen.open(&other)?;
-            return Ok((chosen, instance::header(&other.path)?));
-        }
-        let chosen = ChosenKey::for_new(key, context, directory)?;
-        // What cannot be written there is refused before a key is fetched.
-        chosen.configuration()?;
-        let object = Object::create(&NewObject::instance(self.cipher), &chosen.opener()?)?;
-        let bytes = object.initial_bytes();
-        Ok((chosen, bytes))
+/// Makes the instance.
+///
+/// # Errors
+/// SR-1002 when the directory is not empty, SR-7012 when it is sealed already; SR-7017 without the
+/// library; SR-7018 when initdb fails; SR-7010 for an instance of another geometry; those of the
+/// key; SR-5001.
+pub fn create(new: CreationOptions<'_>) -> Result<CreatedInstance, Error> {
+    programs::library()?;
+    check_empty(new.directory)?;
+    // Named before it is there: a question at the terminal, and messages, name it.
+    let mut made = NewFiles::directory(new.directory)?;
+    let directory = Directory::at(new.directory)?;
+    let (chosen, header) = header(new.key, new.cipher, new.copy_key_from, &directory)?;
+    made.remove_unless_kept(&directory.path);
+    write_own(&directory, &chosen, &header)?;
+    let mut has_checksums = true;
+    if let Some(initdb) = &new.initdb {
+        initdb.run(&directory, &chosen)?;
+        has_checksums = check_made(&initdb.program, &directory, &chosen)?;
     }
+    let object = chosen.open(&directory)?;
+    if new.stop.load(Ordering::Relaxed) {
+        return Err(directory.failure(&code::IO, "stopped by a signal"));
+    }
+    made.keep();
+    Ok(CreatedInstance {
+        facts: Facts::of(object.header()),
+        is_unattended: chosen.is_unattended(),
+        has_checksums,
+    })
+}
 
-    fn initdb(
-        &self,
-        program: &Path,
-        directory: &Directory,
-        chosen: &ChosenKey,
-    ) -> Result<(), Failure> {
-        let mut shielded = Shielded::new(program.to_path_buf(), &[directory], Some(chosen))?;
+/// The key source and the header, tried out.
+fn header(
+    key: GivenKey,
+    cipher: Cipher,
+    copy_key_from: Option<&Path>,
+    directory: &Directory,
+) -> Result<(ChosenKey, Vec<u8>), Error> {
+    if let Some(from) = copy_key_from {
+        let other = Directory::at(from)?;
+        other.check_sealed()?;
+        let chosen = ChosenKey::required(key, &other)?;
+        chosen.open(&other)?;
+        return Ok((chosen, instance::header(&other.path)?));
+    }
+    let chosen = ChosenKey::for_new(key, directory)?;
+    // What cannot be written there is refused before a key is fetched.
+    chosen.configuration()?;
+    let object = Object::create(&NewObject::instance(cipher), &chosen.opener()?)?;
+    let bytes = object.initial_bytes();
+    Ok((chosen, bytes))
+}
+
+impl Initdb<'_> {
+    fn run(&self, directory: &Directory, chosen: &ChosenKey) -> Result<(), Error> {
+        let program = self.program.clone();
+        let mut shielded = Shielded::new(program, &[directory], Some(chosen))?;
         shielded
             .command()
             .arg("-D")
             .arg(&directory.path)
             .arg("--no-instructions")
-            .args(&self.options);
+            .args(self.options);
         shielded.run()
     }
 }
 
-pub(super) fn cipher(name: &str) -> Result<Cipher, String> {
-    Cipher::for_instance(name).ok_or_else(|| String::from("use aes-128-xts or aes-256-xts"))
-}
-
 /// Not there, or an empty directory.
-fn check_empty(path: &Path) -> Result<(), Failure> {
+fn check_empty(path: &Path) -> Result<(), Error> {
     if path.join(HEADER_FILE).symlink_metadata().is_ok() {
-        return Err(Failure::new(
+        return Err(Error::new(
             &code::PG_ALREADY_SEALED,
             path.display().to_string(),
         ));
@@ -173,33 +141,33 @@ fn check_empty(path: &Path) -> Result<(), Failure> {
     let mut entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Failure::io(path, &error)),
+        Err(error) => return Err(Error::on_path(path, error)),
     };
     if entries.next().is_some() {
         let detail = format!("{}: not empty", path.display());
-        return Err(Failure::new(&code::EXISTS, detail));
+        return Err(Error::new(&code::EXISTS, detail));
     }
     Ok(())
 }
 
 /// Header and configuration, durable.
-fn write_own(directory: &Directory, chosen: &ChosenKey, header: &[u8]) -> Result<(), Failure> {
+fn write_own(directory: &Directory, chosen: &ChosenKey, header: &[u8]) -> Result<(), Error> {
     let text = chosen.configuration()?;
     let path = directory.path.join(HEADER_FILE);
-    durable::create_new(&path, header, 0o600).map_err(|e| Failure::io(&path, &e))?;
+    durable::create_new(&path, header, 0o600).map_err(|e| Error::on_path(&path, e))?;
     configure(&directory.path, &text)
 }
 
 /// The instance as the shield shows it has the geometry that its tweaks count on; without the
 /// shield it cannot be read. Returns whether its pages have checksums.
-fn check_made(initdb: &Path, directory: &Directory, chosen: &ChosenKey) -> Result<bool, Failure> {
+fn check_made(initdb: &Path, directory: &Directory, chosen: &ChosenKey) -> Result<bool, Error> {
     let path = directory.path.join("global/pg_control");
-    let raw = std::fs::read(&path).map_err(|e| Failure::io(&path, &e))?;
+    let raw = std::fs::read(&path).map_err(|e| Error::on_path(&path, e))?;
     if looks_like_control(&raw) {
         return Err(directory.failure(&code::PG_NOT_SHIELDED, "its control file is plain"));
     }
     let bindir = initdb.parent().unwrap_or_else(|| Path::new(""));
-    let control = Control::read(bindir, directory, Some(chosen))?;
+    let control = ControlData::read(bindir, directory, Some(chosen))?;
     let geometry = [
         ("Database block size", BLOCK),
         ("Blocks per segment of large relation", SEGMENT_BLOCKS),
@@ -220,9 +188,9 @@ fn check_made(initdb: &Path, directory: &Directory, chosen: &ChosenKey) -> Resul
 }
 
 /// With initdb --allow-group-access the group may read everything: backups need the header too.
-fn open_to_group(directory: &Directory) -> Result<(), Failure> {
+fn open_to_group(directory: &Directory) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt as _;
-    let io = |e: std::io::Error| Failure::io(&directory.path, &e);
+    let io = |e: std::io::Error| Error::on_path(&directory.path, e);
     let mode = std::fs::metadata(&directory.path)
         .map_err(io)?
         .permissions()
@@ -236,50 +204,6 @@ fn open_to_group(directory: &Directory) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report(
-    context: &mut Context,
-    named: &Path,
-    facts: &Facts,
-    chosen: &ChosenKey,
-    header_only: bool,
-) -> Result<(), Failure> {
-    let shown = named.display();
-    let what = if header_only {
-        "header in"
-    } else {
-        "sealed instance"
-    };
-    context.output.line(&format!(
-        "{what} {shown}: {}, {}, fingerprint {}",
-        facts.cipher,
-        facts.openers_text(),
-        facts.fingerprint
-    ))?;
-    context.output.flush()?;
-    warn(&code::PG_KEEP_KEY, &named.display().to_string());
-    if !chosen.is_unattended() {
-        warn(&code::PG_NO_SOURCE, &named.display().to_string());
-    } else if header_only {
-        note(&format!(
-            "fill it with: strongroom pg run -D {shown} -- pg_basebackup -D {shown} ..."
-        ));
-    } else {
-        note(&format!("start it with: strongroom pg start -D {shown}"));
-    }
-    Ok(())
-}
-
-static STOPPED: AtomicBool = AtomicBool::new(false);
-
-fn was_stopped() -> bool {
-    STOPPED.load(Ordering::Relaxed)
-}
-
-/// A signal ends initdb, which then cleans up, and afterwards this command does.
-fn stop_on_signal() -> Result<(), Failure> {
-    signals::stop_on_signals(&STOPPED)
-}
-
 /// What was made and is removed again unless it is kept.
 struct NewFiles {
     /// Directories made, outermost first.
@@ -290,7 +214,7 @@ struct NewFiles {
 
 impl NewFiles {
     /// Makes the directory, and those above it, where they are missing.
-    fn directory(path: &Path) -> Result<Self, Failure> {
+    fn directory(path: &Path) -> Result<Self, Error> {
         use std::os::unix::fs::DirBuilderExt as _;
         let missing = path
             .ancestors()
@@ -303,7 +227,7 @@ impl NewFiles {
         };
         for path in missing {
             let built = std::fs::DirBuilder::new().mode(0o700).create(&path);
-            built.map_err(|e| Failure::io(&path, &e))?;
+            built.map_err(|e| Error::on_path(&path, e))?;
             made.directories.push(path);
         }
         Ok(made)

@@ -5,65 +5,53 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE, HEADER_FILE};
 use strongroom_postgres_shield::data_directory::{is_own, major_version, running_server};
 use strongroom_postgres_shield::instance;
 
-use crate::failure::Failure;
-
-/// `-D`, as PostgreSQL's own programs have it.
-#[derive(Args)]
-pub(super) struct DirectoryOption {
-    /// The data directory [default: PGDATA]
-    #[arg(short = 'D', long = "pgdata", value_name = "DIR")]
-    directory: Option<PathBuf>,
-}
+use strongroom_keyring::Error;
 
 /// A data directory.
-pub(super) struct Directory {
+pub struct Directory {
     /// Absolute, with links resolved: programs may be started in another working directory.
-    pub(super) path: PathBuf,
+    pub path: PathBuf,
     /// As it was named, for messages.
     named: PathBuf,
 }
 
-impl DirectoryOption {
+impl Directory {
     /// A directory that holds an instance.
-    pub(super) fn existing(&self) -> Result<Directory, Failure> {
-        let directory = Directory::at(&self.named()?)?;
+    ///
+    /// # Errors
+    /// SR-7011 when it holds none; as [`Self::at`].
+    pub fn existing(path: &Path) -> Result<Self, Error> {
+        let directory = Self::at(path)?;
         if directory.major().is_none() && !directory.is_sealed() {
             return Err(directory.failure(&code::PG_NOT_INSTANCE, "no PG_VERSION in it"));
         }
         Ok(directory)
     }
 
-    /// As [`Self::existing`], and sealed.
-    pub(super) fn sealed(&self) -> Result<Directory, Failure> {
-        let directory = self.existing()?;
+    /// A directory that holds a sealed instance.
+    ///
+    /// # Errors
+    /// As [`Self::existing`] and [`Self::check_sealed`].
+    pub fn sealed(path: &Path) -> Result<Self, Error> {
+        let directory = Self::existing(path)?;
         directory.check_sealed()?;
         Ok(directory)
     }
 
-    /// As it was given, for an instance that is to be made.
-    pub(super) fn named(&self) -> Result<PathBuf, Failure> {
-        let variable = || std::env::var_os("PGDATA").filter(|value| !value.is_empty());
-        let named = self
-            .directory
-            .clone()
-            .or_else(|| variable().map(PathBuf::from));
-        named.ok_or_else(|| Failure::new(&code::USAGE, "-D DIR is missing, and PGDATA is not set"))
-    }
-}
-
-impl Directory {
     /// The directory at `path`, whatever it holds.
-    pub(super) fn at(path: &Path) -> Result<Self, Failure> {
-        let resolved = path.canonicalize().map_err(|e| Failure::open(path, &e))?;
+    ///
+    /// # Errors
+    /// SR-1006 when nothing is there, SR-7011 when it is no directory; SR-5001.
+    pub fn at(path: &Path) -> Result<Self, Error> {
+        let resolved = path.canonicalize().map_err(|e| Error::opening(path, e))?;
         if !resolved.is_dir() {
             let detail = format!("{}: not a directory", path.display());
-            return Err(Failure::new(&code::PG_NOT_INSTANCE, detail));
+            return Err(Error::new(&code::PG_NOT_INSTANCE, detail));
         }
         Ok(Self {
             path: resolved,
@@ -72,17 +60,22 @@ impl Directory {
     }
 
     /// `code` about this directory.
-    pub(super) fn failure(&self, code: &'static code::Code, detail: &str) -> Failure {
-        Failure::new(code, format!("{}: {detail}", self.named.display()))
+    #[must_use]
+    pub fn failure(&self, code: &'static code::Code, detail: &str) -> Error {
+        Error::new(code, format!("{}: {detail}", self.named.display()))
     }
 
     /// Whether there is a header. Nothing says yet that it is a good one.
-    pub(super) fn is_sealed(&self) -> bool {
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
         instance::is_sealed(&self.path)
     }
 
-    /// An error unless [`Self::is_sealed`].
-    pub(super) fn check_sealed(&self) -> Result<(), Failure> {
+    /// Checks that it is sealed.
+    ///
+    /// # Errors
+    /// SR-7003 while it is converted, SR-7004 when it is not sealed.
+    pub fn check_sealed(&self) -> Result<(), Error> {
         if self.is_sealed() {
             return Ok(());
         }
@@ -102,29 +95,44 @@ impl Directory {
     }
 
     /// Whether a conversion was begun and not finished.
-    pub(super) fn is_converting(&self) -> bool {
+    #[must_use]
+    pub fn is_converting(&self) -> bool {
         self.path.join(CONVERT_FILE).symlink_metadata().is_ok()
     }
 
     /// PostgreSQL's major version, from `PG_VERSION`.
-    pub(super) fn major(&self) -> Option<u32> {
+    #[must_use]
+    pub fn major(&self) -> Option<u32> {
         major_version(&self.path)
     }
 
     /// The process id of the server that runs on it.
-    pub(super) fn server(&self) -> Option<u32> {
+    #[must_use]
+    pub fn server(&self) -> Option<u32> {
         running_server(&self.path)
     }
 
+    /// SR-7008 while a server runs on it.
+    pub(crate) fn check_stopped(&self) -> Result<(), Error> {
+        match self.server() {
+            Some(pid) => Err(self.failure(&code::PG_RUNNING, &format!("process {pid}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Whether the data directory belongs to the user of this process.
-    pub(super) fn is_own(&self) -> bool {
+    #[must_use]
+    pub fn is_own(&self) -> bool {
         is_own(&self.path)
     }
 
     /// Refuses root and everybody but the directory's owner, as PostgreSQL does.
-    pub(super) fn check_user(&self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// SR-7015 for root; SR-5001.
+    pub fn check_user(&self) -> Result<(), Error> {
         refuse_root()?;
-        let about = std::fs::metadata(&self.path).map_err(|e| Failure::io(&self.path, &e))?;
+        let about = std::fs::metadata(&self.path).map_err(|e| Error::on_path(&self.path, e))?;
         let me = rustix::process::geteuid().as_raw();
         if about.uid() == me {
             return Ok(());
@@ -134,15 +142,19 @@ impl Directory {
     }
 
     /// Path for messages.
-    pub(super) fn shown(&self) -> String {
+    #[must_use]
+    pub fn shown(&self) -> String {
         self.named.display().to_string()
     }
 }
 
-/// PostgreSQL's programs refuse root; say so before anything is done.
-pub(super) fn refuse_root() -> Result<(), Failure> {
+/// Refuses root, as PostgreSQL's programs do, before anything is done.
+///
+/// # Errors
+/// SR-7015 for root.
+pub fn refuse_root() -> Result<(), Error> {
     if rustix::process::geteuid().is_root() {
-        return Err(Failure::new(&code::PG_ROOT, ""));
+        return Err(Error::new(&code::PG_ROOT, ""));
     }
     Ok(())
 }

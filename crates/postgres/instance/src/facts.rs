@@ -8,31 +8,34 @@ use strongroom_format::header::Header;
 use strongroom_format::slot::SlotKind;
 use strongroom_postgres_shield::instance;
 
-use super::directory::Directory;
-use crate::failure::Failure;
-use crate::output::hex;
+use crate::directory::Directory;
+use strongroom_keyring::Error;
+use strongroom_format::hex::hex;
 
 /// A header in words. Field names are a stable contract: docs/reference/exit-codes.md.
 #[derive(Clone, Serialize)]
-pub(super) struct Facts {
+pub struct Facts {
     /// Cipher of the blocks.
-    pub(super) cipher: &'static str,
+    pub cipher: &'static str,
     /// Tells data keys apart: equal for two instances if and only if their data keys are.
-    pub(super) fingerprint: String,
+    pub fingerprint: String,
     /// Who can open it.
-    pub(super) openers: Vec<String>,
+    pub openers: Vec<String>,
     /// A rotation was begun and not finished.
-    pub(super) rotation_under_way: bool,
+    pub rotation_under_way: bool,
     /// Zeros that somebody writes into transaction status files are found.
-    pub(super) sealed_zeros: bool,
+    pub sealed_zeros: bool,
     /// A small sealed file that was put in the place of another is found.
-    pub(super) bound_names: bool,
+    pub bound_names: bool,
 }
 
 impl Facts {
     /// Of the header in a sealed directory, without a key and unauthenticated.
-    pub(super) fn read(directory: &Directory) -> Result<Self, Failure> {
-        let about = |error| Failure::from(error).with_prefix(&format!("{}: ", directory.shown()));
+    ///
+    /// # Errors
+    /// SR-3003 for a header that is damaged; those of reading it.
+    pub fn read(directory: &Directory) -> Result<Self, Error> {
+        let about = |error: Error| error.with_prefix(&format!("{}: ", directory.shown()));
         let bytes = instance::header(&directory.path).map_err(about)?;
         let header = Header::parse(&bytes);
         header.map(|header| Self::of(&header)).map_err(|error| {
@@ -42,7 +45,8 @@ impl Facts {
     }
 
     /// Of a parsed header.
-    pub(super) fn of(header: &Header) -> Self {
+    #[must_use]
+    pub fn of(header: &Header) -> Self {
         Self {
             cipher: header.cipher.name(),
             // A data key belongs to one object id and epoch: these are its name.
@@ -55,13 +59,15 @@ impl Facts {
     }
 
     /// Every opener in one line.
-    pub(super) fn openers_text(&self) -> String {
+    #[must_use]
+    pub fn openers_text(&self) -> String {
         self.openers.join("; ")
     }
 }
 
 /// Who a slot is for.
-pub(super) fn opener(kind: &SlotKind) -> String {
+#[must_use]
+pub fn opener(kind: &SlotKind) -> String {
     match kind {
         SlotKind::Passphrase(_) => String::from("passphrase"),
         SlotKind::Raw => String::from("raw key"),

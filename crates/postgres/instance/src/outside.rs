@@ -10,24 +10,28 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use strongroom_format::text::printable;
 use strongroom_postgres_shield::server_settings::{leads_out, settings_of_instance};
 use strongroom_postgres_shield::settings::Setting;
 
-use super::clusters;
+use crate::clusters;
 
 /// A setting by which something leaves in clear. Field names are a stable contract:
 /// docs/reference/exit-codes.md.
 #[derive(Serialize)]
-pub(super) struct OutsideWrite {
-    setting: String,
-    value: String,
-    file: String,
-    reason: &'static str,
+pub struct OutsideWrite {
+    /// The setting's name.
+    pub setting: String,
+    /// What it is set to.
+    pub value: String,
+    /// The configuration file that sets it.
+    pub file: String,
+    /// What leaves by it.
+    pub reason: &'static str,
 }
 
 /// The settings of this instance, in the order of this function.
-pub(super) fn find(directory: &Path) -> Vec<OutsideWrite> {
+#[must_use]
+pub fn find(directory: &Path) -> Vec<OutsideWrite> {
     let settings = settings_of_instance(directory, &clusters::root());
     let mut found = Vec::new();
     let mut add = |name: &str, reason| {
@@ -94,21 +98,4 @@ impl OutsideWrite {
             reason,
         }
     }
-}
-
-/// As text, below the list of files.
-pub(super) fn text(found: &[OutsideWrite]) -> String {
-    let mut out = String::from("\nwritten elsewhere by the server itself, and not sealed:\n");
-    if found.is_empty() {
-        out.push_str("\n  nothing by its configuration files\n");
-    }
-    for outside in found {
-        let (setting, value) = (printable(&outside.setting), printable(&outside.value));
-        out.push_str(&format!(
-            "\n  {setting} = '{value}'\n    {}\n",
-            outside.reason
-        ));
-        out.push_str(&format!("    in {}\n", printable(&outside.file)));
-    }
-    out
 }

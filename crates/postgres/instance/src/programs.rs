@@ -5,67 +5,57 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clap::Args;
 use strongroom_format::code;
 use strongroom_format::postgres::MAJORS;
 
-use crate::failure::Failure;
-use crate::libraries;
+use strongroom_keyring::Error;
+use strongroom_launch::library;
 
 /// The library's file name.
-pub(super) const LIBRARY: &str = "libstrongroom_shield.so";
+pub(crate) const LIBRARY: &str = "libstrongroom_shield.so";
 /// The variable that names the library.
 const LIBRARY_VARIABLE: &str = "STRONGROOM_SHIELD_LIB";
 /// Where packages put PostgreSQL: the parts of the path before and after the major version.
 const LAYOUTS: &[(&str, &str)] = &[("/usr/lib/postgresql/", "/bin"), ("/usr/pgsql-", "/bin")];
 
-/// `--bindir`.
-#[derive(Args, Clone)]
-pub(crate) struct BindirOption {
-    #[arg(
-        long,
-        value_name = "DIR",
-        help = "Where PostgreSQL's programs are [default: PG_BINDIR, else the installed ones that fit the data directory]"
-    )]
-    bindir: Option<PathBuf>,
-}
-
-impl BindirOption {
-    /// The directory of PostgreSQL's programs, of version `major` if that is known.
-    ///
-    /// A directory that was named is used or refused, never replaced by another one.
-    pub(crate) fn find(&self, major: Option<u32>) -> Result<PathBuf, Failure> {
-        let variable = std::env::var_os("PG_BINDIR").filter(|value| !value.is_empty());
-        if let Some(named) = self.bindir.clone().or_else(|| variable.map(PathBuf::from)) {
-            return match version(&named) {
-                Some(found) if major.is_none_or(|major| major == found) => {
-                    std::path::absolute(&named).map_err(|e| Failure::io(&named, &e))
-                }
-                Some(found) => {
-                    let shown = named.display();
-                    let wanted = major.unwrap_or(found);
-                    let detail =
-                        format!("{shown} has version {found}, the instance is of {wanted}");
-                    Err(Failure::new(&code::PG_PROGRAMS, detail))
-                }
-                None => {
-                    let detail = format!("no postgres in {}", named.display());
-                    Err(Failure::new(&code::PG_PROGRAMS, detail))
-                }
-            };
-        }
-        let fits = |directory: &PathBuf| {
-            version(directory).is_some_and(|found| major.is_none_or(|major| major == found))
+/// The directory of PostgreSQL's programs, of version `major` if that is known: `named`, or what
+/// `PG_BINDIR` names, or the installed one that fits.
+///
+/// A directory that was named is used or refused, never replaced by another one.
+///
+/// # Errors
+/// SR-7016 when there is none.
+pub fn find(named: Option<PathBuf>, major: Option<u32>) -> Result<PathBuf, Error> {
+    let variable = std::env::var_os("PG_BINDIR").filter(|value| !value.is_empty());
+    if let Some(named) = named.or_else(|| variable.map(PathBuf::from)) {
+        return match version(&named) {
+            Some(found) if major.is_none_or(|major| major == found) => {
+                std::path::absolute(&named).map_err(|e| Error::on_path(&named, e))
+            }
+            Some(found) => {
+                let shown = named.display();
+                let wanted = major.unwrap_or(found);
+                let detail =
+                    format!("{shown} has version {found}, the instance is of {wanted}");
+                Err(Error::new(&code::PG_PROGRAMS, detail))
+            }
+            None => {
+                let detail = format!("no postgres in {}", named.display());
+                Err(Error::new(&code::PG_PROGRAMS, detail))
+            }
         };
-        pg_config()
-            .into_iter()
-            .chain(packaged())
-            .find(fits)
-            .ok_or_else(|| {
-                let detail = major.map(|major| format!("version {major}"));
-                Failure::new(&code::PG_PROGRAMS, detail.unwrap_or_default())
-            })
     }
+    let fits = |directory: &PathBuf| {
+        version(directory).is_some_and(|found| major.is_none_or(|major| major == found))
+    };
+    pg_config()
+        .into_iter()
+        .chain(packaged())
+        .find(fits)
+        .ok_or_else(|| {
+            let detail = major.map(|major| format!("version {major}"));
+            Error::new(&code::PG_PROGRAMS, detail.unwrap_or_default())
+        })
 }
 
 /// What `pg_config --bindir` says.
@@ -106,6 +96,9 @@ fn output(command: &mut Command) -> Option<String> {
 
 /// The preload library: the one that `STRONGROOM_SHIELD_LIB` names, else beside the command, else
 /// where packages put it.
-pub(super) fn library() -> Result<PathBuf, Failure> {
-    libraries::find(LIBRARY, LIBRARY_VARIABLE, &code::PG_SHIELD)
+///
+/// # Errors
+/// SR-7017 when there is none.
+pub fn library() -> Result<PathBuf, Error> {
+    library::find(LIBRARY, LIBRARY_VARIABLE, &code::PG_SHIELD)
 }

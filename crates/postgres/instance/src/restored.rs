@@ -16,7 +16,6 @@ use strongroom_backup::{Becomes, SealedFile, Sealing};
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_format::postgres::{CONFIG_FILE, HEADER_FILE};
-use strongroom_keyring::Error;
 use strongroom_postgres_shield::convert::{self, FileAction};
 use strongroom_postgres_shield::file_io;
 use strongroom_postgres_shield::instance::Instance;
@@ -26,22 +25,15 @@ use strongroom_postgres_shield::resolve::Seal;
 use strongroom_postgres_shield::scratch;
 use strongroom_postgres_shield::sealed_file::{self, FileCache};
 
-use super::chosen::ChosenKey;
-use crate::context::Context;
-use crate::failure::{Failure, warn};
-use crate::key_options::KeyOptions;
-
-/// The ciphers of an instance, as the argument of an option.
-pub(crate) fn cipher(name: &str) -> Result<Cipher, String> {
-    super::initdb::cipher(name)
-}
+use crate::chosen::{ChosenKey, GivenKey};
+use strongroom_keyring::Error;
 
 /// What the server's own manifest of a backup is called. It has a digest of every file in clear: of
 /// a small one the content can be guessed by it.
 const MANIFEST: &[u8] = b"backup_manifest";
 
 /// The instance that a restore makes.
-pub(crate) struct NewInstance {
+pub struct NewInstance {
     instance: Arc<Instance>,
     header: Vec<u8>,
     configuration: String,
@@ -49,14 +41,16 @@ pub(crate) struct NewInstance {
 }
 
 impl NewInstance {
-    /// A new data key, for the key that the options or the environment name.
-    pub(crate) fn new(
-        options: KeyOptions,
+    /// A new data key, for the key that `given` or the environment names.
+    ///
+    /// # Errors
+    /// SR-2041 when nothing names one; those of the key's source.
+    pub fn new(
+        given: GivenKey,
         cipher: Cipher,
-        context: &Context,
         to: &Path,
-    ) -> Result<Self, Failure> {
-        let chosen = ChosenKey::for_restored(options, context, &to.display().to_string())?;
+    ) -> Result<Self, Error> {
+        let chosen = ChosenKey::for_restored(given, &to.display().to_string())?;
         let configuration = chosen.configuration()?;
         let (header, instance) = convert::new_instance(cipher, &chosen.opener()?)?;
         Ok(Self {
@@ -67,17 +61,9 @@ impl NewInstance {
         })
     }
 
-    /// Warns of the key once the instance is there.
-    pub(crate) fn warn_about_key(unattended: bool, to: &Path) {
-        let shown = to.display().to_string();
-        warn(&code::PG_KEEP_KEY, &shown);
-        if !unattended {
-            warn(&code::PG_NO_SOURCE, &shown);
-        }
-    }
-
     /// Whether a server finds the key by itself.
-    pub(crate) const fn is_unattended(&self) -> bool {
+    #[must_use]
+    pub const fn is_unattended(&self) -> bool {
         self.unattended
     }
 }

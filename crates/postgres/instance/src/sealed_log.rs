@@ -21,16 +21,14 @@ use strongroom_postgres_shield::real::{Errno, Real};
 use strongroom_postgres_shield::scratch;
 use strongroom_postgres_shield::sealed_file::{FileCache, SealedFile};
 
-use super::chosen::ChosenKey;
-use super::contents::{Contents, check_control, seal_of};
-use super::directory::Directory;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::key_options::KeyOptions;
+use crate::chosen::{ChosenKey, GivenKey};
+use crate::contents::{Contents, check_control, seal_of};
+use crate::directory::Directory;
+use strongroom_keyring::Error;
 use strongroom_keyring::paths::open_to_read;
 
 /// The instance that a file of the log belongs to, when it is sealed.
-pub(crate) struct SealedLog {
+pub struct SealedLog {
     directory: Directory,
     instance: Instance,
 }
@@ -40,13 +38,13 @@ impl SealedLog {
     /// none, and where nothing names a key that this command could use and `optional` allows that.
     ///
     /// # Errors
-    /// SR-2001 without a key; SR-7003 while the instance is converted; SR-7007 for root; those of
+    /// SR-2001 without a key; SR-7003 while the instance is converted; SR-7015 for root; those of
     /// opening it.
-    pub(crate) fn around(
+    pub fn around(
         file: &Path,
-        context: &Context,
+        keyring: Option<PathBuf>,
         optional: bool,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, Error> {
         for candidate in directories(file)? {
             let Ok(directory) = Directory::at(&candidate) else {
                 continue;
@@ -58,7 +56,8 @@ impl SealedLog {
             // Its configuration may name a command that fetches the key: that is its owner's to
             // run.
             directory.check_user()?;
-            let chosen = ChosenKey::find(KeyOptions::default(), context, &directory)?;
+            let given = GivenKey { key: None, keyring };
+            let chosen = ChosenKey::find(given, &directory)?;
             let Some(chosen) = chosen else {
                 if optional {
                     return Ok(None);
@@ -79,9 +78,12 @@ impl SealedLog {
 
     /// A file of the log as the server knows it: at most `most` bytes of what `path`, which the
     /// server calls `name`, holds.
-    pub(crate) fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>, Failure> {
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>, Error> {
         let (file, _) = open_to_read(path)?;
-        let failed = |error: std::io::Error| Failure::io(path, &error);
+        let failed = |error: std::io::Error| Error::on_path(path, error);
         let mut content = Vec::new();
         let Some(seal) = seal_of(&Path::new("pg_wal").join(name)) else {
             file.take(most).read_to_end(&mut content).map_err(failed)?;
@@ -106,12 +108,12 @@ impl SealedLog {
     /// such files are.
     ///
     /// # Errors
-    /// SR-7173 when a segment is another cluster's.
-    pub(crate) fn seal(&self, name: &str, content: &[u8]) -> Result<Vec<u8>, Failure> {
+    /// SR-5001.
+    pub fn seal(&self, name: &str, content: &[u8]) -> Result<Vec<u8>, Error> {
         let Some(seal) = seal_of(&Path::new("pg_wal").join(name)) else {
             return Ok(content.to_vec());
         };
-        let failed = |error: std::io::Error| Failure::new(&code::IO, format!("{name}: {error}"));
+        let failed = |error: std::io::Error| Error::io(name, error);
         // The shield's own treatment writes to a descriptor: one without a name, in memory.
         let descriptor = rustix::fs::memfd_create("strongroom", MemfdFlags::CLOEXEC);
         let mut file = File::from(descriptor.map_err(|error| failed(error.into()))?);
@@ -140,18 +142,18 @@ impl SealedLog {
         Ok(sealed)
     }
 
-    /// An error unless a segment is of this instance's cluster, by the number in both.
+    /// Checks that a segment is of this instance's cluster, by the number in both.
     ///
     /// # Errors
     /// SR-7173.
-    pub(crate) fn check_system(&self, name: &str, system: u64) -> Result<(), Failure> {
+    pub fn check_system(&self, name: &str, system: u64) -> Result<(), Error> {
         let relative = Path::new("global/pg_control");
         let path = self.directory.path.join(relative);
         let (file, _) = open_to_read(&path)?;
-        let seal = seal_of(relative).ok_or_else(|| Failure::new(&code::BUG, "the control file"))?;
+        let seal = seal_of(relative).ok_or_else(|| Error::new(&code::BUG, "the control file"))?;
         let mut number = [0; 8];
         let read = Contents::new(&file, &self.instance, seal).read(&mut number, 0);
-        let read = read.map_err(|error| Failure::io(&path, &error.into()))?;
+        let read = read.map_err(|error| Error::on_path(&path, error.into()))?;
         let own = u64::from_le_bytes(number);
         if read == number.len() && own == system {
             return Ok(());
@@ -164,8 +166,8 @@ impl SealedLog {
 /// Where the data directory of a file in `pg_wal` can be: above it as it is spelled, above it with
 /// links resolved, or the working directory when its `pg_wal` leads to the file. PostgreSQL runs
 /// its commands in the data directory.
-fn directories(file: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let absolute = std::path::absolute(file).map_err(|error| Failure::io(file, &error))?;
+fn directories(file: &Path) -> Result<Vec<PathBuf>, Error> {
+    let absolute = std::path::absolute(file).map_err(|error| Error::on_path(file, error))?;
     let mut found = Vec::new();
     let Some(log) = absolute.parent() else {
         return Ok(found);

@@ -1,5 +1,4 @@
-//! `strongroom pg service`: shows or installs what makes a Debian cluster start under the shield at
-//! boot.
+//! What makes a Debian cluster start under the shield at boot.
 //!
 //! `pg_ctlcluster`(1) empties its environment and takes the one in
 //! `/etc/postgresql/VERSION/CLUSTER/environment`, so only that file names the library. In a systemd
@@ -14,88 +13,82 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use strongroom_format::code;
 use strongroom_postgres_shield::clusters::{Cluster, clusters_of};
 use strongroom_postgres_shield::source;
 
-use super::clusters;
-use super::directory::{Directory, DirectoryOption};
-use super::programs;
-use crate::context::Context;
-use crate::failure::{Failure, note, warn};
-use crate::help::tail;
-use crate::owner::held::HeldDirectory;
+use crate::clusters;
+use crate::directory::Directory;
+use crate::programs;
+use strongroom_keyring::Error;
+use strongroom_launch::owner::held::HeldDirectory;
 
 /// Where drop-ins of units lie.
-const UNITS: &str = "/etc/systemd/system";
+pub const UNITS: &str = "/etc/systemd/system";
 /// The drop-in's name.
 const DROP_IN: &str = "strongroom.conf";
 /// Mark of the line that this command adds.
 const MARK: &str = "# Added by strongroom pg service: the server reads and writes sealed files through this library.";
 
-/// Let a Debian cluster start under the shield: the lines for its environment file and its systemd
-/// unit.
-///
-/// The cluster is the one of /etc/postgresql whose `data_directory` is DIR. Without --install the
-/// lines are printed. With --install, as root, they are put in place; then run `systemctl
-/// daemon-reload` and restart the cluster.
-#[derive(Args)]
-#[command(after_help = tail!("  strongroom pg service -D /var/lib/postgresql/15/main --install"))]
-pub(super) struct ServiceArgs {
-    #[command(flatten)]
-    directory: DirectoryOption,
-    /// Write the files instead of printing them
-    #[arg(long)]
-    install: bool,
-    /// Where drop-ins of units are kept
-    #[arg(long, value_name = "DIR", default_value = UNITS)]
-    unit_dir: PathBuf,
+/// The files that make a cluster start under the shield, and what has to be in them.
+pub struct ServiceFiles {
+    /// The cluster whose data directory it is.
+    pub cluster: Cluster,
+    /// The cluster's environment file.
+    pub environment: PathBuf,
+    /// The line that the environment file needs.
+    pub environment_line: String,
+    /// The drop-in of the cluster's systemd unit.
+    pub drop_in: PathBuf,
+    /// What is in the drop-in.
+    pub drop_in_text: String,
+    /// Whether the configuration names where the key comes from, so that the server finds it.
+    pub names_key_source: bool,
 }
 
-impl ServiceArgs {
-    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let directory = self.directory.sealed()?;
-        let cluster = cluster_of(&directory)?;
+impl ServiceFiles {
+    /// For the cluster whose data directory this is, with the drop-ins of units in `units`.
+    ///
+    /// # Errors
+    /// SR-7028 without a cluster; SR-7017 without the library, or when the file cannot name it;
+    /// those of the instance's configuration.
+    pub fn of(directory: &Directory, units: &Path) -> Result<Self, Error> {
+        let cluster = cluster_of(directory)?;
         let library = programs::library()?;
-        let line = environment_line(&library)?;
+        let environment_line = environment_line(&library)?;
         let environment = cluster.configuration.join("environment");
         let unit = format!("postgresql@{}-{}.service.d", cluster.version, cluster.name);
-        let drop_in = self.unit_dir.join(unit).join(DROP_IN);
-        match source::from_configuration(&directory.path) {
-            Ok(Some(_)) => {}
-            Ok(None) => warn(&code::PG_NO_SOURCE, &directory.shown()),
+        let names_key_source = match source::from_configuration(&directory.path) {
+            Ok(found) => found.is_some(),
             // The server's user may run it. Root, who installs a service, does not, and need not.
-            Err(error) if error.code() == &code::KEY_COMMAND_FOREIGN => {}
-            Err(error) => return Err(error.into()),
-        }
-        if !self.install {
-            return show_files(
-                context,
-                [(&environment, &line), (&drop_in, &resource_limits())],
-            );
-        }
-        add_line(&environment, &line)?;
-        write_drop_in(&drop_in)?;
-        for path in [&environment, &drop_in] {
-            context
-                .output
-                .line(&format!("installed {}", path.display()))?;
-        }
-        context.output.flush()?;
-        note(&format!(
-            "now run: systemctl daemon-reload && systemctl restart postgresql@{}-{}",
-            cluster.version, cluster.name
-        ));
-        Ok(())
+            Err(error) if error.code() == &code::KEY_COMMAND_FOREIGN => true,
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            cluster,
+            environment,
+            environment_line,
+            drop_in: units.join(unit).join(DROP_IN),
+            drop_in_text: resource_limits(),
+            names_key_source,
+        })
+    }
+
+    /// Puts the line and the drop-in in place.
+    ///
+    /// # Errors
+    /// SR-1002 when the environment file sets another `LD_PRELOAD`; SR-5001.
+    pub fn install(&self) -> Result<(), Error> {
+        add_line(&self.environment, &self.environment_line)?;
+        write_drop_in(&self.drop_in)
     }
 }
 
 /// The line of the cluster's `environment`, in its syntax: that of postgresql.conf.
-fn environment_line(library: &Path) -> Result<String, Failure> {
+fn environment_line(library: &Path) -> Result<String, Error> {
     let shown = library.display().to_string();
     if shown.contains(['\'', '\\', '\n']) {
-        return Err(Failure::new(&code::PG_SHIELD, shown));
+        return Err(Error::new(&code::PG_SHIELD, shown));
     }
     Ok(format!("LD_PRELOAD = '{shown}'\n"))
 }
@@ -111,16 +104,8 @@ fn resource_limits() -> String {
     )
 }
 
-fn show_files(context: &mut Context, files: [(&PathBuf, &String); 2]) -> Result<(), Failure> {
-    for (path, lines) in files {
-        context.output.line(&format!("# {}", path.display()))?;
-        context.output.line(lines)?;
-    }
-    Ok(())
-}
-
 /// The cluster whose `data_directory` this is.
-fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
+fn cluster_of(directory: &Directory) -> Result<Cluster, Error> {
     clusters_of(&directory.path, &clusters::root())
         .into_iter()
         .next()
@@ -132,8 +117,8 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
 
 /// Adds the line, unless a line sets `LD_PRELOAD` already: to the same, which is fine, or to
 /// something else, which the administrator has to join.
-fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
-    let io = |e: std::io::Error| Failure::io(path, &e);
+fn add_line(path: &Path, line: &str) -> Result<(), Error> {
+    let io = |e: std::io::Error| Error::on_path(path, e);
     let (directory, name) = open_parent(path)?;
     let known = directory.read(name).map_err(io)?;
     let former = known.as_ref().map_or("", |known| known.text.as_str());
@@ -148,7 +133,7 @@ fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
             "{}: sets LD_PRELOAD already; put this library first in that line, before a colon",
             path.display()
         );
-        return Err(Failure::new(&code::EXISTS, detail));
+        return Err(Error::new(&code::EXISTS, detail));
     }
     let end = if former.is_empty() || former.ends_with('\n') {
         ""
@@ -159,10 +144,10 @@ fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
     directory.replace(name, &text, known.as_ref()).map_err(io)
 }
 
-fn write_drop_in(path: &Path) -> Result<(), Failure> {
+fn write_drop_in(path: &Path) -> Result<(), Error> {
     let directory = path.parent().unwrap_or_else(|| Path::new(UNITS));
-    std::fs::create_dir_all(directory).map_err(|e| Failure::io(directory, &e))?;
-    let io = |e: std::io::Error| Failure::io(path, &e);
+    std::fs::create_dir_all(directory).map_err(|e| Error::on_path(directory, e))?;
+    let io = |e: std::io::Error| Error::on_path(path, e);
     let (directory, name) = open_parent(path)?;
     let known = directory.read(name).map_err(io)?;
     if known
@@ -178,11 +163,11 @@ fn write_drop_in(path: &Path) -> Result<(), Failure> {
 
 /// The directory of a file, held open, and the file's name. The cluster's directory belongs to the
 /// server's user, and what is in it may be exchanged at any time.
-fn open_parent(path: &Path) -> Result<(HeldDirectory, &str), Failure> {
-    let io = |e: std::io::Error| Failure::io(path, &e);
+fn open_parent(path: &Path) -> Result<(HeldDirectory, &str), Error> {
+    let io = |e: std::io::Error| Error::on_path(path, e);
     let above = path.parent().unwrap_or_else(|| Path::new("/"));
     let above = above.canonicalize().map_err(io)?;
     let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| Failure::usage("a name that is no text"))?;
+    let name = name.ok_or_else(|| Error::new(&code::USAGE, "a name that is no text"))?;
     Ok((HeldDirectory::open(&above).map_err(io)?, name))
 }

@@ -16,18 +16,18 @@ use strongroom_format::code;
 use strongroom_postgres_shield::discover::ROOTS_VARIABLE;
 use strongroom_postgres_shield::source;
 
-use super::chosen::{ChosenKey, KeyHandover};
-use super::directory::Directory;
-use super::programs;
-use crate::failure::Failure;
-use crate::libraries;
+use crate::chosen::{ChosenKey, KeyHandover};
+use crate::directory::Directory;
+use crate::programs;
+use strongroom_keyring::Error;
+use strongroom_launch::library;
 
 /// Shields every program, whatever its name: what PostgreSQL's programs and backup tools start must
 /// see what they see.
 const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
 
 /// A program to be started under the shield.
-pub(super) struct Shielded {
+pub struct Shielded {
     command: Command,
     program: PathBuf,
     _handed: Option<KeyHandover>,
@@ -35,11 +35,15 @@ pub(super) struct Shielded {
 
 impl Shielded {
     /// `program` on these directories, with the key where one was chosen.
-    pub(super) fn new(
+    ///
+    /// # Errors
+    /// SR-7017 without the library; SR-1001 for a directory whose name holds a colon; those of the
+    /// key's source.
+    pub fn new(
         program: PathBuf,
         directories: &[&Directory],
         chosen: Option<&ChosenKey>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         let mut command = Command::new(&program);
         command.env("LD_PRELOAD", preload()?);
         if directories.is_empty() {
@@ -68,7 +72,8 @@ impl Shielded {
     }
 
     /// `program` without the shield, for what reads nothing that is sealed.
-    pub(super) fn bare(program: PathBuf) -> Self {
+    #[must_use]
+    pub fn bare(program: PathBuf) -> Self {
         Self {
             command: Command::new(&program),
             program,
@@ -77,27 +82,32 @@ impl Shielded {
     }
 
     /// The command, for arguments and streams.
-    pub(super) fn command(&mut self) -> &mut Command {
+    pub fn command(&mut self) -> &mut Command {
         &mut self.command
     }
 
     /// Shields programs of any name, also those that the program starts.
-    pub(super) fn inherit_environment(&mut self) {
+    pub fn inherit_environment(&mut self) {
         self.command.env(ALL_VARIABLE, "1");
     }
 
-    /// Runs it to its end, on the streams of this command. SR-7018 when it fails.
-    pub(super) fn run(mut self) -> Result<(), Failure> {
+    /// Runs it to its end, on the streams of this process.
+    ///
+    /// # Errors
+    /// SR-7018 when it fails.
+    pub fn run(mut self) -> Result<(), Error> {
         let status = self
             .command
             .status()
-            .map_err(|e| Failure::open(&self.program, &e))?;
+            .map_err(|e| Error::opening(&self.program, e))?;
         self.check_status(status, "")
     }
 
-    /// Runs it to its end and returns what it printed, in English. SR-7018 with what it complained
-    /// about when it fails.
-    pub(super) fn output(mut self) -> Result<String, Failure> {
+    /// Runs it to its end and returns what it printed, in English.
+    ///
+    /// # Errors
+    /// SR-7018 with what it complained about when it fails.
+    pub fn output(mut self) -> Result<String, Error> {
         let output = self
             .command
             .env("LC_ALL", "C")
@@ -107,13 +117,13 @@ impl Shielded {
             status,
             stdout,
             stderr,
-        } = output.map_err(|e| Failure::open(&self.program, &e))?;
+        } = output.map_err(|e| Error::opening(&self.program, e))?;
         let complaint = String::from_utf8_lossy(&stderr);
         self.check_status(status, complaint.trim_end())?;
         Ok(String::from_utf8_lossy(&stdout).into_owned())
     }
 
-    fn check_status(&self, status: ExitStatus, complaint: &str) -> Result<(), Failure> {
+    fn check_status(&self, status: ExitStatus, complaint: &str) -> Result<(), Error> {
         if status.success() {
             return Ok(());
         }
@@ -122,23 +132,24 @@ impl Shielded {
             "" => format!("{shown}: {status}"),
             complaint => format!("{shown}: {status}: {complaint}"),
         };
-        Err(Failure::new(&code::PG_PROGRAM, detail))
+        Err(Error::new(&code::PG_PROGRAM, detail))
     }
 
     /// Becomes the program: its exit code, its signals, its terminal. Returns only when it cannot
     /// be started.
-    pub(super) fn exec(mut self) -> Failure {
+    #[must_use]
+    pub fn exec(mut self) -> Error {
         let error = self.command.exec();
-        Failure::open(&self.program, &error)
+        Error::opening(&self.program, error)
     }
 }
 
 /// `LD_PRELOAD` with the library before what is there.
-pub(super) fn preload() -> Result<OsString, Failure> {
-    Ok(libraries::preload(&programs::library()?))
+fn preload() -> Result<OsString, Error> {
+    Ok(library::preload(&programs::library()?))
 }
 
-fn roots_value(directories: &[&Directory]) -> Result<OsString, Failure> {
+fn roots_value(directories: &[&Directory]) -> Result<OsString, Error> {
     let mut joined = OsString::new();
     for directory in directories {
         if directory.path.to_string_lossy().contains(':') {

@@ -10,38 +10,40 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use strongroom_format::code;
-use strongroom_format::text::printable;
 use strongroom_postgres_shield::classify::{Class as Kind, classify};
 use strongroom_postgres_shield::table::{ROWS, Row, Treatment, is_sealed_file, treatment};
 
-use crate::failure::Failure;
-use crate::output::columns;
+use strongroom_keyring::Error;
 
 /// One row of the table with what this instance holds of it. Field names are a stable contract.
 #[derive(Serialize)]
-pub(super) struct UnsealedClass {
-    pattern: &'static str,
-    reason: &'static str,
-    size_bytes: u64,
-    files: Vec<String>,
+pub struct UnsealedClass {
+    /// Which files the row is for.
+    pub pattern: &'static str,
+    /// Why they are not sealed.
+    pub reason: &'static str,
+    /// Their sizes together.
+    pub size_bytes: u64,
+    /// Their paths in the data directory.
+    pub files: Vec<String>,
 }
 
 /// What a walk through an instance found.
-pub(super) struct UnsealedFiles {
+pub struct UnsealedFiles {
     /// Every file that is not sealed, by row of the table; rows without files are listed too.
     /// Strongroom's own files are among them: the shield hides them from PostgreSQL, not from
     /// others.
-    pub(super) in_clear: Vec<UnsealedClass>,
+    pub in_clear: Vec<UnsealedClass>,
     /// Files of which the table does not know what they are: a newer PostgreSQL's, or an
     /// extension's. The shield seals what is written to them.
-    pub(super) unknown: Vec<String>,
+    pub unknown: Vec<String>,
 }
 
 /// Walks through the instance.
 ///
 /// # Errors
-/// SR-5001 for a directory that cannot be read.
-pub(super) fn find(directory: &Path) -> Result<UnsealedFiles, Failure> {
+/// SR-7002 for what is no regular file in the place of a sealed one; SR-5001.
+pub fn find(directory: &Path) -> Result<UnsealedFiles, Error> {
     let in_clear = |treatment| matches!(treatment, Treatment::Plain | Treatment::Hidden);
     let rows: Vec<&Row> = ROWS.iter().filter(|row| in_clear(row.treatment)).collect();
     let mut classes: Vec<UnsealedClass> = rows
@@ -84,7 +86,7 @@ pub(super) fn find(directory: &Path) -> Result<UnsealedFiles, Failure> {
 /// # Errors
 /// SR-7002 for a link of PostgreSQL's to what is not there, as where a file system is not mounted,
 /// and for what is no regular file in the place of a sealed one; SR-5001.
-pub(super) fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
+pub(crate) fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Error> {
     let mut found = Vec::new();
     let mut left = vec![PathBuf::new()];
     while let Some(relative) = left.pop() {
@@ -93,10 +95,10 @@ pub(super) fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
             Ok(entries) => entries,
             // A running server removes what has just been listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(Failure::io(&here, &error)),
+            Err(error) => return Err(Error::on_path(&here, error)),
         };
         for entry in entries {
-            let entry = entry.map_err(|e| Failure::io(&here, &e))?;
+            let entry = entry.map_err(|e| Error::on_path(&here, e))?;
             let path = relative.join(entry.file_name());
             let Ok(mut about) = entry.metadata() else {
                 continue;
@@ -125,38 +127,11 @@ pub(super) fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
     Ok(found)
 }
 
-fn misfit(path: &Path, why: &str) -> Failure {
-    Failure::new(&code::PG_REFUSED, format!("{}: {why}", path.display()))
+fn misfit(path: &Path, why: &str) -> Error {
+    Error::new(&code::PG_REFUSED, format!("{}: {why}", path.display()))
 }
 
 /// `pg_wal`, and what is in `pg_tblspc`.
 fn may_be_link(path: &Path) -> bool {
     path == Path::new("pg_wal") || path.parent() == Some(Path::new("pg_tblspc"))
-}
-
-/// What was found as text: what, how much, why, which files.
-pub(super) fn text(classes: &[UnsealedClass], unknown: &[String]) -> String {
-    let mut out = String::new();
-    if !unknown.is_empty() {
-        out.push_str(
-            "of a kind that this version does not know, and sealed by the shield when they are written:\n\n",
-        );
-        for name in unknown {
-            out.push_str(&format!("      {}\n", printable(name)));
-        }
-        out.push('\n');
-    }
-    out.push_str("not sealed in this instance:\n");
-    for class in classes {
-        let (count, size) = (class.files.len(), class.size_bytes);
-        out.push_str(&format!("\n  {}\n    {}\n", class.pattern, class.reason));
-        out.push_str(&format!("    here: {count} files, {size} bytes\n"));
-        let rows: Vec<Vec<String>> = class
-            .files
-            .iter()
-            .map(|name| vec![String::from("     "), printable(name)])
-            .collect();
-        out.push_str(&columns(&rows));
-    }
-    out
 }

@@ -1,4 +1,4 @@
-//! `strongroom verify DIR`: authenticates what can be authenticated in a sealed instance, which is
+//! Verification: authenticates what can be authenticated in a sealed instance, which is
 //! its header and its containers, at the names that they were sealed for; and finds zeros that were
 //! written into its transaction status files from outside.
 //!
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::path::Path;
 
 use strongroom_format::code::{self, Code};
-use strongroom_format::header::{Header, ObjectKind};
+use strongroom_format::header::Header;
 use strongroom_postgres_shield::container_name;
 use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::layout::{BlockKey, FileLayout};
@@ -19,15 +19,11 @@ use strongroom_postgres_shield::real::Errno;
 use strongroom_postgres_shield::resolve::Seal;
 use strongroom_postgres_shield::scratch;
 
-use super::chosen::ChosenKey;
-use super::contents::{Contents, check_control, seal_of};
-use super::directory::Directory;
-use super::plaintext::files;
-use crate::context::Context;
-use crate::failure::{Failure, code_text};
-use crate::key_options::KeyOptions;
-use crate::progress::Progress;
-use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
+use crate::chosen::{ChosenKey, GivenKey};
+use crate::contents::{Contents, check_control, seal_of};
+use crate::directory::Directory;
+use crate::unsealed::files;
+use strongroom_keyring::Error;
 
 /// The word for a container in results.
 const CONTAINER: &str = "container";
@@ -39,12 +35,59 @@ const LASTING_STATUS: [&str; 3] = ["pg_xact", "pg_multixact", "pg_commit_ts"];
 /// does not open.
 const EIO: Errno = Errno(5);
 
-/// The result, and the failure that it amounts to.
-pub(crate) fn verify(
+/// What was checked of an instance, and what was found.
+pub struct Verification {
+    /// The cipher's name.
+    pub cipher: &'static str,
+    /// A rotation was begun and not finished.
+    pub rekey_under_way: bool,
+    /// What was checked, by kind of file.
+    pub checked: Vec<CheckedFiles>,
+    /// The files that are bad.
+    pub bad: Vec<BadFile>,
+    /// What was not checked, as sentences.
+    pub not_checked: Vec<String>,
+    /// The failure that the bad files amount to.
+    pub failure: Option<Error>,
+}
+
+/// The files of one kind.
+pub struct CheckedFiles {
+    /// The kind.
+    pub kind: &'static str,
+    /// How many were read.
+    pub count: u64,
+    /// How many of them are good.
+    pub good: u64,
+    /// Whether a good one is authentic. Otherwise it is only free of zeros that somebody wrote.
+    pub is_authenticated: bool,
+}
+
+/// A file that is bad.
+pub struct BadFile {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its number among the files of this kind that were read, from 1.
+    pub index: u64,
+    /// Where, as PostgreSQL counts.
+    pub offset_bytes: u64,
+    /// What is wrong.
+    pub code: &'static Code,
+    /// The file, relative to the data directory.
+    pub file: String,
+}
+
+/// Checks the sealed instance in the directory `path`. `progress` is called with the number of files
+/// that were looked at, and of how many.
+///
+/// # Errors
+/// SR-7011 when `path` is no data directory; those of its key and header; SR-5001. What is bad is no
+/// error, but [`Verification::failure`].
+pub fn verify(
     path: &Path,
-    key: KeyOptions,
-    context: &Context,
-) -> Result<(Verified, Option<Failure>), Failure> {
+    given: GivenKey,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Verification, Error> {
     let directory = Directory::at(path)?;
     let is_instance = directory.major().is_some() || directory.is_sealed();
     if !is_instance && !directory.is_converting() {
@@ -52,44 +95,35 @@ pub(crate) fn verify(
         return Err(directory.failure(&code::PG_NOT_INSTANCE, detail));
     }
     directory.check_sealed()?;
-    let chosen = ChosenKey::required(key, context, &directory)?;
+    let chosen = ChosenKey::required(given, &directory)?;
     let object = chosen.open(&directory)?;
     let instance = chosen.instance(&directory)?;
     check_control(&directory, &instance)?;
     let finds_zeros = object.header().sealed_zeros;
-    let looked = FileCheck::read_all_files(&directory, &instance, finds_zeros)?;
+    let looked = FileCheck::read_all_files(&directory, &instance, finds_zeros, progress)?;
     let failure = looked.bad.first().map(|first| {
-        let file = first.file.clone().unwrap_or_default();
-        let detail = format!("{} bad, the first is {file}", looked.bad.len());
-        directory.failure(code_of(first.kind), &detail)
+        let detail = format!("{} bad, the first is {}", looked.bad.len(), first.file);
+        directory.failure(first.code, &detail)
     });
-    let mut kinds = vec![looked.checked(CONTAINER, looked.containers)];
+    let mut checked = vec![looked.checked(CONTAINER, looked.containers)];
     if finds_zeros {
-        kinds.push(looked.checked(STATUS_FILE, looked.status_files));
+        checked.push(looked.checked(STATUS_FILE, looked.status_files));
     }
-    let verified = Verified {
-        path: path.display().to_string(),
-        kind: ObjectKind::Postgres.name(),
-        ok: looked.bad.is_empty(),
+    Ok(Verification {
         cipher: object.header().cipher.name(),
         rekey_under_way: object.previous_epoch().is_some(),
-        freshness: None,
-        seals: None,
-        root: None,
-        checked: kinds,
+        checked,
         bad: looked.bad,
-        notes: Vec::new(),
         not_checked: not_checked(&directory, object.header()),
-        error: None,
-    };
-    Ok((verified, failure))
+        failure,
+    })
 }
 
 /// What was looked at in a data directory.
 struct FileCheck {
     containers: u64,
     status_files: u64,
-    bad: Vec<BadUnit>,
+    bad: Vec<BadFile>,
 }
 
 impl FileCheck {
@@ -98,10 +132,10 @@ impl FileCheck {
         directory: &Directory,
         instance: &Instance,
         finds_zeros: bool,
-    ) -> Result<Self, Failure> {
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self, Error> {
         let found = files(&directory.path)?;
         let total = found.len() as u64;
-        let mut progress = Progress::new("verifying");
         let mut looked = Self {
             containers: 0,
             status_files: 0,
@@ -122,35 +156,32 @@ impl FileCheck {
             *count += 1;
             match read_to_end(&Contents::new(&file, instance, seal)) {
                 Ok(()) => {}
-                Err((EIO, offset_bytes)) => looked.bad.push(BadUnit {
+                Err((EIO, offset_bytes)) => looked.bad.push(BadFile {
                     kind,
                     index: *count,
                     offset_bytes,
-                    code: code_text(code_of(kind)),
-                    file: Some(relative.display().to_string()),
+                    code: code_of(kind),
+                    file: relative.display().to_string(),
                 }),
                 Err((errno, _)) => {
                     let error = std::io::Error::from_raw_os_error(errno.0);
-                    return Err(Failure::io(&directory.path.join(relative), &error));
+                    return Err(Error::on_path(&directory.path.join(relative), error));
                 }
             }
-            progress.update(done, total);
+            progress(done, total);
         }
         Ok(looked)
     }
 
     /// How many of the `count` files of a kind are good.
-    fn checked(&self, kind: &'static str, count: u64) -> Checked {
+    fn checked(&self, kind: &'static str, count: u64) -> CheckedFiles {
         let bad = self.bad.iter().filter(|unit| unit.kind == kind).count();
-        Checked {
+        CheckedFiles {
             kind,
             count,
             good: count - bad as u64,
-            claim: match kind {
-                CONTAINER => AUTHENTIC,
-                // Their blocks have no tags.
-                _ => "without zeros that somebody wrote",
-            },
+            // The blocks of transaction status files have no tags.
+            is_authenticated: kind == CONTAINER,
         }
     }
 }

@@ -19,11 +19,12 @@ use rustix::io::Errno;
 const READ_MAX: u64 = 1 << 20;
 
 /// The directory.
-pub(crate) struct HeldDirectory(OwnedFd);
+pub struct HeldDirectory(OwnedFd);
 
 /// A file as it was.
-pub(crate) struct ExistingFile {
-    pub(crate) text: String,
+pub struct ExistingFile {
+    /// Its content.
+    pub text: String,
     user: u32,
     group: u32,
     mode: u32,
@@ -31,7 +32,10 @@ pub(crate) struct ExistingFile {
 
 impl HeldDirectory {
     /// Opens a directory; no part of its path may be a link.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The system's: `ELOOP` for a link.
+    pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
             // Linux before 5.6, or a sandbox that does not know the call.
@@ -41,7 +45,10 @@ impl HeldDirectory {
     }
 
     /// A file, if it is there.
-    pub(crate) fn read(&self, name: &str) -> io::Result<Option<ExistingFile>> {
+    ///
+    /// # Errors
+    /// The system's; an error too when it is a link, has another name elsewhere, or is no text.
+    pub fn read(&self, name: &str) -> io::Result<Option<ExistingFile>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&self.0, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -64,7 +71,10 @@ impl HeldDirectory {
 
     /// Replaces a file whole and durably. It keeps owner and mode of the former one, or gets the
     /// directory's owner.
-    pub(crate) fn replace(
+    ///
+    /// # Errors
+    /// The system's. The former file is then there as before.
+    pub fn replace(
         &self,
         name: &str,
         text: &str,
@@ -119,7 +129,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::*;
+    use crate::*;
 
     #[test]
     fn no_link_is_followed_and_none_written_through() {

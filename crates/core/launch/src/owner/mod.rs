@@ -16,7 +16,7 @@
 //!
 //! Must not: become root again; use root's rights on a path that was only checked by its name.
 
-pub(crate) mod held;
+pub mod held;
 mod terminal;
 mod way;
 
@@ -29,7 +29,7 @@ use std::process;
 use nix::unistd::{Gid, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
 use strongroom_format::code;
 
-use crate::failure::{Failure, note};
+use strongroom_keyring::Error;
 
 /// This program, whatever has become of its name.
 const PROGRAM: &str = "/proc/self/exe";
@@ -43,11 +43,11 @@ const PLACES: [&str; 5] = [
 ];
 
 /// Becomes the owner of `paths` when this is root and another user owns them; then it does not
-/// return. Does nothing for everybody else, and where everything is root's.
+/// return, and `say` is given a sentence about it before. Does nothing for everybody else, and where everything is root's.
 ///
 /// # Errors
 /// SR-6020, SR-6021.
-pub(crate) fn become_owner_of(paths: &[PathBuf]) -> Result<(), Failure> {
+pub fn become_owner_of(paths: &[PathBuf], say: impl FnOnce(&str)) -> Result<(), Error> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
@@ -60,20 +60,21 @@ pub(crate) fn become_owner_of(paths: &[PathBuf]) -> Result<(), Failure> {
     let mut owners = owners.into_iter();
     match (owners.next(), owners.next()) {
         (None, _) => Ok(()),
-        (Some((owner, path)), None) => Err(OwnerIdentity::of(owner, path)?.become_owner()),
+        (Some((owner, path)), None) => Err(OwnerIdentity::of(owner, path)?.become_owner(say)),
         (Some((one, path)), Some((other, with))) => {
             let detail = format!(
                 "{} and {} are in the hands of several users, {one} and {other}",
                 path.display(),
                 with.display()
             );
-            Err(Failure::new(&code::OWNER_WAY, detail))
+            Err(Error::new(&code::OWNER_WAY, detail))
         }
     }
 }
 
 /// A user's number, and that of its group.
-pub(crate) fn user_and_group(name: &str) -> Option<(u32, u32)> {
+#[must_use]
+pub fn user_and_group(name: &str) -> Option<(u32, u32)> {
     let user = User::from_name(name).ok().flatten()?;
     Some((user.uid.as_raw(), user.gid.as_raw()))
 }
@@ -86,10 +87,10 @@ struct OwnerIdentity<'a> {
 }
 
 impl<'a> OwnerIdentity<'a> {
-    fn of(owner: u32, path: &'a Path) -> Result<Self, Failure> {
+    fn of(owner: u32, path: &'a Path) -> Result<Self, Error> {
         let refused = |why: &str| {
             let detail = format!("user {owner}, who owns {}: {why}", path.display());
-            Failure::new(&code::OWNER_ACT, detail)
+            Error::new(&code::OWNER_ACT, detail)
         };
         let user = User::from_uid(Uid::from_raw(owner))
             .map_err(|error| refused(error.desc()))?
@@ -100,12 +101,12 @@ impl<'a> OwnerIdentity<'a> {
     }
 
     /// Gives up root and executes this program anew. Returns only when that fails.
-    fn become_owner(self) -> Failure {
+    fn become_owner(self, say: impl FnOnce(&str)) -> Error {
         let refused = |what: &str, error: &dyn std::fmt::Display| {
             let detail = format!("user {}: {what}: {error}", self.user.name);
-            Failure::new(&code::OWNER_ACT, detail)
+            Error::new(&code::OWNER_ACT, detail)
         };
-        note(&format!(
+        say(&format!(
             "acting as user {}, who owns {}",
             self.user.name,
             strongroom_format::text::printable(&self.path.display().to_string())

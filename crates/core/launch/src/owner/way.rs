@@ -18,7 +18,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 use strongroom_format::code;
 
-use crate::failure::Failure;
+use strongroom_keyring::Error;
 
 /// Links on one way at most, as in the kernel (`path_resolution`(7)).
 const LINKS_MAX: usize = 40;
@@ -33,8 +33,8 @@ const STICKY: u32 = 0o1000;
 ///
 /// # Errors
 /// SR-6020 when others than owners could exchange something on the way; SR-5001.
-pub(super) fn owners(path: &Path) -> Result<BTreeSet<u32>, Failure> {
-    let failed = |error: std::io::Error| Failure::io(path, &error);
+pub(super) fn owners(path: &Path) -> Result<BTreeSet<u32>, Error> {
+    let failed = |error: std::io::Error| Error::on_path(path, error);
     let absolute = std::path::absolute(path).map_err(failed)?;
     let mut left: VecDeque<OsString> = path_parts(&absolute).collect();
     let mut found = BTreeSet::new();
@@ -95,15 +95,15 @@ fn path_parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
 }
 
 /// Adds the owner of a part. SR-6020 for a directory whose names others may exchange.
-fn note(part: &OwnedFd, shown: &Path, found: &mut BTreeSet<u32>) -> Result<FileType, Failure> {
-    let about = fstat(part).map_err(|error| Failure::io(shown, &error.into()))?;
+fn note(part: &OwnedFd, shown: &Path, found: &mut BTreeSet<u32>) -> Result<FileType, Error> {
+    let about = fstat(part).map_err(|error| Error::io(shown, &error.into()))?;
     if about.st_uid != 0 {
         found.insert(about.st_uid);
     }
     let sort = FileType::from_raw_mode(about.st_mode);
     if sort == FileType::Directory && is_open(&about) {
         let detail = format!("others may write to {}", shown.display());
-        return Err(Failure::new(&code::OWNER_WAY, detail));
+        return Err(Error::new(&code::OWNER_WAY, detail));
     }
     Ok(sort)
 }
@@ -134,7 +134,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 
-    use super::*;
+    use crate::*;
 
     const NOBODY: u32 = 65534;
     const DAEMON: u32 = 1;
