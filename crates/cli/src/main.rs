@@ -34,7 +34,6 @@ mod progress;
 mod sealed_sqlite;
 mod signals;
 mod sqlite;
-mod time;
 mod verification;
 mod verify;
 mod volume;

@@ -75,15 +75,3 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     }
     out
 }
-
-/// Bytes as hexadecimal digits in lower case.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut out = String::with_capacity(bytes.len() * 2);
-    for &byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            out.push(char::from(DIGITS[usize::from(digit)]));
-        }
-    }
-    out
-}

@@ -6,29 +6,27 @@
 use std::fs::File;
 use std::path::Path;
 
-use strongroom_format::FORMAT_VERSION;
-use strongroom_format::code;
 use strongroom_format::duckdb::DUCKDB_HEADER_LEN;
 use strongroom_format::header::{
     Anchor, HEADER_LEN, Header, HeaderError, SEALS_LIMIT, header_layout,
 };
-use strongroom_format::layout;
+use strongroom_format::hex::hex;
 use strongroom_format::postgres::container::{CONTAINER_HEADER, CONTAINER_MAGIC};
 use strongroom_format::postgres::stream::{STREAM_MAGIC, stream_layout};
 use strongroom_format::slot::SlotKind;
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
+use strongroom_format::time::rfc3339;
+use strongroom_format::{FORMAT_VERSION, code, layout};
+use strongroom_keyring::Error;
+use strongroom_keyring::paths::{FileFormat, format_of};
 use strongroom_luks2::LuksError;
 use strongroom_sqlite::foreign::recognise as recognise_foreign;
 
-use super::report::{
+use crate::report::{
     AnchorReport, Argon2Report, ForeignReport, HeaderReport, LogReport, Report, SlotReport,
     SqliteReport,
 };
-use super::scan::Scan;
-use crate::failure::Failure;
-use crate::output::hex;
-use strongroom_keyring::paths::{FileFormat, format_of};
-use crate::time::rfc3339;
+use crate::scan::Scan;
 
 /// First bytes of a plain rollback journal (SQLite file format, section 3).
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -51,8 +49,10 @@ const SUFFIXES: [&str; 8] = [
     strongroom_duckdb::REKEY_SUFFIX,
 ];
 
-/// The report, and the problem found in a sealed file's header.
-pub(super) fn describe(path: &Path, scan: &Scan) -> (Report, Option<Failure>) {
+/// The report of the file at `path` that this scan read, and the problem found in a sealed file's
+/// header.
+#[must_use]
+pub fn describe(path: &Path, scan: &Scan) -> (Report, Option<Error>) {
     let mut report = Report {
         path: path.display().to_string(),
         size_bytes: scan.size,
@@ -70,7 +70,6 @@ pub(super) fn describe(path: &Path, scan: &Scan) -> (Report, Option<Failure>) {
         uniform: scan.uniform(),
         foreign: None,
         png: None,
-        error: None,
     };
     let (body, problem) = recognise(&mut report, path, &scan.head);
     if matches!(report.kind, "unknown" | "sqlite") {
@@ -78,7 +77,6 @@ pub(super) fn describe(path: &Path, scan: &Scan) -> (Report, Option<Failure>) {
     }
     report.body_offset_bytes = body as u64;
     report.body_entropy_bits_per_byte = scan.body_entropy(body);
-    report.error = problem.as_ref().map(Failure::json);
     (report, problem)
 }
 
@@ -99,7 +97,7 @@ fn note_foreign(report: &mut Report, scan: &Scan) {
 }
 
 /// Fills in what the first bytes show. Returns the length of the header and its problem, if any.
-fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Failure>) {
+fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Error>) {
     match format_of(head) {
         FileFormat::Empty => report.kind = "empty",
         FileFormat::Sealed => {
@@ -129,7 +127,7 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Fa
             return (STREAM_HEADER_LEN, None);
         }
         FileFormat::Other if strongroom_format::duckdb::is_duckdb(head) => {
-            let (kind, duckdb, problem) = super::duckdb::describe(path);
+            let (kind, duckdb, problem) = crate::duckdb::describe(path);
             report.kind = kind;
             report.sealed = kind == "duckdb-encrypted";
             report.duckdb = duckdb;
@@ -137,7 +135,7 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Fa
         }
         // A header whose beginning was overwritten has a second copy.
         FileFormat::Other if is_luks(path, head) => {
-            let (kind, luks, problem) = super::luks::describe(path);
+            let (kind, luks, problem) = crate::luks::describe(path);
             report.kind = kind;
             report.sealed = matches!(kind, "luks1" | "luks2");
             let data = luks.as_ref().and_then(|luks| luks.segments.first());
@@ -153,11 +151,11 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Fa
     (0, None)
 }
 
-fn describe_sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
+fn describe_sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Error> {
     report.kind = "sealed-damaged";
     let shown = path.display();
     if head.len() < HEADER_LEN {
-        return Some(Failure::new(&code::HEADER_TRUNCATED, shown.to_string()));
+        return Some(Error::new(&code::HEADER_TRUNCATED, shown.to_string()));
     }
     match Header::parse(head) {
         Ok(header) => {
@@ -174,20 +172,20 @@ fn describe_sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Fail
             report.header = Some(header);
             (!checksum_ok).then(|| {
                 let detail = format!("{shown}: the checksum does not match");
-                Failure::new(&code::HEADER_DAMAGED, detail)
+                Error::new(&code::HEADER_DAMAGED, detail)
             })
         }
         Err(HeaderError::Newer(version)) => {
             report.kind = "sealed-newer";
             let detail =
                 format!("{shown}: format version {version}, this program reads {FORMAT_VERSION}");
-            Some(Failure::new(&code::NEWER_FORMAT, detail))
+            Some(Error::new(&code::NEWER_FORMAT, detail))
         }
         Err(HeaderError::Malformed(field)) => {
             let detail = format!("{shown}: field {field}");
-            Some(Failure::new(&code::HEADER_DAMAGED, detail))
+            Some(Error::new(&code::HEADER_DAMAGED, detail))
         }
-        Err(_) => Some(Failure::new(&code::HEADER_TRUNCATED, shown.to_string())),
+        Err(_) => Some(Error::new(&code::HEADER_TRUNCATED, shown.to_string())),
     }
 }
 
@@ -258,12 +256,12 @@ fn slot_report(index: usize, kind: &SlotKind) -> SlotReport {
     report
 }
 
-fn describe_sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
+fn describe_sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Error> {
     report.kind = "sealed-log-damaged";
     let record = head.get(..prologue_layout::SIZE).unwrap_or(head);
     let Some(prologue) = Prologue::parse(record) else {
         let detail = format!("{}: the prologue is damaged", path.display());
-        return Some(Failure::new(&code::HEADER_DAMAGED, detail));
+        return Some(Error::new(&code::HEADER_DAMAGED, detail));
     };
     report.kind = match prologue.kind {
         AuxKind::Wal => "sealed-wal",

@@ -7,16 +7,16 @@ use std::path::Path;
 use strongroom_duckdb::Inspection;
 use strongroom_format::code;
 use strongroom_format::duckdb::HeaderState;
+use strongroom_format::hex::hex;
+use strongroom_keyring::Error;
 
-use super::report::{DuckdbReport, DuckdbWalReport};
-use crate::failure::Failure;
-use crate::output::hex;
+use crate::report::{DuckdbReport, DuckdbWalReport};
 
 /// The kind, and what the header says; or what is wrong with it.
-pub(super) fn describe(path: &Path) -> (&'static str, Option<DuckdbReport>, Option<Failure>) {
+pub(crate) fn describe(path: &Path) -> (&'static str, Option<DuckdbReport>, Option<Error>) {
     let found = match strongroom_duckdb::inspect(path) {
         Ok(found) => found,
-        Err(error) => return ("duckdb-damaged", None, Some(error.into())),
+        Err(error) => return ("duckdb-damaged", None, Some(error)),
     };
     let kind = if found.header.is_encrypted() {
         "duckdb-encrypted"
@@ -25,7 +25,7 @@ pub(super) fn describe(path: &Path) -> (&'static str, Option<DuckdbReport>, Opti
     };
     let shown = path.display();
     let refusal = found.refusal.map(|(field, value)| {
-        Failure::new(&code::DUCKDB_FORMAT, format!("{shown}: {field} {value}"))
+        Error::new(&code::DUCKDB_FORMAT, format!("{shown}: {field} {value}"))
     });
     (kind, Some(report(&found)), refusal)
 }

@@ -14,29 +14,29 @@ use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, Header, HeaderError};
 use strongroom_format::hex::from_hex;
 use strongroom_format::slot::SlotKind;
-use strongroom_keyring::Keyring;
-use strongroom_keys_client::Report;
+use strongroom_keyring::{Error, Keyring, paths};
+use strongroom_keys_client::{Report, object_name};
 use strongroom_volume::Volume;
 
-use super::super::object_name::object_name;
-use crate::failure::Failure;
-use strongroom_keyring::paths;
-
 /// An object and what is reported of it.
-pub(super) struct FoundObject {
-    pub(super) object_id: [u8; 16],
-    pub(super) report: Report,
+pub struct FoundObject {
+    /// Its identifier, as its header has it.
+    pub object_id: [u8; 16],
+    /// What is reported of it.
+    pub report: Report,
 }
 
 /// What this host knows besides.
-pub(super) struct HostFacts {
+pub struct HostFacts {
     /// When versions of the keyring's keys were made.
     made: BTreeMap<(String, u32), u64>,
     past: Option<PastRuns>,
 }
 
 impl HostFacts {
-    pub(super) fn new(keyring: &Path, past: Option<PastRuns>) -> Self {
+    /// From the keyring's list of keys, if it can be read, and the catalogue of backups.
+    #[must_use]
+    pub fn new(keyring: &Path, past: Option<PastRuns>) -> Self {
         let keys = Keyring::status(keyring).map(|status| status.keys);
         let made = keys.unwrap_or_default().into_iter();
         Self {
@@ -52,13 +52,13 @@ impl HostFacts {
     }
 }
 
-/// Looks at one path.
-pub(super) fn look(
-    named: &Path,
-    known: &HostFacts,
-    verified: bool,
-) -> Result<FoundObject, Failure> {
-    let path = std::fs::canonicalize(named).map_err(|error| Failure::open(named, &error))?;
+/// Looks at one path. `verified`: it was just found authentic.
+///
+/// # Errors
+/// SR-1006 when nothing is there; SR-1001 for an object that the fleet page does not show; SR-3001
+/// and others for a header that cannot be used; SR-5001.
+pub fn look(named: &Path, known: &HostFacts, verified: bool) -> Result<FoundObject, Error> {
+    let path = std::fs::canonicalize(named).map_err(|error| Error::opening(named, error))?;
     let names = names(named, &path);
     let header = paths::header_of(path.clone());
     let mut found = if header != path {
@@ -89,10 +89,10 @@ fn now() -> u64 {
     now.map_or(0, |passed| passed.as_secs())
 }
 
-fn begins_as_luks(path: &Path) -> Result<bool, Failure> {
+fn begins_as_luks(path: &Path) -> Result<bool, Error> {
     let mut first = [0; 6];
     let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut first));
-    let read = read.map_err(|error| Failure::open(path, &error))?;
+    let read = read.map_err(|error| Error::opening(path, error))?;
     Ok(first.get(..read) == Some(b"LUKS\xba\xbe"))
 }
 
@@ -102,23 +102,23 @@ fn inspect_sealed(
     at: &Path,
     names: &[String],
     known: &HostFacts,
-) -> Result<FoundObject, Failure> {
+) -> Result<FoundObject, Error> {
     let shown = || path.display().to_string();
     let (file, _) = paths::open_to_read(at)?;
     let mut start = Vec::new();
     let read = file.take(HEADER_LEN as u64).read_to_end(&mut start);
-    read.map_err(|error| Failure::io(at, &error))?;
+    read.map_err(|error| Error::on_path(at, error))?;
     let header = Header::parse(&start).map_err(|error| match error {
-        HeaderError::NotSealed => Failure::new(&code::NOT_SEALED, shown()),
-        HeaderError::Newer(_) => Failure::new(&code::NEWER_FORMAT, shown()),
-        _ => Failure::new(&code::HEADER_DAMAGED, shown()),
+        HeaderError::NotSealed => Error::new(&code::NOT_SEALED, shown()),
+        HeaderError::Newer(_) => Error::new(&code::NEWER_FORMAT, shown()),
+        _ => Error::new(&code::HEADER_DAMAGED, shown()),
     })?;
     let kind = match header.kind.name() {
         "sqlite" => "sqlite",
         "postgres" => "instance",
         other => {
             let detail = format!("{}: a {other} is not shown on the fleet page", shown());
-            return Err(Failure::new(&code::USAGE, detail));
+            return Err(Error::new(&code::USAGE, detail));
         }
     };
     let (key_id, key_version) = key_of(&header);
@@ -155,7 +155,7 @@ fn key_of(header: &Header) -> (String, u32) {
 }
 
 /// A volume, by its token.
-fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Failure> {
+fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Error> {
     let mut volume = Volume::open(path)?;
     let token = volume.token()?;
     let metadata = volume.metadata()?;
@@ -179,10 +179,10 @@ fn volume(path: &Path, known: &HostFacts) -> Result<FoundObject, Failure> {
 }
 
 /// A backup medium, by its head and its sets.
-fn medium(path: &Path, names: &[String], known: &HostFacts) -> Result<FoundObject, Failure> {
+fn medium(path: &Path, names: &[String], known: &HostFacts) -> Result<FoundObject, Error> {
     let store = strongroom_backup::LocalStore::new(path);
     let listing = strongroom_backup::list(&store)?;
-    let unreadable = || Failure::new(&code::HEADER_DAMAGED, path.display().to_string());
+    let unreadable = || Error::new(&code::HEADER_DAMAGED, path.display().to_string());
     let head = listing.head.ok_or_else(unreadable)?;
     let id = from_hex(&head.medium_id).and_then(|id| <[u8; 16]>::try_from(id).ok());
     let sets = || listing.sets.iter().map(|set| &set.description);

@@ -6,25 +6,26 @@
 use std::fs::File;
 use std::path::Path;
 
+use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
+use strongroom_keyring::Error;
 use strongroom_luks2::{
     CopyState, Found, Kdf, Keyslot, KeyslotKind, LuksError, Metadata, SegmentKind, Token, Which,
     online_version, read,
 };
 use strongroom_volume::tpm::TpmToken;
 
-use super::report::{LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
-use crate::failure::Failure;
-use crate::output::hex;
+use crate::report::{LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
 
 /// The kind, and what the header says; or what is wrong with it.
-pub(super) fn describe(path: &Path) -> (&'static str, Option<LuksReport>, Option<Failure>) {
+pub(crate) fn describe(path: &Path) -> (&'static str, Option<LuksReport>, Option<Error>) {
     let found = match File::open(path) {
         Ok(file) => read(&file),
-        Err(error) => return ("luks2-damaged", None, Some(Failure::io(path, &error))),
+        Err(error) => return ("luks2-damaged", None, Some(Error::on_path(path, error))),
     };
-    let failure =
-        |error: LuksError| Failure::from(error).with_prefix(&format!("{}: ", path.display()));
+    let failure = |error: LuksError| {
+        Error::new(error.code(), error.detail()).with_prefix(&format!("{}: ", path.display()))
+    };
     match found {
         Ok(found) => ("luks2", Some(report(&found)), None),
         Err(LuksError::Luks1) => ("luks1", None, None),

@@ -6,6 +6,9 @@
 //! choice does not keep step with pages.
 //! Must not: draw more than 1024 x 1024 pixels.
 
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
 /// Most pixels in a row, and most rows.
 const SIDE_MAX: u64 = 1024;
 const PIXELS_MAX: u64 = SIDE_MAX * SIDE_MAX;
@@ -27,7 +30,7 @@ const VIRIDIS: [[u8; 3]; 9] = [
 const BEYOND_END: [u8; 3] = [255, 255, 255];
 
 /// Picks the bytes that are drawn while the file streams by.
-pub(super) struct Sampler {
+pub struct Sampler {
     size: u64,
     block: u64,
     values: Vec<u8>,
@@ -35,7 +38,7 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// For a file of `size` bytes.
-    pub(super) fn new(size: u64) -> Self {
+    pub(crate) fn new(size: u64) -> Self {
         Self {
             size,
             block: size.div_ceil(PIXELS_MAX).max(1),
@@ -44,17 +47,20 @@ impl Sampler {
     }
 
     /// Bytes per pixel.
-    pub(super) fn block(&self) -> u64 {
+    #[must_use]
+    pub fn block(&self) -> u64 {
         self.block
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing is drawn, because the file is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
     /// Takes what is drawn from `chunk`, which is at `offset` in the file. Chunks come in
     /// order.
-    pub(super) fn take(&mut self, offset: u64, chunk: &[u8]) {
+    pub(crate) fn take(&mut self, offset: u64, chunk: &[u8]) {
         while let Some(&value) = self
             .next_position()
             .and_then(|position| position.checked_sub(offset))
@@ -84,15 +90,22 @@ fn mix_bits(number: u64) -> u64 {
 }
 
 /// A finished picture.
-pub(super) struct Picture {
-    pub(super) width: u32,
-    pub(super) height: u32,
+pub struct Picture {
+    /// Its width in pixels.
+    pub width: u32,
+    /// Its height in pixels.
+    pub height: u32,
     /// The PNG file.
-    pub(super) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// Draws the samples, row by row from the top.
-pub(super) fn encode(sampler: &Sampler) -> Result<Picture, png::EncodingError> {
+///
+/// # Errors
+/// SR-9001 when the encoder refuses.
+pub fn encode(sampler: &Sampler) -> Result<Picture, Error> {
+    let failed =
+        |error: png::EncodingError| Error::new(&code::BUG, format!("PNG encoder: {error}"));
     let (width, height) = dimensions(sampler.values.len());
     let palette: Vec<[u8; 3]> = (0..=255).map(colour).collect();
     let mut pixels = Vec::new();
@@ -108,9 +121,9 @@ pub(super) fn encode(sampler: &Sampler) -> Result<Picture, png::EncodingError> {
     let mut encoder = png::Encoder::new(&mut bytes, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header()?;
-    writer.write_image_data(&pixels)?;
-    writer.finish()?;
+    let mut writer = encoder.write_header().map_err(failed)?;
+    writer.write_image_data(&pixels).map_err(failed)?;
+    writer.finish().map_err(failed)?;
     Ok(Picture {
         width,
         height,
@@ -142,7 +155,7 @@ fn colour(value: u8) -> [u8; 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sampler, dimensions};
+    use crate::{Sampler, dimensions};
 
     #[test]
     fn never_larger_than_the_limit() {

@@ -8,30 +8,39 @@ use std::io::Read as _;
 use std::path::Path;
 
 use strongroom_format::header::HEADER_LEN;
+use strongroom_keyring::Error;
 use strongroom_sqlite::foreign::SAMPLE;
 
-use super::picture::Sampler;
-use crate::failure::Failure;
-use crate::progress::Progress;
+use crate::picture::Sampler;
 
 const CHUNK: usize = 1 << 18;
 
 /// What one pass found.
-pub(super) struct Scan {
+pub struct Scan {
     /// Bytes read.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// The first 4096 bytes, or all of a shorter file.
-    pub(super) head: Vec<u8>,
+    pub(crate) head: Vec<u8>,
     /// The first 64 KiB, or all of a shorter file.
-    pub(super) sample: Vec<u8>,
+    pub(crate) sample: Vec<u8>,
     /// Occurrences of each byte value.
-    pub(super) counts: [u64; 256],
+    pub(crate) counts: [u64; 256],
     /// Samples for the picture, if one is wanted.
-    pub(super) sampler: Option<Sampler>,
+    pub sampler: Option<Sampler>,
 }
 
-/// Reads `size` bytes of the file; if it is shorter by then, what there is.
-pub(super) fn scan(path: &Path, file: File, size: u64, picture: bool) -> Result<Scan, Failure> {
+/// Reads `size` bytes of the file at `path`; if it is shorter by then, what there is. `progress` is
+/// called with the bytes that were read, and of how many.
+///
+/// # Errors
+/// SR-5001.
+pub fn scan(
+    path: &Path,
+    file: File,
+    size: u64,
+    picture: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Scan, Error> {
     let mut scan = Scan {
         size: 0,
         head: Vec::new(),
@@ -39,18 +48,17 @@ pub(super) fn scan(path: &Path, file: File, size: u64, picture: bool) -> Result<
         counts: [0; 256],
         sampler: picture.then(|| Sampler::new(size)),
     };
-    let mut progress = Progress::new("reading");
     let mut reader = file.take(size);
     let mut buffer = vec![0; CHUNK];
     loop {
         let length = reader
             .read(&mut buffer)
-            .map_err(|e| Failure::io(path, &e))?;
+            .map_err(|e| Error::on_path(path, e))?;
         let Some(chunk) = buffer.get(..length).filter(|chunk| !chunk.is_empty()) else {
             return Ok(scan);
         };
         scan.take(chunk);
-        progress.update(scan.size, size);
+        progress(scan.size, size);
     }
 }
 
@@ -70,14 +78,14 @@ impl Scan {
     }
 
     /// Shannon entropy of the whole file, in bits per byte; `None` when it is empty.
-    pub(super) fn entropy(&self) -> Option<f64> {
+    pub(crate) fn entropy(&self) -> Option<f64> {
         entropy(&self.counts)
     }
 
     /// Whether byte values are as evenly spread as random bytes are: chi-square over 256 values,
     /// 255 degrees of freedom, less than 400 (one random file in 10^7 is above). `None` below 64
     /// KiB, which say too little.
-    pub(super) fn uniform(&self) -> Option<bool> {
+    pub(crate) fn uniform(&self) -> Option<bool> {
         if self.size < 65_536 {
             return None;
         }
@@ -90,7 +98,7 @@ impl Scan {
     }
 
     /// Shannon entropy of what follows the first `header` bytes (at most 4096), in bits per byte.
-    pub(super) fn body_entropy(&self, header: usize) -> Option<f64> {
+    pub(crate) fn body_entropy(&self, header: usize) -> Option<f64> {
         let mut counts = self.counts;
         for &byte in self.head.iter().take(header) {
             counts[usize::from(byte)] -= 1;
@@ -115,7 +123,7 @@ fn entropy(counts: &[u64; 256]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::entropy;
+    use crate::entropy;
 
     #[test]
     fn entropy_of_known_distributions() {

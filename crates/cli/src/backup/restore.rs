@@ -13,6 +13,8 @@ use strongroom_backup::{
 };
 use strongroom_format::header::Cipher;
 use strongroom_format::text::printable;
+use strongroom_launch::owner;
+use strongroom_postgres_instance::restored::NewInstance;
 
 use super::history::{self, HistoryOptions, Outlets};
 use super::medium_name::{is_url, store};
@@ -25,10 +27,8 @@ use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::key_options::{InstanceKeyOptions, KeyOptions};
-use strongroom_launch::owner;
-use strongroom_postgres_instance::restored::NewInstance;
-use crate::pg::programs::BindirOption;
 use crate::pg::given::{cipher, given_key, warn_about_key};
+use crate::pg::programs::BindirOption;
 
 /// Restore a set into a directory that is absent or empty, or with --delta over the one that it was
 /// made of.
@@ -128,7 +128,11 @@ impl SealedOptions {
             return Ok(None);
         }
         let key = KeyOptions::from(self.key.clone());
-        Ok(Some(NewInstance::new(given_key(key, context), self.cipher, to)?))
+        Ok(Some(NewInstance::new(
+            given_key(key, context),
+            self.cipher,
+            to,
+        )?))
     }
 }
 

@@ -23,6 +23,8 @@ use strongroom_backup::{
     Partial, begins_segment, check_archivable, wal_fetch, wal_partial, wal_push,
 };
 use strongroom_format::code;
+use strongroom_keyring::paths;
+use strongroom_postgres_instance::sealed_log::SealedLog;
 
 use super::create::set_options;
 use super::history::{self, Outlets};
@@ -34,8 +36,6 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
-use strongroom_keyring::paths;
-use strongroom_postgres_instance::sealed_log::SealedLog;
 
 /// Longest file that PostgreSQL archives, in bytes.
 const FILE_MAX: u64 = 1 << 30;

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use strongroom_format::code;
 use strongroom_format::text::printable;
+use strongroom_format::time::rfc3339;
 use strongroom_keys_client::{Files, Method, Node};
 use strongroom_keys_server::archive::{self, VerifiedRange};
 use strongroom_keys_server::audit::{Chain, Row};
@@ -19,7 +20,6 @@ use super::admin::{PAGE, ServerOptions, malformed, plain};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::time::rfc3339;
 
 /// Show the audit log, check it, archive it.
 #[derive(Args)]

@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
+use strongroom_format::time::rfc3339;
 use strongroom_keyring::pair::remove_key;
-use strongroom_keyring::{KeySource, SourceContext, durable};
+use strongroom_keyring::{KeySource, SourceContext, durable, paths};
 use strongroom_keys_client::{
     DEFAULT_PATH, Enrolment, Files as FormerFiles, Node, VARIABLE, enrol,
 };
@@ -23,9 +24,7 @@ use strongroom_keys_client::{
 use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::time::rfc3339;
 use crate::keys;
-use strongroom_keyring::paths;
 
 /// Files of this many joins can stand in one directory.
 const JOINS_MAX: usize = 1000;

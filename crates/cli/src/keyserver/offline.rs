@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyring::{KeySource, SourceContext, durable};
+use strongroom_format::time::rfc3339;
+use strongroom_keyring::{KeySource, SourceContext, durable, paths};
 use strongroom_keys_client::Node;
 use strongroom_keys_server::config::{Config, with_names};
 use strongroom_keys_server::offline::Offline;
@@ -18,9 +19,7 @@ use super::admin::named;
 use crate::context::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
-use crate::time::rfc3339;
 use crate::keys;
-use strongroom_keyring::paths;
 
 /// Which server, and with what its root key comes.
 #[derive(Args)]

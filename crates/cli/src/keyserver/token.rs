@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use strongroom_keyring::paths;
 use strongroom_keys_client::Method;
 
 use super::admin::{ServerOptions, malformed, named};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use strongroom_keyring::paths;
 
 /// Make a token for a client.
 ///

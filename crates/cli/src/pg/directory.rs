@@ -38,4 +38,3 @@ impl DirectoryOption {
         named.ok_or_else(|| Error::new(&code::USAGE, "-D DIR is missing, and PGDATA is not set"))
     }
 }
-

@@ -46,9 +46,9 @@ impl RotateArgs {
             false => Rotation::DataKey,
         };
         let bars = Bars::new("sealing anew");
-        let done = self.threads.run(&bars, |options| {
-            rotate(&directory, key, new, what, options)
-        });
+        let done = self
+            .threads
+            .run(&bars, |options| rotate(&directory, key, new, what, options));
         drop(bars);
         let rotated = done?;
         let shown = directory.shown();

@@ -10,8 +10,8 @@ use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE};
 use strongroom_format::text::printable;
 use strongroom_postgres_instance::facts::Facts;
 use strongroom_postgres_instance::outside::{self, OutsideWrite};
-use strongroom_postgres_instance::unsealed::{self, UnsealedClass};
 use strongroom_postgres_instance::status;
+use strongroom_postgres_instance::unsealed::{self, UnsealedClass};
 
 use super::directory::DirectoryOption;
 use super::given::given_key;

@@ -7,13 +7,12 @@ use std::path::Path;
 use strongroom_format::header::ObjectKind;
 use strongroom_postgres_instance::verify;
 
+use super::given::given_key;
 use crate::context::Context;
 use crate::failure::{Failure, code_text};
 use crate::key_options::KeyOptions;
 use crate::progress::Progress;
 use crate::verification::{AUTHENTIC, BadUnit, Checked, Verified};
-
-use super::given::given_key;
 
 /// The result, and the failure that it amounts to.
 pub(crate) fn verify(

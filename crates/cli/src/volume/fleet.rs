@@ -5,12 +5,12 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use strongroom_keys_client::object_name;
 use strongroom_volume::Volume;
 use strongroom_volume::keys::{Keys, Report};
 use strongroom_volume::token::Token;
 
 use crate::failure::note;
-use crate::keyserver::object_name::object_name;
 
 /// What happened to the volume.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
+use strongroom_format::time::rfc3339;
 use strongroom_volume::Volume;
 use strongroom_volume::keys::Keys;
 use strongroom_volume::shred::{self, Record};
@@ -16,7 +17,6 @@ use super::{cache, fleet};
 use crate::context::Context;
 use crate::failure::{ErrorJson, Failure, warn};
 use crate::help::tail;
-use crate::time::rfc3339;
 
 /// Destroy a volume: its key slots, its header, and the key at the key server. Says what remains.
 ///

@@ -46,6 +46,7 @@ pub mod run;
 pub mod slot;
 pub mod sqlite;
 pub mod text;
+pub mod time;
 
 /// The format version that this code writes, and the newest that it reads.
 pub const FORMAT_VERSION: u16 = 1;

@@ -1,23 +1,38 @@
-//! Time stamps in UTC as RFC 3339 text.
+//! Times as text: seconds since the Unix epoch as dates in UTC.
 //!
 //! Must not: read a clock.
 
-/// Seconds since the Unix epoch as `YYYY-MM-DDThh:mm:ssZ`. Years beyond 9999 are given as seconds.
-pub(crate) fn rfc3339(unix_s: u64) -> String {
-    const YEAR_10000_UNIX_S: u64 = 253_402_300_800;
-    if unix_s >= YEAR_10000_UNIX_S {
+use alloc::format;
+use alloc::string::String;
+
+/// Seconds of a day.
+const DAY_S: u64 = 86_400;
+/// The first second of the year 10000.
+const YEAR_10000_UNIX_S: u64 = 253_402_300_800;
+
+/// Seconds since the Unix epoch as `YYYY-MM-DDThh:mm:ssZ` (RFC 3339). Years beyond 9999 are given as
+/// seconds.
+#[must_use]
+pub fn rfc3339(unix_s: u64) -> String {
+    let Some((year, month, day)) = civil_date(unix_s) else {
         return format!("{unix_s} s");
-    }
-    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    };
+    let (hour, minute, second) = (unix_s / 3600 % 24, unix_s / 60 % 60, unix_s % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-compatible low-level
-/// date algorithms").
-fn date(days: u64) -> (u64, u64, u64) {
-    let from_march_0 = days + 719_468;
+/// Year, month and day of a time in seconds since the Unix epoch (Hinnant, "chrono-compatible
+/// low-level date algorithms"); `None` from the year 10000 on.
+#[must_use]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "below the year 10000 nothing of this overflows, and no difference is negative"
+)]
+pub fn civil_date(unix_s: u64) -> Option<(u64, u64, u64)> {
+    if unix_s >= YEAR_10000_UNIX_S {
+        return None;
+    }
+    let from_march_0 = unix_s / DAY_S + 719_468;
     let (era, day_of_era) = (from_march_0 / 146_097, from_march_0 % 146_097);
     let year_of_era =
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -30,7 +45,7 @@ fn date(days: u64) -> (u64, u64, u64) {
         shifted_month - 9
     };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
+    Some((year, month, day))
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 //!
 //! Invariant K2: `detail` names files, variables, key ids and exit codes, never key material.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
+use std::{fmt, io};
 
 use strongroom_crypto::CryptoError;
 use strongroom_format::code::{self, Code};

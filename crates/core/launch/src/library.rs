@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code::Code;
-
 use strongroom_keyring::Error;
 
 /// Where packages put libraries, each with and without `strongroom/`.

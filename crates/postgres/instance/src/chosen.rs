@@ -63,16 +63,12 @@ impl ChosenKey {
     /// # Errors
     /// SR-7007 and others of a configuration that is not valid; SR-1004 without a terminal to ask
     /// for a passphrase.
-    pub fn find(
-        given: GivenKey,
-        directory: &Directory,
-    ) -> Result<Option<Self>, Error> {
+    pub fn find(given: GivenKey, directory: &Directory) -> Result<Option<Self>, Error> {
         if let Some(chosen) = Self::named(given, &directory.shown(), false)? {
             return Ok(Some(chosen));
         }
-        let own = source::from_configuration(&directory.path).map_err(|error| {
-            Error::from(error).with_prefix(&format!("{}: ", directory.shown()))
-        })?;
+        let own = source::from_configuration(&directory.path)
+            .map_err(|error| Error::from(error).with_prefix(&format!("{}: ", directory.shown())))?;
         Ok(own.map(|own| Self {
             key: own.key,
             context: own.context,
@@ -84,10 +80,7 @@ impl ChosenKey {
     ///
     /// # Errors
     /// SR-2001 when nothing names one; as [`Self::find`].
-    pub fn required(
-        given: GivenKey,
-        directory: &Directory,
-    ) -> Result<Self, Error> {
+    pub fn required(given: GivenKey, directory: &Directory) -> Result<Self, Error> {
         let missing = || directory.failure(&code::NO_KEY, "nor does its configuration name one");
         Self::find(given, directory)?.ok_or_else(missing)
     }
@@ -96,10 +89,7 @@ impl ChosenKey {
     ///
     /// # Errors
     /// SR-2041 when nothing names one; as [`Self::find`].
-    pub fn for_new(
-        given: GivenKey,
-        directory: &Directory,
-    ) -> Result<Self, Error> {
+    pub fn for_new(given: GivenKey, directory: &Directory) -> Result<Self, Error> {
         Self::named(given, &directory.shown(), true)?.ok_or_else(|| {
             let detail = "a new instance needs one; the variable PGENCRYPTIONKEY can hold it too";
             Error::new(&code::KEY_NONE, detail)
@@ -110,10 +100,7 @@ impl ChosenKey {
     ///
     /// # Errors
     /// SR-2041 when nothing names one; as [`Self::find`].
-    pub fn for_restored(
-        given: GivenKey,
-        shown: &str,
-    ) -> Result<Self, Error> {
+    pub fn for_restored(given: GivenKey, shown: &str) -> Result<Self, Error> {
         Self::named(given, shown, true)?.ok_or_else(|| {
             let detail = "--sealed needs one of --instance-key-id, --instance-key-env, --instance-key-file, \
                           --instance-key-command, --instance-ask, or PGENCRYPTIONKEY";
@@ -125,20 +112,13 @@ impl ChosenKey {
     ///
     /// # Errors
     /// SR-1004 without a terminal to ask for a passphrase.
-    pub fn for_rotation(
-        given: GivenKey,
-        directory: &Directory,
-    ) -> Result<Option<Self>, Error> {
+    pub fn for_rotation(given: GivenKey, directory: &Directory) -> Result<Option<Self>, Error> {
         let prompt = format!("New passphrase of {}", directory.shown());
         Self::of_options(given, prompt, true)
     }
 
     /// What an option or the environment names.
-    fn named(
-        given: GivenKey,
-        shown: &str,
-        creating: bool,
-    ) -> Result<Option<Self>, Error> {
+    fn named(given: GivenKey, shown: &str, creating: bool) -> Result<Option<Self>, Error> {
         let prompt = format!("Passphrase of {shown}");
         if let Some(chosen) = Self::of_options(given, prompt, creating)? {
             return Ok(Some(chosen));
@@ -155,11 +135,7 @@ impl ChosenKey {
     }
 
     /// What an option names. A passphrase is asked for here.
-    fn of_options(
-        given: GivenKey,
-        prompt: String,
-        creating: bool,
-    ) -> Result<Option<Self>, Error> {
+    fn of_options(given: GivenKey, prompt: String, creating: bool) -> Result<Option<Self>, Error> {
         let Some(key) = given.key else {
             return Ok(None);
         };
@@ -238,12 +214,7 @@ impl ChosenKey {
         }
         let (kind, value) = match &self.key {
             KeySource::KeyId { id } => {
-                let keyring = self
-                    .context
-                    .keyring
-                    .as_deref()
-                    .map(path_text)
-                    .transpose()?;
+                let keyring = self.context.keyring.as_deref().map(path_text).transpose()?;
                 let name = String::from(source::KEYRING_VARIABLE);
                 handed.variables.extend(keyring.map(|path| (name, path)));
                 ("ID", id.clone())
@@ -315,10 +286,7 @@ impl ChosenKey {
             KeySource::KeyId { id } => {
                 line("key_id", id.clone())?;
                 let keyring = self.context.keyring.clone();
-                line(
-                    "keyring",
-                    path_text(&absolute_keyring_path(keyring)?)?,
-                )?;
+                line("keyring", path_text(&absolute_keyring_path(keyring)?)?)?;
             }
             KeySource::Env(variable) => line("key_env", variable.clone())?,
             KeySource::File(path) => line("key_file", path_text(path)?)?,

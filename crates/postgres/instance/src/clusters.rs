@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
 use strongroom_format::text::printable;
+use strongroom_keyring::Error;
 use strongroom_postgres_shield::clusters::clusters_of;
 use strongroom_postgres_shield::settings::{CONFIGURATION, Settings};
 
 use crate::directory::Directory;
-use strongroom_keyring::Error;
 
 /// Where clusters are configured, unless the variable names another directory, as for the programs
 /// of postgresql-common.

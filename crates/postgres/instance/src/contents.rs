@@ -10,18 +10,17 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use strongroom_format::code;
+use strongroom_keyring::Error;
+use strongroom_keyring::paths::open_to_read;
 use strongroom_postgres_shield::classify::classify;
-use strongroom_postgres_shield::convert;
-use strongroom_postgres_shield::file_io;
 use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::real::{Errno, Real};
 use strongroom_postgres_shield::resolve::{Seal, seal};
 use strongroom_postgres_shield::sealed_file::{FileCache, SealedFile};
 use strongroom_postgres_shield::table::treatment;
+use strongroom_postgres_shield::{convert, file_io};
 
 use crate::directory::Directory;
-use strongroom_keyring::Error;
-use strongroom_keyring::paths::open_to_read;
 
 /// Where the control file says its version (`ControlFileData`, `pg_control.h`).
 const CONTROL_VERSION: std::ops::Range<usize> = 8..12;

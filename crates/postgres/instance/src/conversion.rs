@@ -158,9 +158,7 @@ pub fn rotate(
         (Rotation::DataKey, Some(new)) => {
             Some(convert::rotate(&directory.path, new, &[new], options)?)
         }
-        (Rotation::DataKey, None) => {
-            Some(convert::rotate(&directory.path, &opener, &[], options)?)
-        }
+        (Rotation::DataKey, None) => Some(convert::rotate(&directory.path, &opener, &[], options)?),
     };
     let opened = new.as_ref().unwrap_or(&old).open(directory)?;
     Ok(RotatedInstance {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_format::postgres::{BLOCK, CONFIG_FILE, HEADER_FILE, OWN_PREFIX, SEGMENT_BLOCKS};
-use strongroom_keyring::{NewObject, Object, durable};
+use strongroom_keyring::{Error, NewObject, Object, durable};
 use strongroom_postgres_shield::instance;
 
 use crate::chosen::{ChosenKey, GivenKey, configure};
@@ -26,7 +26,6 @@ use crate::directory::Directory;
 use crate::facts::Facts;
 use crate::programs;
 use crate::shielded::Shielded;
-use strongroom_keyring::Error;
 
 /// The instance that is to be made.
 pub struct CreationOptions<'a> {

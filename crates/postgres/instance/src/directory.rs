@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE, HEADER_FILE};
+use strongroom_keyring::Error;
 use strongroom_postgres_shield::data_directory::{is_own, major_version, running_server};
 use strongroom_postgres_shield::instance;
-
-use strongroom_keyring::Error;
 
 /// A data directory.
 pub struct Directory {

@@ -5,12 +5,12 @@
 
 use serde::Serialize;
 use strongroom_format::header::Header;
+use strongroom_format::hex::hex;
 use strongroom_format::slot::SlotKind;
+use strongroom_keyring::Error;
 use strongroom_postgres_shield::instance;
 
 use crate::directory::Directory;
-use strongroom_keyring::Error;
-use strongroom_format::hex::hex;
 
 /// A header in words. Field names are a stable contract: docs/reference/exit-codes.md.
 #[derive(Clone, Serialize)]

@@ -9,7 +9,6 @@
 use std::path::Path;
 
 use serde::Serialize;
-
 use strongroom_postgres_shield::server_settings::{leads_out, settings_of_instance};
 use strongroom_postgres_shield::settings::Setting;
 

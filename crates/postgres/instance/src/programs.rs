@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 
 use strongroom_format::code;
 use strongroom_format::postgres::MAJORS;
-
 use strongroom_keyring::Error;
 use strongroom_launch::library;
 
@@ -35,8 +34,7 @@ pub fn find(named: Option<PathBuf>, major: Option<u32>) -> Result<PathBuf, Error
             Some(found) => {
                 let shown = named.display();
                 let wanted = major.unwrap_or(found);
-                let detail =
-                    format!("{shown} has version {found}, the instance is of {wanted}");
+                let detail = format!("{shown} has version {found}, the instance is of {wanted}");
                 Err(Error::new(&code::PG_PROGRAMS, detail))
             }
             None => {

@@ -16,17 +16,16 @@ use strongroom_backup::{Becomes, SealedFile, Sealing};
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_format::postgres::{CONFIG_FILE, HEADER_FILE};
+use strongroom_keyring::Error;
 use strongroom_postgres_shield::convert::{self, FileAction};
-use strongroom_postgres_shield::file_io;
 use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::layout::FileLayout;
 use strongroom_postgres_shield::real::{Errno, Real};
 use strongroom_postgres_shield::resolve::Seal;
-use strongroom_postgres_shield::scratch;
 use strongroom_postgres_shield::sealed_file::{self, FileCache};
+use strongroom_postgres_shield::{file_io, scratch};
 
 use crate::chosen::{ChosenKey, GivenKey};
-use strongroom_keyring::Error;
 
 /// What the server's own manifest of a backup is called. It has a digest of every file in clear: of
 /// a small one the content can be guessed by it.
@@ -45,11 +44,7 @@ impl NewInstance {
     ///
     /// # Errors
     /// SR-2041 when nothing names one; those of the key's source.
-    pub fn new(
-        given: GivenKey,
-        cipher: Cipher,
-        to: &Path,
-    ) -> Result<Self, Error> {
+    pub fn new(given: GivenKey, cipher: Cipher, to: &Path) -> Result<Self, Error> {
         let chosen = ChosenKey::for_restored(given, &to.display().to_string())?;
         let configuration = chosen.configuration()?;
         let (header, instance) = convert::new_instance(cipher, &chosen.opener()?)?;

@@ -15,17 +15,16 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::fs::MemfdFlags;
 use strongroom_format::code;
-use strongroom_postgres_shield::file_io;
+use strongroom_keyring::Error;
+use strongroom_keyring::paths::open_to_read;
 use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::real::{Errno, Real};
-use strongroom_postgres_shield::scratch;
 use strongroom_postgres_shield::sealed_file::{FileCache, SealedFile};
+use strongroom_postgres_shield::{file_io, scratch};
 
 use crate::chosen::{ChosenKey, GivenKey};
 use crate::contents::{Contents, check_control, seal_of};
 use crate::directory::Directory;
-use strongroom_keyring::Error;
-use strongroom_keyring::paths::open_to_read;
 
 /// The instance that a file of the log belongs to, when it is sealed.
 pub struct SealedLog {

@@ -18,11 +18,10 @@ use strongroom_postgres_shield::clusters::configuration_options;
 use strongroom_postgres_shield::server_settings::started_with;
 
 use crate::chosen::{ChosenKey, GivenKey};
-use crate::clusters;
 use crate::contents::check_control;
 use crate::directory::Directory;
-use crate::programs;
 use crate::shielded::Shielded;
+use crate::{clusters, programs};
 
 /// A server, and what was said about starting it.
 pub struct Server<'a> {

@@ -14,14 +14,13 @@
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
+use strongroom_keyring::Error;
+use strongroom_launch::owner::held::HeldDirectory;
 use strongroom_postgres_shield::clusters::{Cluster, clusters_of};
 use strongroom_postgres_shield::source;
 
-use crate::clusters;
 use crate::directory::Directory;
-use crate::programs;
-use strongroom_keyring::Error;
-use strongroom_launch::owner::held::HeldDirectory;
+use crate::{clusters, programs};
 
 /// Where drop-ins of units lie.
 pub const UNITS: &str = "/etc/systemd/system";

@@ -13,14 +13,14 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
 use strongroom_format::code;
+use strongroom_keyring::Error;
+use strongroom_launch::library;
 use strongroom_postgres_shield::discover::ROOTS_VARIABLE;
 use strongroom_postgres_shield::source;
 
 use crate::chosen::{ChosenKey, KeyHandover};
 use crate::directory::Directory;
 use crate::programs;
-use strongroom_keyring::Error;
-use strongroom_launch::library;
 
 /// Shields every program, whatever its name: what PostgreSQL's programs and backup tools start must
 /// see what they see.

@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use strongroom_format::code;
+use strongroom_keyring::Error;
 use strongroom_postgres_shield::classify::{Class as Kind, classify};
 use strongroom_postgres_shield::table::{ROWS, Row, Treatment, is_sealed_file, treatment};
-
-use strongroom_keyring::Error;
 
 /// One row of the table with what this instance holds of it. Field names are a stable contract.
 #[derive(Serialize)]

@@ -12,18 +12,17 @@ use std::path::Path;
 
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::Header;
-use strongroom_postgres_shield::container_name;
+use strongroom_keyring::Error;
 use strongroom_postgres_shield::instance::Instance;
 use strongroom_postgres_shield::layout::{BlockKey, FileLayout};
 use strongroom_postgres_shield::real::Errno;
 use strongroom_postgres_shield::resolve::Seal;
-use strongroom_postgres_shield::scratch;
+use strongroom_postgres_shield::{container_name, scratch};
 
 use crate::chosen::{ChosenKey, GivenKey};
 use crate::contents::{Contents, check_control, seal_of};
 use crate::directory::Directory;
 use crate::unsealed::files;
-use strongroom_keyring::Error;
 
 /// The word for a container in results.
 const CONTAINER: &str = "container";

@@ -6,13 +6,13 @@ use std::io::BufReader;
 use std::path::Path;
 
 use strongroom_format::code;
+use strongroom_keyring::paths;
 
+use crate::error::Error;
 use crate::feed::{self, Flow};
 use crate::mode::Mode;
 use crate::session::Session;
 use crate::{dump, import, schema};
-use crate::error::Error;
-use strongroom_keyring::paths;
 
 /// Deepest nesting of `.read`: a file that reads itself must end.
 const READ_DEPTH_MAX: u32 = 16;

@@ -9,11 +9,10 @@ use std::io::Write;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
+use crate::error::{Error, sql_failure};
 use crate::render::renderer::{blob_text, real_text};
 use crate::schema;
 use crate::session::{Session, write_failure};
-use crate::error::Error;
-use crate::error::sql_failure;
 
 /// Writes the tables LIKE `pattern` and what belongs to them.
 pub(crate) fn run(session: &mut Session<'_>, pattern: &str) -> Result<(), Error> {

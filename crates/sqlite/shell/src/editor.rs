@@ -11,10 +11,10 @@ use rustyline::{Config, Editor};
 use strongroom_format::code;
 
 use crate::complete::Names;
+use crate::error::Error;
 use crate::feed::{self, Feed, Flow, Unit};
 use crate::history::{self, History};
 use crate::session::Session;
-use crate::error::Error;
 
 const PROMPT: &str = "strongroom> ";
 const PROMPT_WITHIN: &str = "       ...> ";

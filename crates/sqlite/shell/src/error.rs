@@ -2,8 +2,7 @@
 //!
 //! Must not: quote a statement that may hold a key; `history::mentions_key` is asked before.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use strongroom_format::code::Code;
 

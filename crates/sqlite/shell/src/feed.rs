@@ -7,9 +7,9 @@ use std::io::BufRead;
 
 use strongroom_format::code;
 
+use crate::error::Error;
 use crate::session::Session;
 use crate::{dot, ffi};
-use crate::error::Error;
 
 /// Whether to go on after a line.
 #[derive(Clone, Copy, PartialEq, Eq)]

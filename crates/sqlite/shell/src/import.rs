@@ -7,13 +7,12 @@ use std::path::Path;
 
 use rusqlite::{Connection, params_from_iter};
 use strongroom_format::code;
+use strongroom_keyring::paths;
 
+use crate::console::Console;
+use crate::error::{Error, sql_failure};
 use crate::schema;
 use crate::session::Session;
-use crate::console::Console;
-use crate::error::Error;
-use crate::error::sql_failure;
-use strongroom_keyring::paths;
 
 /// Imports `path` into `table`, without its first `skip` rows.
 pub(crate) fn run(

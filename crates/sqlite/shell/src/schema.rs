@@ -8,8 +8,7 @@ use std::path::Path;
 use rusqlite::{Connection, Params};
 use strongroom_format::code;
 
-use crate::error::Error;
-use crate::error::sql_failure;
+use crate::error::{Error, sql_failure};
 
 /// An identifier in SQL's quotes.
 pub(crate) fn identifier(name: &str) -> String {

@@ -13,13 +13,11 @@ use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection, Statement};
 use strongroom_format::code;
 
-use crate::history;
-use crate::mode::Mode;
-use crate::render;
-use crate::render::renderer::Style;
 use crate::console::Console;
-use crate::error::Error;
-use crate::error::sql_failure;
+use crate::error::{Error, sql_failure};
+use crate::mode::Mode;
+use crate::render::renderer::Style;
+use crate::{history, render};
 
 /// One shell.
 pub(crate) struct Session<'a> {

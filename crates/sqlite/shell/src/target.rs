@@ -12,8 +12,7 @@ use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring};
 use strongroom_sqlite::OpenOptions;
 
-use crate::error::Error;
-use crate::error::sql_failure;
+use crate::error::{Error, sql_failure};
 
 /// URI parameters that name a key.
 const KEY_PARAMETERS: [&str; 4] = ["key_id=", "key_env=", "key_file=", "key_command="];

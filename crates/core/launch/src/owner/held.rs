@@ -74,12 +74,7 @@ impl HeldDirectory {
     ///
     /// # Errors
     /// The system's. The former file is then there as before.
-    pub fn replace(
-        &self,
-        name: &str,
-        text: &str,
-        former: Option<&ExistingFile>,
-    ) -> io::Result<()> {
+    pub fn replace(&self, name: &str, text: &str, former: Option<&ExistingFile>) -> io::Result<()> {
         let random = strongroom_crypto::random16().map_err(io::Error::other)?;
         let temp = format!(".{name}.{:032x}.tmp", u128::from_le_bytes(random));
         let directory = File::from(self.0.try_clone()?);

@@ -17,7 +17,6 @@ use nix::unistd::{Gid, Group, Uid, User};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 use strongroom_format::code;
-
 use strongroom_keyring::Error;
 
 /// Links on one way at most, as in the kernel (`path_resolution`(7)).

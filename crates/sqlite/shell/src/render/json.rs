@@ -7,9 +7,9 @@
 use std::io::{self, Write};
 
 use rusqlite::types::ValueRef;
+use strongroom_format::hex::hex;
 
 use super::renderer::{Renderer, real_text};
-use strongroom_format::hex::hex;
 
 pub(crate) struct Json<'w> {
     to: &'w mut dyn Write,

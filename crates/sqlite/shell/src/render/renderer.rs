@@ -6,9 +6,9 @@
 use std::io;
 
 use rusqlite::types::ValueRef;
+use strongroom_format::hex::hex;
 
 use crate::mode::Mode;
-use strongroom_format::hex::hex;
 
 /// The settings that decide how results look.
 #[derive(Clone)]

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use strongroom_format::text::printable;
 
-/// The server takes names of at most 256 printable bytes. The end of a path tells more than its
-/// beginning.
-pub(crate) fn object_name(path: &Path) -> String {
+/// The name for the object at this path. The server takes names of at most 256 printable bytes, so
+/// the beginning of a longer path is left out: its end tells more.
+#[must_use]
+pub fn object_name(path: &Path) -> String {
     const LONGEST: usize = 250;
     let name = printable(&path.to_string_lossy());
     let cut = name.len().saturating_sub(LONGEST);
@@ -23,7 +24,7 @@ pub(crate) fn object_name(path: &Path) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::object_name;
+    use crate::object_name;
 
     #[test]
     fn names_fit() {
