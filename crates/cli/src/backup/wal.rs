@@ -144,7 +144,7 @@ impl WalFetchArgs {
         let local = ServerFile {
             path: self.file.with_file_name(&self.name),
             name: self.name.clone(),
-            sealed: sealed.map_err(with_stopping_code)?,
+            sealed: sealed.map_err(|error| with_stopping_code(error.into()))?,
         };
         let keyring = context.keyring_path();
         let fetched = self.fetch(&keyring, &local);
@@ -200,7 +200,7 @@ impl ServerFile {
                 if let Some(system) = check_archivable(&self.name, &content)? {
                     sealed.check_system(&self.name, system)?;
                 }
-                sealed.seal(&self.name, &content)
+                Ok(sealed.seal(&self.name, &content)?)
             }
             _ => Ok(content),
         }

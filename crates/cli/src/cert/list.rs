@@ -4,6 +4,7 @@
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
 use strongroom_format::time::rfc3339;
 use strongroom_keyring::{Certificate, CertificateInfo, Keyring};
@@ -11,7 +12,7 @@ use strongroom_keyring::{Certificate, CertificateInfo, Keyring};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::output::{columns, hex};
+use crate::output::columns;
 
 /// List the certificates.
 #[derive(Args)]

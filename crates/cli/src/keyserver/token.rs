@@ -84,7 +84,7 @@ impl TokenArgs {
             None => context.output.line(token),
             Some(path) => {
                 let line = format!("{token}\n");
-                paths::create_private(path, line.as_bytes())
+                Ok(paths::create_private(path, line.as_bytes())?)
             }
         }
     }

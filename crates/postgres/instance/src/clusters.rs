@@ -20,7 +20,7 @@ const CLUSTERS_VARIABLE: &str = "PG_CLUSTER_CONF_ROOT";
 
 /// The directory that holds the configuration of all clusters.
 #[must_use]
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let named = std::env::var_os(CLUSTERS_VARIABLE).filter(|value| !value.is_empty());
     named.map_or_else(|| PathBuf::from(CLUSTERS), PathBuf::from)
 }

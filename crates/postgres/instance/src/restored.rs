@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use strongroom_backup::{Becomes, SealedFile, Sealing};
-use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_format::postgres::{CONFIG_FILE, HEADER_FILE};
 use strongroom_keyring::Error;

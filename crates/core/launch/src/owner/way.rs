@@ -95,7 +95,7 @@ fn path_parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
 
 /// Adds the owner of a part. SR-6020 for a directory whose names others may exchange.
 fn note(part: &OwnedFd, shown: &Path, found: &mut BTreeSet<u32>) -> Result<FileType, Error> {
-    let about = fstat(part).map_err(|error| Error::io(shown, &error.into()))?;
+    let about = fstat(part).map_err(|error| Error::on_path(shown, error.into()))?;
     if about.st_uid != 0 {
         found.insert(about.st_uid);
     }
