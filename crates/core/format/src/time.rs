@@ -10,8 +10,8 @@ const DAY_S: u64 = 86_400;
 /// The first second of the year 10000.
 const YEAR_10000_UNIX_S: u64 = 253_402_300_800;
 
-/// Seconds since the Unix epoch as `YYYY-MM-DDThh:mm:ssZ` (RFC 3339). Years beyond 9999 are given as
-/// seconds.
+/// Seconds since the Unix epoch as `YYYY-MM-DDThh:mm:ssZ` (RFC 3339). Years beyond 9999 are given
+/// as seconds.
 #[must_use]
 pub fn rfc3339(unix_s: u64) -> String {
     let Some((year, month, day)) = civil_date(unix_s) else {

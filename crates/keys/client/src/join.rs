@@ -43,8 +43,8 @@ pub struct Joined {
 
 impl Join {
     /// Checks what can be checked before a token is used up. `servers` are asked in this order, and
-    /// the first one enrols; `authority` is the file of their authority's certificate; `node` is the
-    /// name that the token was made for; `replace` allows a configuration at `config` already.
+    /// the first one enrols; `authority` is the file of their authority's certificate; `node` is
+    /// the name that the token was made for; `replace` allows a configuration at `config` already.
     ///
     /// # Errors
     /// SR-1002 when there is a configuration; SR-1006 without the authority's file; those of the

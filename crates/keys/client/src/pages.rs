@@ -29,8 +29,8 @@ impl Client {
         loop {
             let page = format!("{path}?limit={PAGE}&after={after}");
             let mut answer = self.call(&Method::GET, &page, None, true)?;
-            let more = answer["more"] == Value::Bool(true);
-            let Value::Array(items) = answer[list].take() else {
+            let more = answer.get("more") == Some(&Value::Bool(true));
+            let Some(Value::Array(items)) = answer.get_mut(list).map(Value::take) else {
                 let detail = format!("no `{list}` in it");
                 return Err(Error::new(Kind::Malformed, detail).into());
             };

@@ -101,8 +101,8 @@ fn begin_chain(begins: &Value) -> (Chain, LiveRows) {
     (chain, live)
 }
 
-/// Reads the server's rows as [`read_live_rows`] does. They have to go on where the archives end, and
-/// to agree with them where they meet.
+/// Reads the server's rows as [`read_live_rows`] does. They have to go on where the archives end,
+/// and to agree with them where they meet.
 ///
 /// # Errors
 /// As [`read_live_rows`]; SR-8436 when they do not.

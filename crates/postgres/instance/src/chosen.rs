@@ -68,7 +68,7 @@ impl ChosenKey {
             return Ok(Some(chosen));
         }
         let own = source::from_configuration(&directory.path)
-            .map_err(|error| Error::from(error).with_prefix(&format!("{}: ", directory.shown())))?;
+            .map_err(|error| error.with_prefix(&format!("{}: ", directory.shown())))?;
         Ok(own.map(|own| Self {
             key: own.key,
             context: own.context,

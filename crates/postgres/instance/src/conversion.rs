@@ -1,11 +1,11 @@
 //! Instances that are sealed, opened and rekeyed in place, with their configuration.
 //!
 //! Invariants: the configuration is there before the first file is sealed, and gone again when
-//! nothing was sealed. What the configuration names opens the header at every moment: another key is
-//! first added to the old one, then named, and only then alone.
+//! nothing was sealed. What the configuration names opens the header at every moment: another key
+//! is first added to the old one, then named, and only then alone.
 //!
-//! Must not: leave an instance that its own configuration does not open, or that neither the old nor
-//! the new key opens; convert anything itself, which strongroom-postgres-shield does.
+//! Must not: leave an instance that its own configuration does not open, or that neither the old
+//! nor the new key opens; convert anything itself, which strongroom-postgres-shield does.
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::code;

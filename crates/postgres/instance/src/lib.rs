@@ -1,9 +1,9 @@
 //! Sealed PostgreSQL instances from outside: making, starting, converting, verifying and describing
 //! them, without being loaded into PostgreSQL.
 //!
-//! A [`Directory`](directory::Directory) is a data directory; a [`ChosenKey`](chosen::ChosenKey) says
-//! where its key comes from; [`Shielded`](shielded::Shielded) starts a program of PostgreSQL's with
-//! both in its environment.
+//! A [`Directory`](directory::Directory) is a data directory; a [`ChosenKey`](chosen::ChosenKey)
+//! says where its key comes from; [`Shielded`](shielded::Shielded) starts a program of PostgreSQL's
+//! with both in its environment.
 //!
 //! Invariants:
 //! 1. Keys are tried before anything is started or written, so a refusal leaves everything

@@ -76,8 +76,8 @@ pub struct BadFile {
     pub file: String,
 }
 
-/// Checks the sealed instance in the directory `path`. `progress` is called with the number of files
-/// that were looked at, and of how many.
+/// Checks the sealed instance in the directory `path`. `progress` is called with the number of
+/// files that were looked at, and of how many.
 ///
 /// # Errors
 /// SR-7011 when `path` is no data directory; those of its key and header; SR-5001. What is bad is no

@@ -121,7 +121,9 @@ impl Import<'_> {
         reader.read_record(record).map_err(|error| {
             let line = error.position().map_or(0, csv::Position::line);
             match error.into_kind() {
-                csv::ErrorKind::Io(error) => strongroom_keyring::Error::on_path(self.path, error).into(),
+                csv::ErrorKind::Io(error) => {
+                    strongroom_keyring::Error::on_path(self.path, error).into()
+                }
                 csv::ErrorKind::Utf8 { .. } => self.bad(&format!("line {line} is not UTF-8")),
                 _ => self.bad(&format!("line {line} is not CSV")),
             }

@@ -43,7 +43,8 @@ const PLACES: [&str; 5] = [
 ];
 
 /// Becomes the owner of `paths` when this is root and another user owns them; then it does not
-/// return, and `say` is given a sentence about it before. Does nothing for everybody else, and where everything is root's.
+/// return, and `say` is given a sentence about it before. Does nothing for everybody else, and
+/// where everything is root's.
 ///
 /// # Errors
 /// SR-6020, SR-6021.
