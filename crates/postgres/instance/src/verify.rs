@@ -80,8 +80,8 @@ pub struct BadFile {
 /// files that were looked at, and of how many.
 ///
 /// # Errors
-/// SR-7011 when `path` is no data directory; those of its key and header; SR-5001. What is bad is no
-/// error, but [`Verification::failure`].
+/// SR-7011 when `path` is no data directory; those of its key and header; SR-5001. What is bad is
+/// no error, but [`Verification::failure`].
 pub fn verify(
     path: &Path,
     given: GivenKey,
