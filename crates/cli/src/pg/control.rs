@@ -7,8 +7,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use strongroom_keyring::Error;
+use strongroom_postgres_instance::chosen::GivenKey;
 use strongroom_postgres_instance::directory::{Directory, refuse_root};
 use strongroom_postgres_instance::server::Server;
+use strongroom_postgres_instance::shielded::Shielded;
 
 use super::directory::DirectoryOption;
 use super::given::given_key;
@@ -18,12 +21,8 @@ use crate::failure::Failure;
 use crate::help::tail;
 use crate::key_options::KeyOptions;
 
-/// Start the server on a sealed instance: `pg_ctl` start under the shield.
-///
-/// Without a key option the key comes from PGENCRYPTIONKEY, or from what strongroom.conf in the
-/// data directory names. Options of `pg_ctl` itself follow `--`.
+// No comment of this type's own: that of the verb is its help.
 #[derive(Args)]
-#[command(after_help = tail!("  strongroom pg start -D /srv/pg/data -l /srv/pg/server.log"))]
 pub(super) struct StartArgs {
     #[command(flatten)]
     server: ServerArgs,
@@ -39,18 +38,6 @@ pub(super) struct StartArgs {
 pub(super) struct StopArgs {
     #[command(flatten)]
     server: ServerArgs,
-}
-
-/// Stop the server and start it again: `pg_ctl` restart under the shield.
-#[derive(Args)]
-#[command(after_help = tail!("  strongroom pg restart -D /srv/pg/data"))]
-pub(super) struct RestartArgs {
-    #[command(flatten)]
-    server: ServerArgs,
-    #[command(flatten)]
-    key: KeyOptions,
-    #[command(flatten)]
-    begin: BeginArgs,
 }
 
 /// Make a standby a primary: `pg_ctl` promote under the shield.
@@ -91,12 +78,24 @@ struct ServerArgs {
 }
 
 impl StartArgs {
-    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+    pub(super) fn start(self, context: &mut Context) -> Result<(), Failure> {
+        self.with_server(context, Server::start)
+    }
+
+    pub(super) fn restart(self, context: &mut Context) -> Result<(), Failure> {
+        self.with_server(context, Server::restart)
+    }
+
+    fn with_server(
+        self,
+        context: &Context,
+        begin: impl FnOnce(&Server<'_>, GivenKey) -> Result<Shielded, Error>,
+    ) -> Result<(), Failure> {
         refuse_root()?;
         let directory = self.server.directory.sealed()?;
         let key = given_key(self.key, context);
         let server = self.server.on(&directory, Some(self.begin));
-        Ok(server.start(key)?.run()?)
+        Ok(begin(&server, key)?.run()?)
     }
 }
 
@@ -105,16 +104,6 @@ impl StopArgs {
         refuse_root()?;
         let directory = self.server.directory.existing()?;
         Ok(self.server.on(&directory, None).stop()?.run()?)
-    }
-}
-
-impl RestartArgs {
-    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        refuse_root()?;
-        let directory = self.server.directory.sealed()?;
-        let key = given_key(self.key, context);
-        let server = self.server.on(&directory, Some(self.begin));
-        Ok(server.restart(key)?.run()?)
     }
 }
 

@@ -36,9 +36,16 @@ pub(crate) struct PgArgs {
 #[derive(Subcommand)]
 enum Verb {
     Initdb(initdb::InitdbArgs),
+    /// Start the server on a sealed instance: `pg_ctl` start under the shield.
+    ///
+    /// Without a key option the key comes from PGENCRYPTIONKEY, or from what strongroom.conf in the
+    /// data directory names. Options of `pg_ctl` itself follow `--`.
+    #[command(after_help = tail!("  strongroom pg start -D /srv/pg/data -l /srv/pg/server.log"))]
     Start(control::StartArgs),
     Stop(control::StopArgs),
-    Restart(control::RestartArgs),
+    /// Stop the server and start it again: `pg_ctl` restart under the shield.
+    #[command(after_help = tail!("  strongroom pg restart -D /srv/pg/data"))]
+    Restart(control::StartArgs),
     Promote(control::PromoteArgs),
     Status(status::StatusArgs),
     Run(run::RunArgs),
@@ -77,9 +84,9 @@ impl PgArgs {
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Initdb(args) => args.run(context),
-            Verb::Start(args) => args.run(context),
+            Verb::Start(args) => args.start(context),
             Verb::Stop(args) => args.run(),
-            Verb::Restart(args) => args.run(context),
+            Verb::Restart(args) => args.restart(context),
             Verb::Promote(args) => args.run(context),
             Verb::Status(args) => args.run(context),
             Verb::Run(args) => args.run(context),
