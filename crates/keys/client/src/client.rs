@@ -18,7 +18,9 @@ use crate::base64;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Answer, Request, SECRET_MAX};
 use crate::rounds::Servers;
-use crate::wire::{Destroy, Ending, KeyRecord, Keys, Made, Material, NewKey, Report, ServerStatus};
+use crate::wire::{
+    Destroy, Ending, KeyRecord, Keys, Made, Material, Needs, NewKey, Report, ServerStatus,
+};
 
 /// Longest answer in JSON, in bytes: a list of all keys.
 const JSON_MAX: usize = 64 * 1024 * 1024;
@@ -204,6 +206,15 @@ impl Client {
             true => Ok(ending),
             false => Err(malformed("it is about another key")),
         }
+    }
+
+    /// What needs a key, as far as nodes have reported it.
+    ///
+    /// # Errors
+    /// As [`Client::material`].
+    pub fn needs(&self, name: &str) -> Result<Needs> {
+        let path = format!("/v1/keys/{}/needs", key_name(name)?);
+        parsed(&self.ask(&Request::get(path, JSON_MAX))?)
     }
 
     /// Calls off a destruction whose time has not come.

@@ -43,7 +43,7 @@ pub use object_name::object_name;
 pub use renew::Renewal;
 pub use ureq::http::Method;
 pub use watch::{Waiting, tell_waiting};
-pub use wire::{Ending, KeyRecord, KeyVersion, Report, ServerStatus};
+pub use wire::{Ending, KeyRecord, KeyVersion, NeedingObject, Needs, Report, ServerStatus};
 
 /// Clients are shared between threads; a type that stops being `Send + Sync` fails here.
 const fn shareable<T: Send + Sync>() {}
