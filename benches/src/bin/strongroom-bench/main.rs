@@ -52,7 +52,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     let mut lines = Vec::new();
     for workload in workloads::all() {
         let mut line = workload.line();
-        if !options.workloads.has(line.name) {
+        if !options.workloads.has(&line.name) {
             continue;
         }
         note(&line.name);

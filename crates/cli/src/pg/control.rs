@@ -79,11 +79,11 @@ struct ServerArgs {
 
 impl StartArgs {
     pub(super) fn start(self, context: &mut Context) -> Result<(), Failure> {
-        self.with_server(context, Server::start)
+        self.with_server(context, |server, key| server.start(key))
     }
 
     pub(super) fn restart(self, context: &mut Context) -> Result<(), Failure> {
-        self.with_server(context, Server::restart)
+        self.with_server(context, |server, key| server.restart(key))
     }
 
     fn with_server(
