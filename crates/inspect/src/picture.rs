@@ -155,7 +155,7 @@ fn colour(value: u8) -> [u8; 3] {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Sampler, dimensions};
+    use super::{Sampler, dimensions};
 
     #[test]
     fn never_larger_than_the_limit() {

@@ -123,7 +123,7 @@ fn entropy(counts: &[u64; 256]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::entropy;
+    use super::entropy;
 
     #[test]
     fn entropy_of_known_distributions() {

@@ -24,7 +24,7 @@ pub fn object_name(path: &Path) -> String {
 mod tests {
     use std::path::Path;
 
-    use crate::object_name;
+    use super::object_name;
 
     #[test]
     fn names_fit() {

@@ -166,7 +166,7 @@ impl Helper for Names {}
 
 #[cfg(test)]
 mod tests {
-    use crate::candidates;
+    use super::candidates;
 
     #[test]
     fn words_complete() {

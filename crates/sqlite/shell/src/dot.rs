@@ -173,7 +173,7 @@ fn next_word(text: &str) -> Result<(String, &str), Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::split;
+    use super::split;
 
     #[test]
     fn words_and_quotes() {

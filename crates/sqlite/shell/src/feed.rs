@@ -122,7 +122,7 @@ pub(crate) fn run_unit(session: &mut Session<'_>, unit: &Unit) -> Result<Flow, E
 
 #[cfg(test)]
 mod tests {
-    use crate::{Feed, Unit};
+    use super::{Feed, Unit};
 
     fn statements(lines: &[&str]) -> Vec<String> {
         let mut feed = Feed::default();

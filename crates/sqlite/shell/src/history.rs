@@ -121,7 +121,7 @@ fn unescape(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{escape, mentions_key, unescape};
+    use super::{escape, mentions_key, unescape};
 
     #[test]
     fn keys_are_found() {

@@ -124,7 +124,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use crate::*;
+    use super::*;
 
     #[test]
     fn no_link_is_followed_and_none_written_through() {

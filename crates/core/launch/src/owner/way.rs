@@ -133,7 +133,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 
-    use crate::*;
+    use super::*;
 
     const NOBODY: u32 = 65534;
     const DAEMON: u32 = 1;
