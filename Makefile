@@ -76,17 +76,18 @@ demo: deps-postgres build
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
 	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(TOUR_COLUMNS) $(TARGET)/release/strongroom-tour
 
-# All with one profile, that of development: the dependencies are built once.
+# All with one profile, that of development, and with the features that the whole workspace with its tests asks for: the
+# dependencies are built once. Cargo would build many of them again for `-p`, which asks for fewer features.
 DEV := $(abspath $(TARGET)/debug)
 test: deps-test
-	$(CARGO) build --locked -p strongroom-sqlite-extension -p strongroom-sqlite-run -p strongroom-postgres-preload -p strongroom-cli
+	$(CARGO) build --locked --workspace --lib --bins --tests
 	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_SQLITE_TOOLS=$(SQLITE_TOOLS) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
 		$(CARGO) test --locked --workspace --no-fail-fast
-	$(CARGO) test --locked -p strongroom-testing --features count-often --test simulation -- sealed_ freshness_ power_cuts
+	$(CARGO) test --locked --workspace --features strongroom-testing/count-often --test simulation -- sealed_ freshness_ power_cuts
 	$(MAKE) --no-print-directory fuzz
-	$(MAKE) --no-print-directory test-python
-	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
+	$(MAKE) --no-print-directory test-python BUILT=yes
+	$(MAKE) --no-print-directory test-columns BUILT=yes COLUMNS_TESTS="--test committed --test it -- the_committed_script $(COLUMNS_USUAL:%=%::)"
 
 # The part of the SQLite extension's tests under valgrind that takes minutes, with the part that `make test` has.
 test-sqlite-memory: deps-test
@@ -99,10 +100,11 @@ fuzz: deps
 	@packaging/install-debian g++:g++
 	fuzz/run $(FUZZ)
 
+# BUILT=yes: the command is there.
 # The Python wheel: built with the profile of the other tests, so that only the library's last link is new.
 PYTHON_TOOLS := $(abspath $(TARGET)/python)
 test-python: deps-test
-	$(CARGO) build --locked -p strongroom-cli
+	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) STRONGROOM_COMMAND=$(DEV)/strongroom crates/sqlite/python/test $(PYTHON_TOOLS)
 
 wheel: deps
@@ -118,7 +120,7 @@ test-keyserver: deps
 	@command -v schemathesis >/dev/null || python3 -m pip install --quiet schemathesis || \
 		python3 -m pip install --quiet --break-system-packages schemathesis
 	STRONGROOM_NODE_MODULES=$(PLAYWRIGHT)/node_modules STRONGROOM_SCREENSHOTS=$(abspath $(TARGET)/screenshots) \
-		$(CARGO) test --locked -p strongroom-keys-server --test page_browser --test foreign_browser --test schemathesis -- --ignored
+		$(CARGO) test --locked -p strongroom-keys-server --test it -- --ignored page_browser:: foreign_browser:: schemathesis::
 
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
@@ -145,10 +147,10 @@ columns-postgres: deps-postgres
 
 # What `make test` runs of them: the shorter ones. The others are kills under load, recovery, replication, sweeps, conversions, full disks, TPC-C,
 # TPC-H and sysbench.
-COLUMNS_USUAL := catalogs committed connections definitions faults lost_records memo operator owner_commands plans random slot statements whole
+COLUMNS_USUAL := catalogs connections definitions faults lost_records memo operator owner_commands plans random slot statements whole
 COLUMNS_TESTS :=
 test-columns: columns-postgres
-	$(CARGO) build --locked -p strongroom-cli
+	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)
 	$(COLUMNS_DEV) crates/columns/extension/install dev
 	cd crates/columns/extension && $(COLUMNS_DEV) $(CARGO) test --locked --workspace --no-fail-fast $(COLUMNS_TESTS)
 
@@ -166,7 +168,8 @@ lint: deps
 	cd crates/columns/extension && $(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(COLUMNS_LINT) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+# With the examples, so that the features are those of the line for clippy and nothing is checked twice.
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --lib --bins --examples --no-deps --document-private-items
 	$(COLUMNS_LINT) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 # PostgreSQL's user must be able to enter the directory.

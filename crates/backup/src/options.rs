@@ -15,7 +15,7 @@ pub enum Mode {
     /// They stay.
     #[default]
     Append,
-    /// They are removed once the new one is whole; the medium's protection and stripes stay.
+    /// They are removed once the new one is complete; the medium's protection and stripes stay.
     Init,
     /// As `Init`, and the medium gets a new id.
     Format,
@@ -51,6 +51,7 @@ impl Compression {
         }
     }
 
+    /// As the description of a set has it.
     fn description(self) -> String {
         match self {
             Self::None => String::from("none"),
@@ -58,6 +59,7 @@ impl Compression {
         }
     }
 
+    /// The level of zstd; `None` without compression.
     pub(crate) fn level(self) -> Option<i32> {
         match self {
             Self::None => None,
@@ -115,12 +117,12 @@ impl CreateOptions<'_> {
     /// The description of a set, as far as it is known before its stream is read.
     pub(crate) fn describe(
         &self,
-        guard: &SetKeys,
+        set_keys: &SetKeys,
         medium_id: &str,
         started_unix_s: u64,
     ) -> Description {
         Description {
-            set_id: hex::hex(&guard.set_id()),
+            set_id: hex::hex(&set_keys.set_id()),
             medium_id: medium_id.to_owned(),
             name: self.name.clone(),
             kind: Kind::Files,
@@ -132,7 +134,7 @@ impl CreateOptions<'_> {
             finished_unix_s: now_unix_s(),
             expires_unix_s: self.expires_unix_s,
             compression: self.compression.description(),
-            key_algorithm: guard.algorithm().to_owned(),
+            key_algorithm: set_keys.algorithm().to_owned(),
             members: 0,
             files: 0,
             backup_size_bytes: 0,

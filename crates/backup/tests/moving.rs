@@ -4,6 +4,7 @@
 //! thread that does nothing else.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::fs::{self, File};

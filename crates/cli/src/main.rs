@@ -93,12 +93,12 @@ fn main() -> ExitCode {
         .nth(1)
         .is_some_and(|first| first == PROVIDER_CHILD)
     {
-        return match strongroom_keys_providers::child::serve() {
+        return match strongroom_keys_providers::serve_child() {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(code::BUG.class.exit_code()),
         };
     }
-    strongroom_keys_providers::child::launched_by(strongroom_keys_providers::child::Launcher {
+    strongroom_keys_providers::child::set_launcher(strongroom_keys_providers::child::Launcher {
         program: "/proc/self/exe".into(),
         arguments: vec![PROVIDER_CHILD.into()],
         environment: Vec::new(),

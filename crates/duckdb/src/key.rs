@@ -1,10 +1,9 @@
 //! The text that a user gives DuckDB as `ENCRYPTION_KEY`, and the key that DuckDB derives from it.
 //!
 //! The rule is DuckDB's (`src/common/encryption_key_manager.cpp`, `src/common/types/blob.cpp`),
-//! compared with DuckDB itself by
-//! `crates/cli/tests/duckdb_keys.rs`: the text is cast to a BLOB, which resolves `\xHH`; the bytes
-//! are decoded as Base64 if they decode, else taken as they are; the key is SHA-256 of the
-//! database's identifier and these.
+//! compared with DuckDB itself by `crates/cli/tests/it/duckdb_keys.rs`: the text is cast to a BLOB,
+//! which resolves `\xHH`; the bytes are decoded as Base64 if they decode, else taken as they are;
+//! the key is SHA-256 of the database's identifier and these.
 //!
 //! Must not: guess. A text that DuckDB refuses, or that it treats differently by version, is
 //! refused.
@@ -75,11 +74,13 @@ impl KeyText {
     }
 }
 
+/// The error SR-2205 for a key text that is not accepted.
 fn refused(why: &str) -> Error {
     Error::new(&code::DUCKDB_KEY_TEXT, why)
 }
 
-/// DuckDB's cast of a VARCHAR to a BLOB.
+/// Does what DuckDB's cast of a VARCHAR to a BLOB does: replaces each `\xHH` by its byte. SR-2205
+/// for a text that the cast refuses.
 fn resolve(text: &[u8]) -> Result<SecretBytes, Error> {
     let mut resolved = SecretBytes::with_capacity(text.len())?;
     let mut len = 0;
@@ -112,6 +113,7 @@ fn resolve(text: &[u8]) -> Result<SecretBytes, Error> {
 
 const ESCAPE: &str = "a backslash in it does not begin \\xHH with two hexadecimal digits";
 
+/// The value of a hexadecimal digit, of either case. `None` for another character.
 fn hex_digit(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -146,6 +148,7 @@ fn decoded_len(text: &[u8]) -> Option<usize> {
     fits.then(|| groups.len() * 3 - dropped)
 }
 
+/// Decodes Base64, and cuts the result to `len`, which [`decoded_len`] determined for this text.
 fn decode(text: &[u8], len: usize) -> Result<SecretBytes, Error> {
     let mut decoded = SecretBytes::with_capacity(text.len() / 4 * 3)?;
     let groups = text.as_chunks::<4>().0.iter();
@@ -161,6 +164,7 @@ fn decode(text: &[u8], len: usize) -> Result<SecretBytes, Error> {
     Ok(decoded)
 }
 
+/// Encodes 32 bytes in Base64, with `=` at the end.
 fn encode(bytes: &[u8; 32]) -> Result<SecretBytes, Error> {
     let mut text = SecretBytes::with_capacity(44)?;
     let groups = bytes.chunks(3);
@@ -179,7 +183,8 @@ fn encode(bytes: &[u8; 32]) -> Result<SecretBytes, Error> {
     Ok(text)
 }
 
-/// Uses no table in memory, since the cache lines that are read would reveal the key.
+/// The value of a Base64 digit; `None` for another character, also for `=`. Uses no table in
+/// memory, since the cache lines that are read would reveal the key.
 fn sextet(digit: u8) -> Option<u8> {
     match digit {
         b'A'..=b'Z' => Some(digit - b'A'),

@@ -14,10 +14,12 @@ const COLUMNS_MAX: usize = 100;
 /// Most modules of a crate that use each other.
 const CIRCLE_MAX: usize = 3;
 /// Crates that still have a larger circle, and how large. May only shrink.
-const LARGER_CIRCLES: [(&str, usize); 3] = [
-    ("crates/core/keyring", 13),
-    ("crates/keys/providers", 8),
-    ("crates/volumes/volume", 4),
+const LARGER_CIRCLES: [(&str, usize); 2] =
+    [("crates/core/keyring", 13), ("crates/volumes/volume", 4)];
+/// Sources outside `crates/core/tls` that still build a TLS client. May only shrink.
+const CLIENTS_ELSEWHERE: [&str; 2] = [
+    "crates/columns/proxy/src/proxy/tls.rs",
+    "crates/postgres/replication/src/tls.rs",
 ];
 /// Files that a crate takes from another one by `#[path]`. May only go down: shared support belongs
 /// into a crate of its own.
@@ -33,6 +35,30 @@ const RETIRED: [&str; 8] = [
     concat!("medi", "ums"),
     concat!("ber", "th"),
 ];
+
+/// Crates that have more than one binary of integration tests, and how many. Each is another link,
+/// and waits for the longest test of the one before. May only go down.
+const MORE_TEST_BINARIES: [(&str, usize); 11] = [
+    // Limits, allocators, forks and memory of the process that runs the test.
+    ("crates/core/crypto", 7),
+    // An allocator that counts.
+    ("crates/postgres/shield", 2),
+    // A variable of the process, while it has one thread.
+    ("crates/postgres/preload", 2),
+    // The number of files that the process may have open.
+    ("crates/backup", 2),
+    // Features and memory of their own, and runs by hand.
+    ("testing", 7),
+    ("testing/vm", 7),
+    ("crates/sqlite/library", 5),
+    ("crates/core/format", 3),
+    ("crates/keys/providers", 2),
+    ("crates/columns/values", 2),
+    ("crates/columns/zone", 2),
+];
+/// Packages of others in Cargo.lock. May only go down, or up with a reason in
+/// docs/internals/house.md.
+const FOREIGN_PACKAGES_MAX: usize = 458;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -112,6 +138,17 @@ fn dependencies_point_one_way() {
         ("openssl", &["crates/core/crypto"]),
         ("foreign-types", &["crates/core/crypto"]),
         ("openssl-sys", &["crates/core/crypto"]),
+        (
+            // Whoever speaks to a TPM does so through this crate; the proxy's tests run a zone.
+            "strongroom-keys-tpm",
+            &[
+                "",
+                "crates/keys/providers",
+                "crates/columns/zone",
+                "crates/columns/proxy",
+                "crates/cli",
+            ],
+        ),
     ];
     let manifests = files(&root(), "Cargo.toml").unwrap();
     assert!(manifests.len() >= 7);
@@ -136,6 +173,61 @@ fn dependencies_point_one_way() {
             );
         }
     }
+}
+
+/// `core` uses nothing above it; `keys` uses `core` and, for the key server's store, sealed SQLite.
+#[test]
+fn lower_layers_do_not_use_higher_ones() {
+    let packages = |below: &str| -> BTreeSet<String> {
+        let manifests = files(&root().join(below), "Cargo.toml").unwrap();
+        manifests.iter().map(|path| package(path)).collect()
+    };
+    let core = packages("crates/core");
+    let mut keys = packages("crates/keys");
+    keys.extend(core.iter().cloned());
+    keys.insert(String::from("strongroom-sqlite"));
+    for (below, allowed) in [("crates/core", &core), ("crates/keys", &keys)] {
+        for manifest in files(&root().join(below), "Cargo.toml").unwrap() {
+            let text = std::fs::read_to_string(&manifest).unwrap();
+            let (dependencies, _) = text.split_once("[dev-dependencies]").unwrap_or((&text, ""));
+            for line in dependencies.lines() {
+                let name = line.split(['=', '.']).next().unwrap_or_default().trim();
+                assert!(
+                    !name.starts_with("strongroom-") || allowed.contains(name),
+                    "{}: must not use {name}",
+                    manifest.display()
+                );
+            }
+        }
+    }
+}
+
+/// docs/internals/clients.md: what all TLS and HTTP clients share is stated once.
+#[test]
+fn clients_are_built_in_one_place() {
+    for (path, text) in sources() {
+        let path = path.strip_prefix(root()).unwrap().display().to_string();
+        let is_product = path.starts_with("crates/") && !path.contains("/tests/");
+        let is_allowed =
+            path.starts_with("crates/core/tls/") || CLIENTS_ELSEWHERE.contains(&path.as_str());
+        for builder in [
+            concat!("ClientConfig::", "builder"),
+            concat!("Agent::", "config_builder"),
+            concat!("Agent::", "new_with"),
+        ] {
+            assert!(
+                !is_product || is_allowed || !text.contains(builder),
+                "{path}: {builder} belongs into crates/core/tls"
+            );
+        }
+    }
+}
+
+/// The name of the package of a manifest.
+fn package(manifest: &Path) -> String {
+    let text = std::fs::read_to_string(manifest).unwrap();
+    let name = text.lines().find_map(|line| line.strip_prefix("name = "));
+    name.unwrap().trim_matches('"').to_owned()
 }
 
 #[test]
@@ -315,4 +407,88 @@ fn every_page_is_linked() {
         .filter(|page| page.starts_with(root().join("docs")) && !linked.contains(*page))
         .collect();
     assert!(lost.is_empty(), "no page leads to {lost:#?}");
+}
+
+/// A binary of tests is a `.rs` file in `tests`, or a folder there with a `main.rs`.
+#[test]
+fn integration_tests_are_one_binary() {
+    let mut binaries = std::collections::BTreeMap::<PathBuf, usize>::new();
+    for (path, _) in sources() {
+        let folder = path.parent().unwrap();
+        let tests = match path.file_name().unwrap().to_str() {
+            Some("main.rs") => folder.parent().unwrap(),
+            _ => folder,
+        };
+        if tests.file_name().is_some_and(|name| name == "tests")
+            && crate_of(&path) == crate_of(tests)
+        {
+            let crate_folder = tests.parent().unwrap();
+            if crate_folder.join("Cargo.toml").exists() {
+                *binaries.entry(crate_folder.to_path_buf()).or_default() += 1;
+            }
+        }
+    }
+    assert!(
+        binaries.len() > 10,
+        "the tests are where they are looked for"
+    );
+    for (folder, count) in binaries {
+        let folder = folder.strip_prefix(root()).unwrap().display().to_string();
+        let allowed = MORE_TEST_BINARIES
+            .iter()
+            .find(|(name, _)| *name == folder)
+            .map_or(1, |(_, count)| *count);
+        assert!(
+            count <= allowed,
+            "{folder} has {count} binaries of tests, at most {allowed}"
+        );
+    }
+}
+
+/// Cargo has no inheritance from another workspace, so the extension's manifest repeats the lints
+/// and the profile. It is built of FFI, so `unsafe_code` is not among its lints.
+#[test]
+fn both_workspaces_have_the_same_lints_and_profile() {
+    let tables = |manifest: &str| -> std::collections::BTreeMap<String, Vec<String>> {
+        let text = std::fs::read_to_string(root().join(manifest)).unwrap();
+        let mut tables = std::collections::BTreeMap::<String, Vec<String>>::new();
+        let mut table = String::new();
+        for line in text.lines().map(str::trim) {
+            if line.starts_with('[') {
+                table = line.to_owned();
+            } else if table.starts_with("[workspace.lints")
+                && !line.is_empty()
+                && !line.starts_with("unsafe_code")
+            {
+                tables
+                    .entry(table.clone())
+                    .or_default()
+                    .push(line.to_owned());
+            }
+        }
+        tables
+    };
+    let ours = tables("Cargo.toml");
+    assert!(ours.len() == 3, "{ours:?}");
+    assert_eq!(ours, tables("crates/columns/extension/Cargo.toml"));
+}
+
+#[test]
+fn dependencies_do_not_grow() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let sources: Vec<&str> = lock
+        .lines()
+        .filter_map(|line| line.strip_prefix("source = "))
+        .collect();
+    assert!(
+        sources.len() <= FOREIGN_PACKAGES_MAX,
+        "{} packages of others, at most {FOREIGN_PACKAGES_MAX}",
+        sources.len()
+    );
+    for source in sources {
+        assert_eq!(
+            source,
+            "\"registry+https://github.com/rust-lang/crates.io-index\""
+        );
+    }
 }

@@ -18,10 +18,10 @@ use strongroom_columns_zone::serve::Serving;
 use strongroom_columns_zone::session::ColumnKeys;
 use strongroom_columns_zone::session::attest::{Attester, ProcessAttester, TpmAttester};
 use strongroom_columns_zone::store::{self, Anchor, Options};
-use strongroom_columns_zone::tpm::Tpm;
 use strongroom_format::code;
 use strongroom_format::columns::tpm::PCRS;
 use strongroom_keyring::{KeySource, SourceContext};
+use strongroom_keys_tpm::Tpm;
 
 use crate::context::Context;
 use crate::failure::{Failure, note, warn};
@@ -147,20 +147,20 @@ impl ZoneArgs {
         if !anchored && matches!(self.attest, AttestChoice::Process) {
             return Ok(None);
         }
-        Tpm::open(&self.tpm)
-            .map(Some)
-            .map_err(|error| self.of_tpm(&error))
+        let tpm = Tpm::open(&self.tpm);
+        tpm.map(Some)
+            .map_err(|failure| self.tpm_failure(failure.into()))
     }
 
-    fn of_tpm(&self, error: &std::io::Error) -> Failure {
-        Failure::io(Path::new(&self.tpm), error)
+    fn tpm_failure(&self, error: std::io::Error) -> Failure {
+        Failure::io(Path::new(&self.tpm), &error)
     }
 
     fn attester(&self, tpm: Option<&Arc<Tpm>>) -> Result<Box<dyn Attester>, Failure> {
         match (self.attest, tpm) {
             (AttestChoice::Tpm { key, pcrs }, Some(tpm)) => {
                 let attester = TpmAttester::new(Arc::clone(tpm), key, pcrs);
-                Ok(Box::new(attester.map_err(|error| self.of_tpm(&error))?))
+                Ok(Box::new(attester.map_err(|error| self.tpm_failure(error))?))
             }
             _ => {
                 let attester = ProcessAttester::new()
@@ -173,7 +173,8 @@ impl ZoneArgs {
     fn anchor(&self, tpm: Option<&Arc<Tpm>>) -> Result<Box<dyn Anchor>, Failure> {
         match (&self.anchor, tpm) {
             (Some(AnchorChoice::Tpm(index)), Some(tpm)) => {
-                let counter = tpm.counter(*index).map_err(|error| self.of_tpm(&error))?;
+                let counter = tpm.counter(*index);
+                let counter = counter.map_err(|failure| self.tpm_failure(failure.into()))?;
                 Ok(Box::new(store::TpmAnchor::new(counter)))
             }
             _ => Ok(Box::new(store::FileAnchor::at(self.anchor_file()))),

@@ -98,7 +98,9 @@ impl AnybodyOptions {
     pub(super) fn client(&self) -> Result<Client, Failure> {
         let client = match &self.authority {
             Some(authority) => Node::client_without_certificate(&self.servers, authority)?,
-            None => Node::client_without_need(&Node::path(self.server.node.as_deref()))?,
+            None => {
+                Node::client_with_or_without_certificate(&Node::path(self.server.node.as_deref()))?
+            }
         };
         Ok(client.not_waiting())
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code::{self, Code};
-use strongroom_keys_providers::tpm::Sealer;
+use strongroom_keys_providers::tpm::sealer;
+use strongroom_keys_tpm::{Registers, Sealer};
 use strongroom_volume::boot::Entry;
 use strongroom_volume::kept::{self, Kept, Term};
 use strongroom_volume::keys::Keys;
@@ -104,10 +105,12 @@ fn store_secret(
     entry: &Entry,
     hours: u64,
 ) -> Result<(), Error> {
-    let sealer = sealer(entry)?;
+    let sealer = sealer_of(entry)?;
     let term = Term::of(hours, sealer.clock()?);
-    let mut sealer = sealer.before(term.clock);
-    kept::keep(token, secret, term, &mut |key| sealer.seal(None, key))
+    let sealer = sealer.before(term.clock);
+    kept::keep(token, secret, term, &mut |key| {
+        Ok(sealer.seal(Registers::default(), None, key)?)
+    })
 }
 
 fn of_kept(
@@ -119,7 +122,7 @@ fn of_kept(
         return Ok(None);
     };
     let secret = kept.secret(token, &|sealed, clock| {
-        sealer(entry)?.before(clock).unseal(sealed)
+        Ok(sealer_of(entry)?.before(clock).unseal(None, sealed)?)
     })?;
     match volume.opens(&token.slots, &secret)? {
         Some(_) => Ok(Some(secret)),
@@ -127,7 +130,7 @@ fn of_kept(
     }
 }
 
-fn sealer(entry: &Entry) -> Result<Sealer, Error> {
+fn sealer_of(entry: &Entry) -> Result<Sealer, Error> {
     let time = Duration::from_secs(entry.timeout_seconds);
-    Sealer::new(entry.tcti.as_deref(), Some(time))
+    sealer(entry.tcti.as_deref(), Some(time))
 }

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use clap::Args;
 use strongroom_crypto::SecretBytes;
-use strongroom_keys_providers::tpm::Sealer;
+use strongroom_format::code;
+use strongroom_keys_providers::tpm::sealer;
+use strongroom_keys_tpm::Registers;
 use strongroom_luks2::Metadata;
-use strongroom_volume::Volume;
 use strongroom_volume::tpm::{TpmToken, add, of_any, opening};
+use strongroom_volume::{Error, Volume};
 
 use crate::failure::Failure;
 
@@ -33,8 +35,8 @@ impl TpmAddress {
         volume: &mut Volume,
         time: Option<Duration>,
     ) -> Result<SecretBytes, Failure> {
-        let sealer = Sealer::new(self.tcti.as_deref(), time)?;
-        Ok(opening(volume, &|sealed| sealer.unseal(sealed))?)
+        let sealer = sealer(self.tcti.as_deref(), time)?;
+        Ok(opening(volume, &|sealed| Ok(sealer.unseal(None, sealed)?))?)
     }
 
     /// As [`TpmAddress::secret`], of a header that libcryptsetup has not read; and the slots it is
@@ -46,10 +48,10 @@ impl TpmAddress {
     ) -> Result<(SecretBytes, Vec<u32>), Failure> {
         let tokens = metadata.tokens.values();
         let tokens: Vec<TpmToken> = tokens.filter_map(TpmToken::of).collect();
-        let sealer = Sealer::new(self.tcti.as_deref(), None)?;
+        let sealer = sealer(self.tcti.as_deref(), None)?;
         let what = path.display().to_string();
         let mut slots = Vec::new();
-        let unseal = |sealed: &[u8]| sealer.unseal(sealed);
+        let unseal = |sealed: &[u8]| Ok(sealer.unseal(None, sealed)?);
         let secret = of_any(&tokens, &what, &unseal, &mut |token, _| {
             slots.clone_from(&token.slots);
             Ok(true)
@@ -65,7 +67,12 @@ impl TpmAddress {
         secret: &SecretBytes,
         registers: Option<&str>,
     ) -> Result<u32, Failure> {
-        let mut sealer = Sealer::new(self.tcti.as_deref(), None)?;
-        Ok(add(volume, secret, &mut |key| sealer.seal(registers, key))?)
+        let sealer = sealer(self.tcti.as_deref(), None)?;
+        let registers = registers.map(Registers::parse).transpose();
+        let registers = registers.map_err(|why| Error::new(&code::KEY_OPTION, why))?;
+        let registers = registers.unwrap_or_default();
+        Ok(add(volume, secret, &mut |key| {
+            Ok(sealer.seal(registers, None, key)?)
+        })?)
     }
 }

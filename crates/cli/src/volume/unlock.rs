@@ -313,7 +313,7 @@ fn check_keyring(path: &Path) -> Result<(), Failure> {
     let status = strongroom_keyring::Keyring::status(path)?;
     if status.provider == "passphrase" {
         let detail =
-            "the keyring's root key is a passphrase: at the start use `passphrase` as the opener";
+            "the keyring's root key is a passphrase: at boot use `passphrase` as the opener";
         return Err(Failure::new(&code::NO_TERMINAL, detail));
     }
     Ok(())

@@ -133,6 +133,8 @@ impl ColumnKey {
         sealed.map(drop)
     }
 
+    /// Pads and encrypts a value in place. Returns the header and the tag. After a certain number
+    /// of envelopes a fresh salt is used.
     fn seal_in_place(
         &self,
         kind: Kind,
@@ -178,6 +180,7 @@ impl ColumnKey {
         Ok(())
     }
 
+    /// The key for envelopes with this salt.
     fn derive_key(&self, salt: &[u8; 16]) -> Result<GcmKey, CryptoError> {
         GcmKey::new(&hkdf(&self.key, salt, ENVELOPE_LABEL.as_bytes())?)
     }
@@ -200,6 +203,8 @@ impl ColumnKey {
         opened
     }
 
+    /// Decrypts an envelope to the end of `value`, which is empty. The key of the salt is kept if
+    /// the envelope is authentic.
     fn open_into(
         &self,
         kind: Kind,

@@ -103,6 +103,8 @@ fn print_bytes(bytes: &[u8], buf: &mut Buf) {
     }
 }
 
+/// Writes a date as `2024-05-06`. A year before 1 is written as its number before Christ; the
+/// caller adds `BC`.
 fn print_calendar(year: i32, month: i32, day: i32, buf: &mut Buf) {
     let year = if year > 0 { year } else { 1 - year };
     write(buf, format_args!("{year:04}-{month:02}-{day:02}"));

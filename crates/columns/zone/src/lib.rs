@@ -10,4 +10,3 @@ pub mod sandbox;
 pub mod serve;
 pub mod session;
 pub mod store;
-pub mod tpm;

@@ -144,11 +144,14 @@ fn valid_name(name: &[u8]) -> Option<&str> {
     sound.then_some(name)
 }
 
+/// The error for a failure of the operating system.
 fn system(error: std::io::Error) -> Error {
     Error::new(&strongroom_format::code::IO, error.to_string())
 }
 
 impl Recording {
+    /// Begins a record in a new file, readable by its owner, under a key of its own. SR-8124 when
+    /// the directory has too many records.
     fn start(directory: &Path, opener: &Opener, name: &str) -> Result<Self, Error> {
         let count = std::fs::read_dir(directory).map_err(system)?.count();
         if count >= RECORDS_MAX {
@@ -185,6 +188,7 @@ impl Recording {
         Some(())
     }
 
+    /// Seals and writes a piece. `None` when writing fails or the record becomes too long.
     fn write(&mut self, mut piece: Vec<u8>, last: bool) -> Option<()> {
         let head = PieceHead {
             last,
@@ -202,6 +206,8 @@ impl Recording {
         self.file.write_all(&parts).ok()
     }
 
+    /// Writes what is pending as the last piece. An error is ignored: a reader notices a record
+    /// without a last piece.
     fn finish(mut self) {
         let rest = core::mem::take(&mut self.pending);
         if self.write(rest, true).is_some() {

@@ -225,6 +225,7 @@ impl AnyGcmKey {
     }
 }
 
+/// `CryptoError::TooLong` for a message that is longer than the mode allows.
 fn check_length(message: &[u8]) -> Result<(), CryptoError> {
     match u64::try_from(message.len()) {
         Ok(..=MESSAGE_LEN_MAX) => Ok(()),
@@ -232,6 +233,8 @@ fn check_length(message: &[u8]) -> Result<(), CryptoError> {
     }
 }
 
+/// Encrypts in place and returns the tag. The caller makes sure that the nonce is fresh for this
+/// key.
 fn seal(
     key: &LessSafeKey,
     nonce: &[u8; 12],
@@ -246,6 +249,7 @@ fn seal(
     tag.as_ref().try_into().map_err(|_| CryptoError::TooLong)
 }
 
+/// Decrypts in place. After a failure the bytes are zero.
 fn open(
     key: &LessSafeKey,
     nonce: &[u8; 12],

@@ -52,6 +52,7 @@ impl KeyAgreement {
 }
 
 #[inline(never)]
+/// A fresh private key for one agreement, and its public key.
 fn generate() -> Result<(KeyAgreement, [u8; 32]), CryptoError> {
     let private = EphemeralPrivateKey::generate(&X25519, &SystemRandom::new())
         .map_err(|_| CryptoError::Random)?;

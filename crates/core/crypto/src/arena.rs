@@ -98,6 +98,7 @@ pub(crate) fn relock() {
     }
 }
 
+/// Locks the pool. A panic of another thread does not poison it.
 fn pool() -> MutexGuard<'static, Pool> {
     // Nothing in this module panics while holding the lock with the bitmap half changed.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
@@ -109,6 +110,8 @@ struct Pool {
 }
 
 impl Pool {
+    /// Allocates units in the first arena that has room, or in a new one.
+    /// `CryptoError::OutOfLockedMemory` when no memory is left.
     fn allocate(&mut self, units: usize) -> Result<NonNull<u8>, CryptoError> {
         self.relock_after_fork();
         for arena in &mut self.arenas {
@@ -134,6 +137,7 @@ impl Pool {
         self.shrink();
     }
 
+    /// Adds an arena. With the first one, a page is mapped by which a forked child is recognised.
     fn grow(&mut self) -> Result<&mut Arena, CryptoError> {
         if self.fork_mark.is_none() {
             self.fork_mark = ForkMark::new();
@@ -154,6 +158,7 @@ impl Pool {
         });
     }
 
+    /// Locks the arenas again in a forked child, which does not inherit memory locks.
     fn relock_after_fork(&mut self) {
         let forked = self
             .fork_mark
@@ -209,6 +214,7 @@ impl Arena {
         None
     }
 
+    /// Marks units as used. `None` when they are not in the arena.
     fn claim(&mut self, start: usize, units: usize) -> Option<NonNull<u8>> {
         self.used.get_mut(start..start + units)?.fill(true);
         self.units_used += units;
@@ -237,6 +243,7 @@ impl Arena {
         self.first_free = self.unit_of(base).unwrap_or(0).min(self.first_free);
     }
 
+    /// The index of the unit at this address. `None` when it is in another arena.
     fn unit_of(&self, base: NonNull<u8>) -> Option<usize> {
         let offset = base
             .addr()
@@ -260,6 +267,8 @@ impl ForkMark {
         Some(mark)
     }
 
+    /// Whether the kernel has zeroed the page since the last call: then this process is a forked
+    /// child.
     fn wiped_since_last_look(&mut self) -> bool {
         // SAFETY: the mapping is owned, readable and at least one byte long. Volatile because the
         // kernel changes it behind the compiler's back.
@@ -270,6 +279,7 @@ impl ForkMark {
         wiped
     }
 
+    /// Writes the mark that a fork wipes.
     fn set(&mut self) {
         // SAFETY: as above, and `&mut self` makes this the only writer.
         unsafe { self.0.base().write_volatile(1) };

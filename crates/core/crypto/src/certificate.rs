@@ -152,6 +152,8 @@ impl Certificate {
         &self.x509
     }
 
+    /// Checks a certificate: its key must be an RSA key of sufficient length, and its key usage
+    /// must allow encryption.
     pub(crate) fn of(x509: X509) -> Result<Self, CertificateError> {
         let malformed = |_: ErrorStack| CertificateError::Malformed;
         let der = x509.to_der().map_err(malformed)?;
@@ -174,6 +176,7 @@ impl Certificate {
     }
 }
 
+/// Makes a certificate that its own key signs, valid from now on, for the encryption of keys only.
 fn signed(
     key: &PKeyRef<openssl::pkey::Private>,
     name: &X509Name,
@@ -217,6 +220,7 @@ fn parsed_subject(text: &str) -> Result<X509Name, CertificateError> {
     Ok(builder.build())
 }
 
+/// Splits at commas that no backslash precedes. Backslashes stay.
 fn split_unescaped(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -235,6 +239,7 @@ fn split_unescaped(text: &str) -> Vec<&str> {
     parts
 }
 
+/// Removes backslashes that escape the next character. One at the end stays.
 fn unescaped(value: &str) -> String {
     let mut out = String::new();
     let mut characters = value.chars();
@@ -248,6 +253,7 @@ fn unescaped(value: &str) -> String {
     out
 }
 
+/// The name as text, `CN=example,O=...`, with a backslash before special characters.
 fn shown_name(name: &X509NameRef) -> String {
     let entry = |entry: &openssl::x509::X509NameEntryRef| {
         let field = entry.object().nid().short_name().unwrap_or("?").to_owned();
@@ -265,6 +271,7 @@ fn shown_name(name: &X509NameRef) -> String {
     parts.join(",")
 }
 
+/// Seconds since 1970. `None` when they cannot be computed.
 fn unix_s(time: &Asn1TimeRef) -> Option<i64> {
     let epoch = Asn1Time::from_unix(0).ok()?;
     let since = epoch.diff(time).ok()?;

@@ -44,10 +44,8 @@ impl CtrKey {
         wipe_stack();
     }
 
-    /// [`CtrKey::apply`] for the part of a message that begins `offset` bytes into it; the message
-    /// as a whole would begin with the counter block `first`. Parts may begin and end anywhere.
-    ///
-    /// **The caller's duty:** as for `apply`, for the message as a whole.
+    /// Encrypts or decrypts bytes in place that begin `offset` bytes after the position of the
+    /// counter block `first`.
     #[expect(
         clippy::big_endian_bytes,
         reason = "NIST SP 800-38A counts in big-endian"
@@ -76,6 +74,8 @@ impl CtrKey {
     }
 }
 
+/// Encrypts or decrypts in place, from the counter block `iv` on.
+///
 /// Not inlined: on processors with vector AES the library spreads the round keys, the first two of
 /// which are the key itself, over its stack frame.
 #[inline(never)]

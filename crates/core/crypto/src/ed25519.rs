@@ -94,6 +94,8 @@ impl VerifyingKey {
         Self::of(&*key.map_err(|_| SigningKeyError::Malformed)?)
     }
 
+    /// The public key of an Ed25519 key, and its id. `SigningKeyError::OtherKind` for a key of
+    /// another kind.
     fn of<T: HasPublic>(key: &PKeyRef<T>) -> Result<Self, SigningKeyError> {
         if key.id() != Id::ED25519 {
             return Err(SigningKeyError::OtherKind);

@@ -81,7 +81,7 @@ impl fmt::Display for CertificateError {
             Self::Weak => {
                 "the key is not RSA of 2048 to 4096 bits with an exponent from 65537, or its certificate does not allow key encipherment"
             }
-            Self::Mismatch => "the private key is not the certificate's",
+            Self::Mismatch => "the private key does not belong to the certificate",
             Self::Passphrase => "a passphrase is needed, or the one that was given does not open it",
             Self::Subject => "the subject or the number of days is not valid",
             Self::Crypto(error) => return error.fmt(f),

@@ -82,6 +82,8 @@ impl Identity {
         pkcs12::write(certificate, key, name, passphrase)
     }
 
+    /// Reads a certificate, and a private key if there is one; then the first certificate that
+    /// belongs to it. `CertificateError::Mismatch` when none does.
     fn from_pem(bytes: &[u8], passphrase: Option<&SecretBytes>) -> Result<Self, CertificateError> {
         let key = match contains(bytes, b"PRIVATE KEY-----") {
             true => Some(PrivateKey::of(private_key_from_pem(bytes, passphrase)?)?),
@@ -122,6 +124,7 @@ enum Form {
 }
 
 impl Form {
+    /// Recognises the form by the first bytes. What is neither PEM nor PKCS #12 counts as DER.
     fn of(bytes: &[u8]) -> Self {
         if contains(bytes, b"-----BEGIN ") {
             return Self::Pem;

@@ -310,6 +310,7 @@ impl Context {
         self.finish()
     }
 
+    /// Ends an operation. For decryption with GCM, an error when the tag does not match.
     fn finish(&mut self) -> Result<(), CryptoError> {
         let mut rest = [0_u8; 16];
         let mut written = 0;
@@ -319,6 +320,7 @@ impl Context {
         succeeded(done)
     }
 
+    /// A context without a cipher.
     fn empty() -> Result<Self, CryptoError> {
         // SAFETY: no arguments; null when there is no memory.
         let context = unsafe { ffi::EVP_CIPHER_CTX_new() };
@@ -387,6 +389,7 @@ thread_local! {
 #[cfg(test)]
 pub(crate) struct WithoutTripleDes;
 
+/// Acts in this thread as if libcrypto had no triple DES, until the result is dropped. For tests.
 #[cfg(test)]
 pub(crate) fn without_triple_des() -> WithoutTripleDes {
     TRIPLE_DES_ABSENT.set(true);
@@ -416,6 +419,8 @@ thread_local! {
 pub(crate) struct InArena(bool);
 
 impl InArena {
+    /// From now on until the result is dropped, what libcrypto allocates in this thread is in
+    /// locked memory.
     pub(crate) fn enter() -> Self {
         Self(SETTING_UP_A_KEY.replace(true))
     }
@@ -439,10 +444,12 @@ struct Owned {
     len: usize,
 }
 
+/// Locks the list of allocations in locked memory.
 fn owned() -> MutexGuard<'static, Vec<Owned>> {
     OWNED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Allocates locked memory for libcrypto. Null when none is left.
 fn allocate_locked(len: usize) -> *mut c_void {
     let Ok(cell) = Cell::new(len) else {
         return ptr::null_mut();

@@ -147,6 +147,7 @@ fn hash_into(key: &mut [u8; 32], salt: &[u8], secret: &[u8]) {
     key.copy_from_slice(context.finish().as_ref());
 }
 
+/// The digest as an array. Panics if its length is not 32 bytes.
 fn array_of(digest: &[u8]) -> [u8; 32] {
     let mut array = [0; 32];
     // Both algorithms named in this file give 32 bytes; anything else is a programming error.

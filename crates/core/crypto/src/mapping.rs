@@ -98,6 +98,7 @@ impl Mapping {
         self.advise(libc::MADV_WIPEONFORK)
     }
 
+    /// Excludes the pages from core dumps. A kernel that refuses is ignored.
     fn dump_excluded(self) -> Self {
         // Known since Linux 3.4. A refusal leaves the pages as private as ordinary memory, and
         // RLIMIT_CORE remains the caller's second line, so it is not an error.
@@ -105,6 +106,7 @@ impl Mapping {
         self
     }
 
+    /// Gives the kernel advice about the pages. False when it refuses.
     fn advise(&self, advice: libc::c_int) -> bool {
         // SAFETY: the range is owned by `self`; neither advice used here changes its contents in
         // this process.
@@ -120,6 +122,7 @@ impl Drop for Mapping {
     }
 }
 
+/// Maps fresh pages of zeros. `None` when the kernel refuses.
 fn reserve(len: usize, protection: libc::c_int) -> Option<NonNull<u8>> {
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no existing
     // memory.

@@ -20,6 +20,7 @@ pub(crate) struct Matrix {
 const _: () = assert!(size_of::<Block>() == Block::SIZE && align_of::<Block>() <= 4096);
 
 impl Matrix {
+    /// Memory for so many blocks, all zero. `CryptoError::OutOfMemory` when there is not enough.
     pub(crate) fn new(blocks: usize) -> Result<Self, CryptoError> {
         let len = blocks
             .checked_mul(Block::SIZE)
@@ -34,6 +35,7 @@ impl Matrix {
         unsafe { std::slice::from_raw_parts_mut(self.pages.base().cast().as_ptr(), self.blocks) }
     }
 
+    /// Overwrites all blocks with zeros; the compiler cannot leave this out.
     fn wipe(&mut self) {
         // SAFETY: the range is owned and writable.
         unsafe { self.pages.base().as_ptr().write_bytes(0, self.pages.len()) };

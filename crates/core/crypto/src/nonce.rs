@@ -58,6 +58,7 @@ pub fn nonce12() -> Result<[u8; NONCE_LEN], CryptoError> {
         .unwrap_or_else(|_| unbuffered())
 }
 
+/// Random bytes directly from the system.
 fn unbuffered() -> Result<[u8; NONCE_LEN], CryptoError> {
     let mut nonce = [0; NONCE_LEN];
     fill_random(&mut nonce)?;
@@ -137,6 +138,7 @@ impl Buffer {
 }
 
 impl Page {
+    /// Fills the page with fresh random bytes. It is invalid until that has succeeded.
     fn fill(&mut self) -> Result<(), CryptoError> {
         self.valid = 0;
         fill_random(self.nonces.as_flattened_mut())?;

@@ -122,6 +122,7 @@ pub fn verify_p521(
     }
 }
 
+/// The curve, and memory for computing on it.
 fn curve() -> Result<(EcGroup, BigNumContext), CryptoError> {
     let group = EcGroup::from_curve_name(Nid::SECP521R1).map_err(library)?;
     Ok((group, BigNumContext::new().map_err(library)?))
@@ -137,6 +138,7 @@ fn point(
     EcPoint::from_bytes(group, &encoded, context).map_err(|_| CryptoError::Key)
 }
 
+/// The coordinates of a point. `CryptoError::Key` for the point at infinity.
 fn bytes(
     group: &EcGroup,
     point: &EcPointRef,

@@ -95,6 +95,8 @@ pub(crate) fn read(bytes: &[u8], passphrase: &SecretBytes) -> Result<Identity, C
     })
 }
 
+/// The key and the certificate of a PKCS #12 file. `CertificateError::Passphrase` when its code for
+/// authentication does not match. A file without a certificate is malformed.
 fn parts(
     bytes: &[u8],
     passphrase: &SecretBytes,

@@ -132,6 +132,7 @@ impl PrivateKey {
         &self.key
     }
 
+    /// Takes a private RSA key of sufficient length, and computes its id.
     pub(crate) fn of(key: PKey<Private>) -> Result<Self, CertificateError> {
         let id = with_private(|| checked_id(&key))??;
         Ok(Self { key, id })
@@ -189,6 +190,7 @@ pub(crate) fn with_private<T>(work: impl FnOnce() -> T) -> Result<T, CryptoError
     Ok(done)
 }
 
+/// Sets RSA-OAEP with SHA-256, for the label and for the mask, and the label.
 fn set_oaep<T>(context: &mut PkeyCtx<T>, label: &[u8]) -> Result<(), ErrorStack> {
     context.set_rsa_padding(Padding::PKCS1_OAEP)?;
     context.set_rsa_oaep_md(Md::sha256())?;
@@ -225,6 +227,7 @@ static KERNEL: RandMethod = RandMethod {
     status: Some(always_ready),
 };
 
+/// Random bytes for libcrypto from the system. Returns 0, and zeros, when there are none.
 unsafe extern "C" fn from_kernel(out: *mut u8, len: c_int) -> c_int {
     let Ok(len) = usize::try_from(len) else {
         return 0;
@@ -241,6 +244,7 @@ unsafe extern "C" fn from_kernel(out: *mut u8, len: c_int) -> c_int {
     0
 }
 
+/// Tells libcrypto that the system's generator needs no seed.
 unsafe extern "C" fn always_ready() -> c_int {
     1
 }

@@ -34,6 +34,9 @@ pub fn kdfe_p256(
     made
 }
 
+/// Agrees on a key with the owner of the private key to `peer`. Returns the key and the fresh
+/// public point that the owner needs for it. `CryptoError::Key` when `peer` is not a point of
+/// P-256.
 #[inline(never)]
 fn agreed(peer: &[u8; POINT], label: &[u8]) -> Result<(SecretKey, [u8; POINT]), CryptoError> {
     let private = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new())

@@ -147,7 +147,7 @@ fn padding(tail: usize) -> u8 {
     u8::try_from(BLOCK - tail % BLOCK).unwrap_or(0)
 }
 
-/// As many bytes as both have.
+/// Copies as many bytes as both have.
 fn copy(to: &mut [u8], from: &[u8]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = *from;

@@ -132,6 +132,7 @@ impl Pair {
     }
 }
 
+/// Locks a pair of contexts. `None` while another thread uses it.
 fn taken(pair: &Mutex<Pair>) -> Option<MutexGuard<'_, Pair>> {
     match pair.try_lock() {
         Ok(pair) => Some(pair),
@@ -141,6 +142,8 @@ fn taken(pair: &Mutex<Pair>) -> Option<MutexGuard<'_, Pair>> {
     }
 }
 
+/// Checks the lengths: whole units, the same for both, and not more than one key may encrypt under
+/// one tweak.
 fn check(from: &[u8], to: &[u8]) -> Result<(), CryptoError> {
     /// 2^20 units (SP 800-38E, section 4).
     const LEN_MAX: usize = 16 << 20;

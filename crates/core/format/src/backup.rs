@@ -476,6 +476,8 @@ impl Member {
         self.path == b"."
     }
 
+    /// Whether the fields agree with one another: a target only for links and tablespaces, the root
+    /// only as a directory, nothing too long.
     fn is_sound(&self) -> bool {
         let has_target = matches!(self.kind, MemberKind::Link | MemberKind::Tablespace);
         let fits = |text: &[u8]| text.len() <= usize::from(PATH_MAX) && !text.contains(&0);
@@ -576,6 +578,7 @@ impl StreamEnd {
     }
 }
 
+/// Checks the version of a format. `RecordError::Newer` for a later one than this program knows.
 pub(crate) fn version_of(found: Option<u16>) -> Result<(), RecordError> {
     match found {
         Some(version) if version > FORMAT_VERSION => Err(RecordError::Newer(version)),

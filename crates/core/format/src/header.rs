@@ -551,6 +551,7 @@ impl Header {
         Ok(out)
     }
 
+    /// The slots as the header has them, filled up with zeros. An error when they do not fit.
     fn slots_bytes(&self) -> Result<Vec<u8>, HeaderError> {
         if self.slots.len() > SLOTS_MAX {
             return Err(HeaderError::Malformed("SLOT_COUNT"));
@@ -575,6 +576,8 @@ fn parse_canary(record: &[u8]) -> Option<Canary> {
     })
 }
 
+/// Parses the slots. An error when there are more than a header may have, or something other than
+/// zeros follows the last one.
 fn parse_slots(record: &[u8]) -> Result<Vec<Slot>, HeaderError> {
     let bad = HeaderError::Malformed;
     let count = u16_at(record, header_layout::SLOT_COUNT).ok_or(HeaderError::Truncated)?;

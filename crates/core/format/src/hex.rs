@@ -29,6 +29,7 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
+/// The value of a hexadecimal digit. `None` for a capital letter too: one value has one text.
 fn nibble(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => digit.checked_sub(b'0'),

@@ -188,7 +188,8 @@ impl JournalMark {
         out
     }
 
-    /// The pair that a mark of this sequence belongs into.
+    /// The pair into which a mark with this sequence belongs: 0 for an odd number, 1 for an even
+    /// one.
     #[must_use]
     pub const fn pair(&self) -> usize {
         if self.sequence & 1 == 1 { 0 } else { 1 }

@@ -73,7 +73,7 @@ impl Recipient for Private {
         _: &SecretKey,
         _: &[u8],
     ) -> Result<([u8; CERTIFICATE_ID_LEN], Vec<u8>), Error> {
-        let detail = "private keys open; name the certificate to seal for";
+        let detail = "private keys only open; name the certificate to seal for";
         Err(Error::new(&code::KEY_OPTION, detail))
     }
 

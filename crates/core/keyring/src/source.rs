@@ -101,7 +101,7 @@ impl KeySource {
     pub fn passphrase(&self, context: &SourceContext) -> Result<SecretBytes, Error> {
         let given = match self {
             Self::KeyId { .. } => {
-                let detail = "a passphrase is wanted, not a key of the keyring";
+                let detail = "a passphrase is needed, not a key of the keyring";
                 return Err(Error::new(&code::KEY_OPTION, detail));
             }
             Self::Env(variable) => from_env(variable)?,

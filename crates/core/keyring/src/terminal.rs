@@ -40,7 +40,7 @@ const INTERRUPTS: [u8; 2] = [0x03, 0x1c];
 /// SR-2011 (differ).
 pub(crate) fn ask(prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
     if NOBODY.load(Ordering::Relaxed) {
-        return Err(Error::new(&code::NO_TERMINAL, "nobody is to be asked"));
+        return Err(Error::new(&code::NO_TERMINAL, "prompts are switched off"));
     }
     ask_at(Path::new(TERMINAL), prompt, creating)
 }
@@ -71,7 +71,7 @@ fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, 
             // A terminal that is not set to UTF-8: letters must not become a key that is not
             // stretched.
             if is_raw(without_newline(first.as_slice())) {
-                let detail = "typed text that is not UTF-8 cannot have 32 bytes";
+                let detail = "a typed passphrase of 32 bytes must be UTF-8";
                 return Err(Error::new(&code::KEY_MALFORMED, detail));
             }
             return Ok(first);
@@ -218,7 +218,7 @@ mod tests {
         ask_nobody();
         let error = ask("", false).err().unwrap();
         assert_eq!(error.code().number, 1004);
-        assert_eq!(error.detail(), "nobody is to be asked");
+        assert_eq!(error.detail(), "prompts are switched off");
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! What goes into a request's line: a server's address, a key's name. Both are checked so strictly
-//! that nothing needs to be quoted.
+//! The text that goes into a request's line: a server's address, a key's name. Both are checked so
+//! strictly that nothing needs to be quoted.
 //!
-//! Invariant N4: no text from outside reaches a request's line or its headers but through this
-//! file.
+//! Invariant N4: text from outside reaches a request's line or its headers only through this file.
 
 use crate::error::{Error, Kind, Result};
 
@@ -65,7 +64,7 @@ impl Address {
         Ok(Self(format!("https://{rest}")))
     }
 
-    /// Without a slash at its end.
+    /// The address without a slash at its end.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
@@ -79,8 +78,8 @@ pub fn key_name_is_valid(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
 }
 
-/// `name`, where it may be one.
-pub(crate) fn key_name(name: &str) -> Result<&str> {
+/// Returns a name that a key may have.
+pub(crate) fn checked_key_name(name: &str) -> Result<&str> {
     match key_name_is_valid(name) {
         true => Ok(name),
         false => Err(Error::new(

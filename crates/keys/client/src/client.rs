@@ -1,35 +1,36 @@
-//! What a node asks of the key server: docs/spec/keyserver.md, "Requests".
+//! The requests of a node to the key server: docs/spec/keyserver.md, "Requests".
 //!
-//! Invariants N2 to N8. Every answer is compared with what was asked for: another key's material is
-//! never handed on.
+//! Invariants N2 to N8. Every response is compared with the request: another key's material is
+//! never returned.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use serde::Serialize;
 use serde_json::Value;
 use strongroom_crypto::SecretKey;
 use strongroom_format::hex::hex;
+use strongroom_tls::rustls::ClientConfig;
 use ureq::http::Method;
 
-use crate::address::{Address, key_name};
+use crate::address::{Address, checked_key_name};
 use crate::base64;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Answer, Request, SECRET_MAX};
+use crate::exchange::{Request, Response, SECRET_MAX};
 use crate::rounds::Servers;
 use crate::wire::{
     Destroy, Ending, KeyRecord, Keys, Made, Material, Needs, NewKey, Report, ServerStatus,
 };
 
-/// Longest answer in JSON, in bytes: a list of all keys.
+/// The longest response in JSON, in bytes.
 const JSON_MAX: usize = 64 * 1024 * 1024;
 
-/// Keys in a part of the list, and the most parts.
+/// Keys in a page of the list of keys.
 const PAGE: usize = 1000;
+/// The most pages of the list.
 const PAGES_MAX: usize = 10_000;
 
-/// Longest escrow, in bytes.
+/// The longest escrow, in bytes.
 const ESCROW_MAX: usize = 32 * 1024 * 1024;
 
 /// Which version of a key.
@@ -49,30 +50,31 @@ pub struct Fetched {
     pub material: SecretKey,
 }
 
-/// Asks a node's key servers. Each call ends within the total time of the configuration.
+/// Sends requests to a node's key servers. Each call ends within the total time of the
+/// configuration.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) addresses: Vec<Address>,
     pub(crate) tls: Arc<ClientConfig>,
     pub(crate) request_timeout: Duration,
     pub(crate) total_timeout: Duration,
-    /// For how long servers are asked again while nobody is at any of the addresses, if that is
-    /// not the whole time.
-    pub(crate) nobody_timeout: Option<Duration>,
+    /// For how long servers are asked again while all of them are absent, if that is not the whole
+    /// time.
+    pub(crate) absence_timeout: Option<Duration>,
 }
 
-/// For how long a client that does not wait asks again while nobody is at any of the addresses: a
-/// server that is started anew is away for less.
-const NOBODY_TIMEOUT: Duration = Duration::from_secs(1);
+/// For how long a client that does not wait asks again while all servers are absent: a server that
+/// is restarted is absent for less.
+const ABSENCE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Client {
-    /// The same client for somebody who waits for its answer: it gives up after a second where
-    /// every connection is refused, or no host is known, since that is a server that does not run
-    /// or an address that is wrong. Any other client asks again until its total time is over,
-    /// because a server may start later than its nodes.
+    /// The same client for a person who waits for the result. It gives up after a second if every
+    /// connection is refused or no host is known: then the server does not run, or the address is
+    /// wrong. Any other client asks again until its total time is over, because a server may start
+    /// later than its nodes.
     #[must_use]
     pub fn not_waiting(mut self) -> Self {
-        self.nobody_timeout = Some(NOBODY_TIMEOUT);
+        self.absence_timeout = Some(ABSENCE_TIMEOUT);
         self
     }
 
@@ -93,12 +95,15 @@ impl Client {
             Version::Latest => String::from("latest"),
             Version::Number(number) => number.to_string(),
         };
-        let path = format!("/v1/keys/{}/versions/{which}/material", key_name(name)?);
-        let answer = self.ask(&Request {
+        let path = format!(
+            "/v1/keys/{}/versions/{which}/material",
+            checked_key_name(name)?
+        );
+        let response = self.ask(&Request {
             is_secret: true,
             ..Request::get(path, SECRET_MAX)
         })?;
-        let found: Material<'_> = parsed(&answer)?;
+        let found: Material<'_> = parse_json(&response)?;
         let wanted = match version {
             Version::Latest => found.version,
             Version::Number(number) => number,
@@ -106,7 +111,7 @@ impl Client {
         if found.name != name || found.version != wanted {
             return Err(malformed("it is about another key"));
         }
-        let material = base64::key(found.material.as_bytes())?
+        let material = base64::decode_key(found.material.as_bytes())?
             .ok_or_else(|| malformed("the material is not 32 bytes in base64"))?;
         Ok(Fetched {
             version: found.version,
@@ -114,25 +119,26 @@ impl Client {
         })
     }
 
-    /// Makes a key; the node that made it is granted it. The number of its first version.
+    /// Makes a key and grants it to this node. Returns the number of its first version.
     ///
     /// # Errors
     /// [`Kind::Exists`], [`Kind::Uncertain`] and others.
     pub fn create(&self, name: &str) -> Result<u64> {
         let body = json(&NewKey {
-            name: key_name(name)?,
+            name: checked_key_name(name)?,
         })?;
-        let answer = self.ask(&change(String::from("/v1/keys"), &body, false))?;
-        made(&answer, name)
+        let response = self.ask(&post(String::from("/v1/keys"), &body, false))?;
+        made_version(&response, name)
     }
 
-    /// Makes a new version of a key; older ones stay for opening. The number of the new one.
+    /// Makes a new version of a key and returns its number. Older versions still open what they
+    /// have sealed.
     ///
     /// # Errors
     /// [`Kind::Uncertain`] and others.
     pub fn rotate(&self, name: &str) -> Result<u64> {
-        let path = format!("/v1/keys/{}/rotate", key_name(name)?);
-        made(&self.ask(&change(path, b"{}", false))?, name)
+        let path = format!("/v1/keys/{}/rotate", checked_key_name(name)?);
+        made_version(&self.ask(&post(path, b"{}", false))?, name)
     }
 
     /// The keys that this client is granted; an administrator's are all.
@@ -144,9 +150,12 @@ impl Client {
         for _ in 0..PAGES_MAX {
             let path = match all.last() {
                 None => format!("/v1/keys?limit={PAGE}"),
-                Some(last) => format!("/v1/keys?limit={PAGE}&after={}", key_name(&last.name)?),
+                Some(last) => format!(
+                    "/v1/keys?limit={PAGE}&after={}",
+                    checked_key_name(&last.name)?
+                ),
             };
-            let mut page: Keys = parsed(&self.ask(&Request::get(path, JSON_MAX))?)?;
+            let mut page: Keys = parse_json(&self.ask(&Request::get(path, JSON_MAX))?)?;
             let goes_on = page
                 .keys
                 .first()
@@ -168,8 +177,8 @@ impl Client {
     /// # Errors
     /// As [`Client::material`].
     pub fn key(&self, name: &str) -> Result<KeyRecord> {
-        let path = format!("/v1/keys/{}", key_name(name)?);
-        let key: KeyRecord = parsed(&self.ask(&Request::get(path, JSON_MAX))?)?;
+        let path = format!("/v1/keys/{}", checked_key_name(name)?);
+        let key: KeyRecord = parse_json(&self.ask(&Request::get(path, JSON_MAX))?)?;
         match key.name == name {
             true => Ok(key),
             false => Err(malformed("it is about another key")),
@@ -192,16 +201,16 @@ impl Client {
         self.act(name, "enable", b"{}")
     }
 
-    /// Has a key destroyed after a time, the server's own where none is given. What has become of
-    /// it: as a rule it waits for that time.
+    /// Has a key destroyed after a time, or after the server's own time if none is given. Returns
+    /// the key's new state: usually it waits for that time.
     ///
     /// # Errors
     /// As [`Client::material`].
     pub fn destroy(&self, name: &str, after: Option<Duration>) -> Result<Ending> {
         let after_seconds = after.map(|after| after.as_secs());
-        let path = format!("/v1/keys/{}/destroy", key_name(name)?);
+        let path = format!("/v1/keys/{}/destroy", checked_key_name(name)?);
         let body = json(&Destroy { after_seconds })?;
-        let ending: Ending = parsed(&self.ask(&change(path, &body, true))?)?;
+        let ending: Ending = parse_json(&self.ask(&post(path, &body, true))?)?;
         match ending.name == name {
             true => Ok(ending),
             false => Err(malformed("it is about another key")),
@@ -213,11 +222,11 @@ impl Client {
     /// # Errors
     /// As [`Client::material`].
     pub fn needs(&self, name: &str) -> Result<Needs> {
-        let path = format!("/v1/keys/{}/needs", key_name(name)?);
-        parsed(&self.ask(&Request::get(path, JSON_MAX))?)
+        let path = format!("/v1/keys/{}/needs", checked_key_name(name)?);
+        parse_json(&self.ask(&Request::get(path, JSON_MAX))?)
     }
 
-    /// Calls off a destruction whose time has not come.
+    /// Cancels a destruction that has not happened yet.
     ///
     /// # Errors
     /// As [`Client::material`].
@@ -225,13 +234,14 @@ impl Client {
         self.act(name, "restore", b"{}")
     }
 
+    /// Posts to a path below the key's.
     fn act(&self, name: &str, what: &str, body: &[u8]) -> Result<()> {
-        let path = format!("/v1/keys/{}/{what}", key_name(name)?);
-        self.ask(&change(path, body, true)).map(drop)
+        let path = format!("/v1/keys/{}/{what}", checked_key_name(name)?);
+        self.ask(&post(path, body, true)).map(drop)
     }
 
-    /// Keeps a copy of an object's header. The bytes must be sealed: the server and its backups see
-    /// them.
+    /// Stores a copy of an object's header at the server. The bytes must be sealed, because the
+    /// server and its backups hold them.
     ///
     /// # Errors
     /// As [`Client::material`].
@@ -242,19 +252,19 @@ impl Client {
         self.ask(&Request {
             method: Method::PUT,
             content_type: "application/octet-stream",
-            ..change(format!("/v1/escrow/{}", hex(object_id)), sealed, true)
+            ..post(format!("/v1/escrow/{}", hex(object_id)), sealed, true)
         })
         .map(drop)
     }
 
-    /// The copy of an object's header.
+    /// Fetches the copy of an object's header.
     ///
     /// # Errors
     /// As [`Client::material`].
     pub fn escrow(&self, object_id: &[u8; 16]) -> Result<Vec<u8>> {
         let path = format!("/v1/escrow/{}", hex(object_id));
-        let answer = self.ask(&Request::get(path, ESCROW_MAX))?;
-        Ok(answer.body.bytes().to_vec())
+        let response = self.ask(&Request::get(path, ESCROW_MAX))?;
+        Ok(response.body.bytes().to_vec())
     }
 
     /// Removes the copy of an object's header.
@@ -269,7 +279,7 @@ impl Client {
         .map(drop)
     }
 
-    /// Says how an object stands, for the fleet page.
+    /// Reports the state of an object, for the fleet page.
     ///
     /// # Errors
     /// As [`Client::material`].
@@ -277,21 +287,22 @@ impl Client {
         let body = json(report)?;
         self.ask(&Request {
             method: Method::PUT,
-            ..change(format!("/v1/objects/{}", hex(object_id)), &body, true)
+            ..post(format!("/v1/objects/{}", hex(object_id)), &body, true)
         })
         .map(drop)
     }
 
-    /// What the first server that answers says of itself.
+    /// The status of the first server that responds.
     ///
     /// # Errors
     /// As [`Client::material`].
     pub fn status(&self) -> Result<ServerStatus> {
-        parsed(&self.ask(&Request::get(String::from("/v1/status"), JSON_MAX))?)
+        parse_json(&self.ask(&Request::get(String::from("/v1/status"), JSON_MAX))?)
     }
 
-    /// Any other request of docs/spec/keyserver.md in JSON, for administration. `path` is made of
-    /// checked parts and holds no secret. `repeatable`: asking twice is asking once.
+    /// Sends any other request of docs/spec/keyserver.md, for administration. `path` is made of
+    /// checked parts and holds no secret. `is_repeatable`: sending it twice has the same effect as
+    /// once.
     ///
     /// # Errors
     /// All kinds. [`Kind::Refused`] for a path with characters that would have to be quoted.
@@ -300,51 +311,54 @@ impl Client {
         method: &Method,
         path: &str,
         body: Option<&Value>,
-        repeatable: bool,
+        is_repeatable: bool,
     ) -> Result<Value> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-?=&".contains(&byte);
-        if !path.starts_with("/v1/") || !path.bytes().all(plain) || path.contains("/..") {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-?=&".contains(&byte);
+        if !path.starts_with("/v1/") || !path.bytes().all(is_plain) || path.contains("/..") {
             return Err(Error::new(Kind::Refused, "not a path of the key server"));
         }
         let body = body.map(json).transpose()?;
-        let answer = self.ask(&Request {
+        let response = self.ask(&Request {
             method: method.clone(),
             body: body.as_deref(),
-            repeatable,
+            is_repeatable,
             ..Request::get(path.to_owned(), JSON_MAX)
         })?;
-        match answer.body.bytes() {
+        match response.body.bytes() {
             [] => Ok(Value::Null),
-            _ => parsed(&answer),
+            _ => parse_json(&response),
         }
     }
 
-    pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Answer> {
+    /// Sends a request to the servers, and returns the response of the one that fulfilled it.
+    pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Response> {
         let servers = Servers {
             addresses: &self.addresses,
             tls: &self.tls,
             request_timeout: self.request_timeout,
             total_timeout: self.total_timeout,
-            nobody_timeout: self.nobody_timeout,
+            absence_timeout: self.absence_timeout,
         };
         servers.ask(request)
     }
 }
 
-pub(crate) fn change(path: String, body: &[u8], repeatable: bool) -> Request<'_> {
+/// A request that posts JSON.
+pub(crate) fn post(path: String, body: &[u8], is_repeatable: bool) -> Request<'_> {
     Request {
         method: Method::POST,
         path,
         body: Some(body),
         content_type: "application/json",
-        answer_max: JSON_MAX,
+        response_max: JSON_MAX,
         is_secret: false,
-        repeatable,
+        is_repeatable,
     }
 }
 
-fn made(answer: &Answer, name: &str) -> Result<u64> {
-    let made: Made = parsed(answer)?;
+/// The version that was made, if the response is about this key.
+fn made_version(response: &Response, name: &str) -> Result<u64> {
+    let made: Made = parse_json(response)?;
     match made.name == name {
         true => Ok(made.version),
         false => Err(malformed("it is about another key")),
@@ -355,12 +369,13 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| Error::new(Kind::Host, error.to_string()))
 }
 
-/// An answer in JSON. The parser's message may quote the answer, so it is not passed on.
-pub(crate) fn parsed<'a, T: serde::Deserialize<'a>>(answer: &'a Answer) -> Result<T> {
-    serde_json::from_slice(answer.body.bytes())
+/// Parses a response in JSON. The parser's message may quote the response, so it is dropped.
+pub(crate) fn parse_json<'a, T: serde::Deserialize<'a>>(response: &'a Response) -> Result<T> {
+    serde_json::from_slice(response.body.bytes())
         .map_err(|_| malformed("it is not the JSON that was asked for"))
 }
 
+/// The error of a response that does not fit the request.
 pub(crate) fn malformed(why: &str) -> Error {
     Error::new(Kind::Malformed, why)
 }

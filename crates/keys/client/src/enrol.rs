@@ -1,9 +1,9 @@
 //! A node's first contact: a key pair of its own, and a certificate for it against a one-time
 //! token.
 //!
-//! Invariants: N1 (the server is verified with the authority's file that the operator brought; what
-//! the server sends as its authority is not used), N5 (token and private key), N8 (a token is sent
-//! once: it works once).
+//! Invariants: N1 (the server is verified with the authority's file that the operator brought,
+//! never with what the server sends as its authority), N5 (token and private key), N8 (a token is
+//! sent once, because it works once).
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use strongroom_crypto::SecretBytes;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::address::{Address, key_name_is_valid};
-use crate::client::{Client, change, malformed, parsed};
+use crate::client::{Client, malformed, parse_json, post};
 use crate::error::{Error, Kind, Result};
 use crate::node::{REQUEST_TIMEOUT_S, TOTAL_TIMEOUT_S};
-use crate::tls::{self, Identity};
+use crate::tls::{client_config, identity};
 use crate::wire::Issued;
 
-/// Longest token, in bytes.
+/// The longest token, in bytes.
 const TOKEN_MAX: usize = 512;
 
 /// What an enrolment needs.
 pub struct Enrolment<'a> {
     /// `https://HOST:PORT`.
     pub server: &'a str,
-    /// The authority's certificate in PEM, brought here by a way that is trusted.
+    /// The authority's certificate in PEM, from a trusted source.
     pub authority: &'a [u8],
-    /// The node's name, as the token was made for.
+    /// The node's name, for which the token was made.
     pub node: &'a str,
     /// The one-time token.
     pub token: &'a SecretBytes,
@@ -35,44 +35,44 @@ pub struct Enrolment<'a> {
 
 /// A node's new identity.
 pub struct Enrolled {
-    /// The server's address as it belongs into the configuration.
+    /// The server's address, as it is written into the configuration.
     pub server: String,
     /// The role that the token gave.
     pub role: String,
-    /// PEM.
+    /// The certificate with its chain, in PEM.
     pub certificate: String,
-    /// PEM.
+    /// The private key in PEM.
     pub key: SecretBytes,
 }
 
-/// Enrols a node. `keep` is given the private key before the token is sent, and has to keep it: a
-/// token that is used up for a key that is lost would be of no use.
+/// Enrols a node. `store_key` has to store the private key; it is called before the token is sent,
+/// because a token works once, and without the key the certificate would be useless.
 ///
 /// # Errors
-/// [`Kind::Token`], [`Kind::Uncertain`] when the answer was lost, and others; or what `keep` fails
-/// with.
+/// [`Kind::Token`], [`Kind::Uncertain`] when the response was lost, and others; those of
+/// `store_key`.
 pub fn enrol<E: From<Error>>(
     enrolment: &Enrolment<'_>,
-    keep: impl FnOnce(&SecretBytes) -> std::result::Result<(), E>,
+    store_key: impl FnOnce(&SecretBytes) -> std::result::Result<(), E>,
 ) -> std::result::Result<Enrolled, E> {
     let server = Address::parse(enrolment.server)?;
     let client = client(&server, enrolment.authority)?;
     let (key, request) = key_and_request(enrolment.node)?;
     let body = body(enrolment.token, &request)?;
-    keep(&key)?;
-    let answer = client
-        .ask(&change(String::from("/v1/enroll"), &body, false))
+    store_key(&key)?;
+    let response = client
+        .ask(&post(String::from("/v1/enroll"), &body, false))
         .map_err(|error| match error.kind() {
             Kind::Denied => error.with_kind(Kind::Token),
             _ => error,
         })?;
-    let issued: Issued = parsed(&answer)?;
+    let issued: Issued = parse_json(&response)?;
     if issued.node != enrolment.node {
         return Err(malformed("the certificate is for another node").into());
     }
-    // A certificate that is not this key's is found here, not at the next boot.
-    Identity::from_pem(issued.certificate.as_bytes(), key.as_slice())
-        .and_then(|identity| tls::config(enrolment.authority, Some(identity)))
+    // Finds a certificate that does not belong to the key now, not at the next boot.
+    identity(issued.certificate.as_bytes(), key.as_slice())
+        .and_then(|identity| client_config(enrolment.authority, Some(identity)))
         .map_err(|why| malformed(&why))?;
     Ok(Enrolled {
         server: server.text().to_owned(),
@@ -82,17 +82,18 @@ pub fn enrol<E: From<Error>>(
     })
 }
 
+/// A client without a certificate, which does not wait for a server that is absent.
 fn client(server: &Address, authority: &[u8]) -> Result<Client> {
-    let tls = tls::config(authority, None)
+    let tls = client_config(authority, None)
         .map_err(|why| Error::new(Kind::NodeFile, format!("authority: {why}")))?;
     Ok(Client {
         addresses: vec![server.clone()],
         tls,
         request_timeout: Duration::from_secs(REQUEST_TIMEOUT_S),
         total_timeout: Duration::from_secs(TOTAL_TIMEOUT_S),
-        nobody_timeout: None,
+        absence_timeout: None,
     }
-    // Somebody who joins a host sits in front of it.
+    // A person enrols a host, and waits for the result.
     .not_waiting())
 }
 
@@ -116,12 +117,12 @@ pub(crate) fn key_and_request(node: &str) -> Result<(SecretBytes, String)> {
     Ok((key?, request))
 }
 
-/// `{"token":...,"csr":...}`, in memory that is wiped.
+/// The body of the request, `{"token":...,"csr":...}`, in memory that is wiped.
 fn body(token: &SecretBytes, request: &str) -> Result<Zeroizing<Vec<u8>>> {
     let text = token.as_slice().trim_ascii();
-    // The characters of tokens need no quoting; anything else is not one.
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
-    if text.is_empty() || text.len() > TOKEN_MAX || !text.iter().all(plain) {
+    // The characters of a token need no quoting.
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    if text.is_empty() || text.len() > TOKEN_MAX || !text.iter().all(is_plain) {
         return Err(Error::new(Kind::Token, "that is not a token"));
     }
     let request = serde_json::to_string(request)

@@ -1,8 +1,8 @@
-//! Why a call failed: a kind that callers decide by, a stable code, and what happened at each
+//! Why a call failed: a kind by which callers decide, a stable code, and what happened at each
 //! server.
 //!
-//! Invariant N6: no message holds key material, a token or a private key. A server's own words are
-//! shown cut short and without control characters.
+//! Invariant N6: no message holds key material, a token or a private key. A server's own text is
+//! cut short and has no control characters.
 
 use std::fmt;
 
@@ -11,44 +11,45 @@ use strongroom_format::code::{self, Code};
 /// What this crate's functions return.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// What sort of failure it is. Callers with something to fall back on decide by it.
+/// What sort of failure it is. Callers that have an alternative decide by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
     /// The configuration cannot be used. Nothing was sent.
     Config,
-    /// A text that was given as the address of a server is not one. Nothing was sent.
+    /// A text is not the address of a server. Nothing was sent.
     Address,
     /// A file that the configuration names cannot be used. Nothing was sent.
     NodeFile,
-    /// No server answered in the whole of the time.
+    /// No server responded within the total time.
     Unreachable,
-    /// At every address there is nobody: the connection is refused, or the host is not known. Only
-    /// for a client that does not wait for that to change ([`crate::Client::not_waiting`]).
-    Nobody,
+    /// All servers are absent: the connection is refused, or the host is not known. Only for a
+    /// client that does not wait for that to change ([`crate::Client::not_waiting`]).
+    Absent,
     /// A server does not accept this node's certificate.
     NotAccepted,
-    /// A server that was trusted refuses this node.
+    /// A trusted server refuses this node.
     Denied,
-    /// There is nothing of that name, or it is not granted to this node.
+    /// Nothing has that name, or it is not granted to this node.
     NotFound,
     /// The key is disabled.
     Disabled,
     /// The key is destroyed.
     Destroyed,
-    /// The servers are sealed, and were until the time was over.
+    /// The servers are sealed, and remained so until the time was over.
     Sealed,
     /// The servers asked to wait until the time was over.
     Busy,
-    /// Who answered is not a server that the configured authority vouches for.
+    /// The server does not have a certificate of the configured authority.
     NotTrusted,
-    /// What was answered is not an answer to what was asked.
+    /// The response does not fit the request.
     Malformed,
-    /// There is something of that name already.
+    /// Something of that name exists already.
     Exists,
     /// The server does not accept the request.
     Refused,
-    /// The connection broke after a change was sent: whether it was made is not known.
+    /// The connection broke after a request for a change was sent: whether it took effect is not
+    /// known.
     Uncertain,
     /// The one-time token was not accepted.
     Token,
@@ -57,12 +58,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The stable code where no server named one.
+    /// The stable code, unless a server gave another one.
     fn code(self) -> &'static Code {
         match self {
             Self::Config => &code::NODE_CONFIG,
             Self::Address => &code::KEYSERVER_ADDRESS,
-            Self::Nobody => &code::KEYSERVER_NOBODY,
+            Self::Absent => &code::KEYSERVER_NOBODY,
             Self::NodeFile => &code::NODE_FILE,
             Self::Unreachable | Self::Sealed | Self::Busy => &code::KEYSERVER_UNREACHABLE,
             Self::NotTrusted => &code::KEYSERVER_NOT_TRUSTED,
@@ -98,7 +99,7 @@ impl Error {
         }
     }
 
-    /// With the code that a server named, if it did.
+    /// With the code that a server gave, if it did.
     pub(crate) fn with_code(self, code: Option<&'static Code>) -> Self {
         Self {
             code: code.unwrap_or(self.code),
@@ -106,7 +107,7 @@ impl Error {
         }
     }
 
-    /// The same told as another kind.
+    /// The same error as another kind.
     pub(crate) fn with_kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }

@@ -1,33 +1,28 @@
-//! One request to one server, and its answer, within a time.
+//! One request to one server, and its response, within a time.
 //!
-//! Invariants: N1, N2, N5. A connection serves one request: names are looked up anew, and no answer
-//! of an earlier request can be taken for this one's.
+//! Invariants: N1, N2, N5. A connection serves one request: names are looked up anew, and no
+//! response to an earlier request can be taken for the response to this one.
 
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use strongroom_crypto::SecretBytes;
-use ureq::unversioned::resolver::DefaultResolver;
-use ureq::unversioned::transport::{Connector as _, TcpConnector};
-use ureq::{Agent, SendBody, http};
+use strongroom_tls::http::{SentFlag, client_rules, watched_client};
+use strongroom_tls::rustls::{self, ClientConfig};
+use ureq::{SendBody, http};
 use zeroize::Zeroizing;
 
 use crate::address::Address;
 use crate::error::Kind;
 
-/// Longest header of an answer, in bytes.
-const HEADER_MAX: usize = 16 * 1024;
-
-/// Longest answer that says why not, in bytes.
+/// The longest response that reports an error, in bytes.
 const REFUSAL_MAX: usize = 16 * 1024;
 
-/// Longest answer with a key in it, in bytes.
+/// The longest response with a key in it, in bytes.
 pub(crate) const SECRET_MAX: usize = 4 * 1024;
 
-/// What is asked for.
+/// What a server is asked.
 pub(crate) struct Request<'a> {
     pub(crate) method: http::Method,
     /// Begins with a slash; made of checked parts only (N4).
@@ -35,36 +30,37 @@ pub(crate) struct Request<'a> {
     /// `None`: no body.
     pub(crate) body: Option<&'a [u8]>,
     pub(crate) content_type: &'static str,
-    /// Longest answer that is taken, in bytes.
-    pub(crate) answer_max: usize,
-    /// The answer holds key material.
+    /// The longest response that is accepted, in bytes.
+    pub(crate) response_max: usize,
+    /// The response holds key material.
     pub(crate) is_secret: bool,
-    /// Asking twice is asking once.
-    pub(crate) repeatable: bool,
+    /// Sending it twice has the same effect as sending it once.
+    pub(crate) is_repeatable: bool,
 }
 
 impl Request<'_> {
-    pub(crate) fn get(path: String, answer_max: usize) -> Self {
+    /// A request that changes nothing.
+    pub(crate) fn get(path: String, response_max: usize) -> Self {
         Request {
             method: http::Method::GET,
             path,
             body: None,
             content_type: "application/json",
-            answer_max,
+            response_max,
             is_secret: false,
-            repeatable: true,
+            is_repeatable: true,
         }
     }
 }
 
-/// What was answered.
-pub(crate) struct Answer {
+/// What a server has answered.
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) body: Body,
 }
 
-/// The bytes of an answer.
+/// The body of a response.
 pub(crate) enum Body {
     Plain(Zeroizing<Vec<u8>>),
     Secret(SecretBytes),
@@ -79,54 +75,41 @@ impl Body {
     }
 }
 
-/// Why there was no answer.
-pub(crate) struct Fault {
+/// Why there was no response.
+pub(crate) struct Failure {
     pub(crate) kind: Kind,
     pub(crate) detail: String,
-    /// Part of the request may have reached the server.
-    pub(crate) sent: bool,
-    /// Nobody is at the address: the connection was refused, or the host is not known.
-    pub(crate) nobody: bool,
+    /// A part of the request may have reached the server.
+    pub(crate) was_sent: bool,
+    /// No program listens at the address, or the host is not known.
+    pub(crate) is_absent: bool,
 }
 
-/// Asks one server, for at most `time`.
+/// Sends a request to one server and reads the response, for at most `time`.
 pub(crate) fn exchange(
     tls: &Arc<ClientConfig>,
     server: &Address,
     request: &Request<'_>,
     time: Duration,
-) -> Result<Answer, Fault> {
-    let sent = Arc::new(AtomicBool::new(false));
-    let secure = crate::transport::Secure {
-        config: Arc::clone(tls),
-        sent: Arc::clone(&sent),
-    };
-    let config = Agent::config_builder()
+) -> Result<Response, Failure> {
+    let sent = SentFlag::default();
+    let rules = client_rules()
         .https_only(true)
-        .http_status_as_error(false)
-        // Whatever the environment says.
-        .proxy(None)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .max_idle_connections(0)
-        .max_response_header_size(HEADER_MAX)
-        .user_agent(concat!("strongroom/", env!("CARGO_PKG_VERSION")))
         .timeout_global(Some(time))
         .build();
-    let connector = ().chain(TcpConnector::default()).chain(secure);
-    let agent = Agent::with_parts(config, connector, DefaultResolver::default());
-    let fault = |kind, detail, nobody| Fault {
+    let agent = watched_client(rules, Some(Arc::clone(tls)), &sent);
+    let failure = |kind, detail, is_absent| Failure {
         kind,
         detail,
-        sent: sent.load(Ordering::Relaxed),
-        nobody,
+        was_sent: sent.is_set(),
+        is_absent,
     };
     let built = http::Request::builder()
         .method(request.method.clone())
         .uri(format!("{}{}", server.text(), request.path));
-    let answer = match request.body {
-        // The server demands it of whatever changes something: no page that a browser shows can
-        // send it.
+    let response = match request.body {
+        // The server requires this header of every request that changes something, because no page
+        // in a browser can send it.
         None if request.method != http::Method::GET => built
             .header("content-type", request.content_type)
             .body(())
@@ -145,19 +128,19 @@ pub(crate) fn exchange(
             .map_err(ureq::Error::from)
             .and_then(|ready| agent.run(ready)),
     };
-    let answer = answer.map_err(|error| {
-        let (kind, detail) = told(&error);
-        fault(kind, detail, is_nobody(&error))
+    let response = response.map_err(|error| {
+        let (kind, detail) = translate_error(&error);
+        failure(kind, detail, is_absence(&error))
     })?;
-    read(answer, request).map_err(|(kind, detail)| fault(kind, detail, false))
+    read_response(response, request).map_err(|(kind, detail)| failure(kind, detail, false))
 }
 
-/// How the standard library begins the text of an error of getaddrinfo(3). It has no kind of its
-/// own by which it could be known.
+/// How the standard library begins the text of an error of getaddrinfo(3), which has no kind of its
+/// own.
 const LOOKUP_FAILED: &str = "failed to lookup address information";
 
 /// Whether the error says that no program listens at the address, or that there is no such host.
-fn is_nobody(error: &ureq::Error) -> bool {
+fn is_absence(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::HostNotFound => true,
         ureq::Error::Io(error) => {
@@ -168,33 +151,37 @@ fn is_nobody(error: &ureq::Error) -> bool {
     }
 }
 
-type Why = (Kind, String);
+type Reason = (Kind, String);
 
-fn read(mut answer: http::Response<ureq::Body>, request: &Request<'_>) -> Result<Answer, Why> {
-    let status = answer.status().as_u16();
-    let retry_after = answer
+fn read_response(
+    mut response: http::Response<ureq::Body>,
+    request: &Request<'_>,
+) -> Result<Response, Reason> {
+    let status = response.status().as_u16();
+    let retry_after = response
         .headers()
         .get("retry-after")
         .and_then(|value| value.to_str().ok()?.parse().ok())
         .map(Duration::from_secs);
-    let is_fine = (200..300).contains(&status);
-    let max = match is_fine {
-        true => request.answer_max,
+    let is_success = (200..300).contains(&status);
+    let max = match is_success {
+        true => request.response_max,
         false => REFUSAL_MAX,
     };
-    let mut reader = answer.body_mut().as_reader();
-    let body = match is_fine && request.is_secret {
+    let mut reader = response.body_mut().as_reader();
+    let body = match is_success && request.is_secret {
         true => Body::Secret(read_secret(&mut reader)?),
         false => Body::Plain(read_plain(&mut reader, max)?),
     };
-    Ok(Answer {
+    Ok(Response {
         status,
         retry_after,
         body,
     })
 }
 
-fn read_secret(reader: &mut dyn Read) -> Result<SecretBytes, Why> {
+/// Reads a body into locked memory.
+fn read_secret(reader: &mut dyn Read) -> Result<SecretBytes, Reason> {
     let mut room = SecretBytes::with_capacity(SECRET_MAX + 1)
         .map_err(|error| (Kind::Host, error.to_string()))?;
     let mut filled = 0;
@@ -207,50 +194,51 @@ fn read_secret(reader: &mut dyn Read) -> Result<SecretBytes, Why> {
                 return Ok(room);
             }
             Ok(count) => filled += count,
-            Err(error) => return Err(while_reading(error)),
+            Err(error) => return Err(read_failure(error)),
         }
     }
     Err(too_long(SECRET_MAX))
 }
 
-/// Grows as the answer does: a server that says it sends much costs what it sends.
-fn read_plain(reader: &mut dyn Read, max: usize) -> Result<Zeroizing<Vec<u8>>, Why> {
+/// Reads a body of at most `max` bytes. Memory grows with what arrives, not with what the server
+/// announces.
+fn read_plain(reader: &mut dyn Read, max: usize) -> Result<Zeroizing<Vec<u8>>, Reason> {
     let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Zeroizing::new(Vec::new());
     reader
         .take(limit)
         .read_to_end(&mut bytes)
-        .map_err(while_reading)?;
+        .map_err(read_failure)?;
     match bytes.len() > max {
         true => Err(too_long(max)),
         false => Ok(bytes),
     }
 }
 
-fn too_long(max: usize) -> Why {
+fn too_long(max: usize) -> Reason {
     (
         Kind::Malformed,
         format!("the answer is longer than {max} bytes"),
     )
 }
 
-fn while_reading(error: std::io::Error) -> Why {
-    told(&ureq::Error::from(error))
+fn read_failure(error: std::io::Error) -> Reason {
+    translate_error(&ureq::Error::from(error))
 }
 
-/// What an error of the HTTP client means here.
-fn told(error: &ureq::Error) -> Why {
+/// The kind of failure that an error of the HTTP client means, and its text.
+fn translate_error(error: &ureq::Error) -> Reason {
     match error {
         ureq::Error::Io(error) => {
             match error
                 .get_ref()
                 .and_then(|inner| inner.downcast_ref::<rustls::Error>())
             {
-                Some(error) => told_tls(error),
+                Some(error) => translate_tls_error(error),
                 None => (Kind::Unreachable, error.to_string()),
             }
         }
-        ureq::Error::Rustls(error) => told_tls(error),
+        ureq::Error::Rustls(error) => translate_tls_error(error),
         ureq::Error::Timeout(_) => (Kind::Unreachable, String::from("no answer in time")),
         ureq::Error::HostNotFound => (Kind::Unreachable, String::from("the host is not known")),
         ureq::Error::ConnectionFailed => (Kind::Unreachable, String::from("no connection")),
@@ -262,11 +250,11 @@ fn told(error: &ureq::Error) -> Why {
         ureq::Error::Protocol(_) | ureq::Error::BodyStalled => {
             (Kind::Malformed, String::from("the answer is not HTTP"))
         }
-        other => (Kind::Malformed, clean(&other.to_string())),
+        other => (Kind::Malformed, one_line(&other.to_string())),
     }
 }
 
-fn told_tls(error: &rustls::Error) -> Why {
+fn translate_tls_error(error: &rustls::Error) -> Reason {
     use rustls::{AlertDescription as Alert, Error as Tls};
     match error {
         Tls::InvalidCertificate(why) => (
@@ -286,13 +274,12 @@ fn told_tls(error: &rustls::Error) -> Why {
             Kind::NotAccepted,
             format!("it does not accept this node's certificate ({alert:?})"),
         ),
-        // Whoever speaks it is not the server: a plain HTTP port, an old version, someone in
-        // between.
-        other => (Kind::NotTrusted, clean(&format!("TLS: {other}"))),
+        // Not the server: a port without TLS, an old version, an attacker in between.
+        other => (Kind::NotTrusted, one_line(&format!("TLS: {other}"))),
     }
 }
 
-/// Text of others, cut short, on one line.
-pub(crate) fn clean(text: &str) -> String {
+/// A server's text on one line, cut short.
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(600).collect()
 }

@@ -1,23 +1,23 @@
 //! The client of the key server: a node's configuration, its identity, and keys fetched over HTTPS
 //! in bounded time.
 //!
-//! A [`Node`] is what `node.toml` says: servers in order, the one authority that is trusted, this
-//! node's certificate. Its [`Client`] asks the servers, and gives up when the time that was
-//! configured is over. [`enrol()`] gets a node its certificate for a one-time token.
+//! A [`Node`] is what `node.toml` says: servers in order, the one trusted authority, this node's
+//! certificate. Its [`Client`] sends requests to the servers, and gives up when the configured time
+//! is over. [`enrol()`] gets a node its certificate for a one-time token.
 //!
-//! Invariants N1 to N8 are listed in `docs/internals/keyclient.md`; the comments cite them by
-//! number. In short: nobody is believed whose certificate the configured authority did not sign
-//! (N1); no call waits without a limit (N2); an answer that decides is not asked for twice (N3);
-//! key material is in locked memory or in buffers that are wiped (N5).
+//! Invariants N1 to N9 are listed in `docs/internals/keyclient.md`; the comments cite them by
+//! number. In short: only a server whose certificate the configured authority signed is trusted
+//! (N1); no call waits without a limit (N2); a decision of a server ends the call (N3); key
+//! material is in locked memory or in buffers that are wiped (N5).
 //!
-//! Must not: keep a key that it was given; read proxies or trust anchors from the environment;
-//! print.
+//! Must not: keep a key after the call that fetched it; read proxies or trust anchors from the
+//! environment; print.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::expect_used)]
 
 mod address;
-mod answer;
 mod base64;
+mod certificate;
 mod client;
 mod enrol;
 mod error;
@@ -29,16 +29,17 @@ mod pages;
 mod renew;
 mod rounds;
 mod tls;
-mod transport;
+mod verdict;
 mod watch;
 mod wire;
 
 pub use address::key_name_is_valid;
+pub use certificate::Validity;
 pub use client::{Client, Fetched, Version};
 pub use enrol::{Enrolled, Enrolment, enrol};
 pub use error::{Error, Kind};
 pub use join::{Join, Joined};
-pub use node::{DEFAULT_PATH, Files, Node, VARIABLE, Validity};
+pub use node::{DEFAULT_PATH, Files, Node, VARIABLE};
 pub use object_name::object_name;
 pub use renew::Renewal;
 pub use ureq::http::Method;

@@ -1,7 +1,7 @@
 //! A node's configuration, `node.toml`: docs/spec/node.md.
 //!
-//! Invariant N1: whoever can write the configuration or the authority's file decides who is
-//! believed, so files that others may write are refused, and so is a private key that others may
+//! Invariant N1: who can write the configuration or the authority's file decides which servers are
+//! trusted. So files that others may write are refused, and so is a private key that others may
 //! read.
 
 use std::fs;
@@ -10,44 +10,47 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use serde::Deserialize;
 use strongroom_keyring::pair::Pair;
+use strongroom_tls::rustls::ClientConfig;
 use zeroize::Zeroizing;
 
 use crate::address::Address;
+use crate::certificate::{Validity, validity_and_name};
 use crate::client::Client;
 use crate::error::{Error, Kind, Result};
-use crate::tls::{self, Identity};
+use crate::tls::{client_config, identity};
 
-/// Where a node's configuration is, unless it is said otherwise.
+/// The default path of a node's configuration.
 pub const DEFAULT_PATH: &str = "/etc/strongroom/node.toml";
 
-/// The environment variable that says otherwise.
+/// The environment variable with another path.
 pub const VARIABLE: &str = "STRONGROOM_NODE";
 
-/// Longest file of a node, in bytes.
+/// The longest file of a node, in bytes.
 const FILE_MAX: u64 = 1024 * 1024;
 
-/// Most servers.
+/// The most servers.
 const SERVERS_MAX: usize = 16;
 
-/// The times, in seconds, when the file does not say.
+/// The default of `request_timeout_seconds`.
 pub(crate) const REQUEST_TIMEOUT_S: u64 = 5;
+/// The default of `total_timeout_seconds`.
 pub(crate) const TOTAL_TIMEOUT_S: u64 = 60;
 
-/// How often, and how soon again, a pair that does not fit together is read.
+/// How often a certificate and a key that do not belong together are read.
 const PAIR_TRIES: u32 = 4;
+/// The pause before they are read again.
 const PAIR_PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest times, in seconds.
 const REQUEST_TIMEOUT_MAX_S: u64 = 600;
 const TOTAL_TIMEOUT_MAX_S: u64 = 86_400;
 
-/// The members of the file.
+/// The members of the file as they are written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct Members {
     servers: Vec<String>,
     authority: PathBuf,
     certificate: Option<PathBuf>,
@@ -56,25 +59,7 @@ struct Written {
     total_timeout_seconds: Option<u64>,
 }
 
-/// When a certificate counts, in seconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Validity {
-    /// Its first second.
-    pub begins: u64,
-    /// Its last second.
-    pub ends: u64,
-}
-
-impl Validity {
-    /// Whether it is to be renewed: less than a third of its time is left.
-    #[must_use]
-    pub fn is_due(&self, now: u64) -> bool {
-        let third = self.ends.saturating_sub(self.begins) / 3;
-        now >= self.ends.saturating_sub(third)
-    }
-}
-
-/// What a node knows of its key servers.
+/// A node's configuration with the files that it names.
 pub struct Node {
     addresses: Vec<Address>,
     tls: Arc<ClientConfig>,
@@ -85,7 +70,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// The configuration's path: what was named, else the variable's, else [`DEFAULT_PATH`].
+    /// The configuration's path: `named`, else that of the variable, else [`DEFAULT_PATH`].
     #[must_use]
     pub fn path(named: Option<&Path>) -> PathBuf {
         let variable = || std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
@@ -100,46 +85,41 @@ impl Node {
     /// # Errors
     /// [`Kind::Config`], [`Kind::NodeFile`].
     pub fn load(path: &Path) -> Result<Self> {
-        let about = |text: String| Error::new(Kind::Config, format!("{}: {text}", path.display()));
-        let bytes = read(path, Access::NotWritable).map_err(about)?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| about(String::from("is not text")))?;
-        let said = Said::parse(text).map_err(about)?;
-        let files = Files::of(path, &said.written).map_err(about)?;
+        let config = Config::load(path)?;
+        let files = Files::of(path, &config.members).map_err(|why| config_error(path, &why))?;
         let (tls, (validity, name)) = files.settings()?;
         Ok(Self {
             tls,
             validity,
             name,
-            addresses: said.addresses,
-            request_timeout: said.request_timeout,
-            total_timeout: said.total_timeout,
+            addresses: config.addresses,
+            request_timeout: config.request_timeout,
+            total_timeout: config.total_timeout,
         })
     }
 
-    /// A client for what needs no certificate: with the one that the configuration names, or with
-    /// none where it names none.
+    /// A client for requests that need no certificate. It uses the certificate of the configuration
+    /// if there is one.
     ///
     /// # Errors
     /// [`Kind::Config`], [`Kind::NodeFile`].
-    pub fn client_without_need(path: &Path) -> Result<Client> {
-        let about = |text: String| Error::new(Kind::Config, format!("{}: {text}", path.display()));
-        let bytes = read(path, Access::NotWritable).map_err(about)?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| about(String::from("is not text")))?;
-        let said = Said::parse(text).map_err(about)?;
-        if said.written.certificate.is_some() || said.written.key.is_some() {
+    pub fn client_with_or_without_certificate(path: &Path) -> Result<Client> {
+        let config = Config::load(path)?;
+        if config.members.certificate.is_some() || config.members.key.is_some() {
             return Ok(Self::load(path)?.client());
         }
         let beside = path.parent().unwrap_or_else(|| Path::new("."));
         Ok(Client {
-            tls: tls_without_certificate(&beside.join(&said.written.authority))?,
-            addresses: said.addresses,
-            request_timeout: said.request_timeout,
-            total_timeout: said.total_timeout,
-            nobody_timeout: None,
+            tls: tls_without_certificate(&beside.join(&config.members.authority))?,
+            addresses: config.addresses,
+            request_timeout: config.request_timeout,
+            total_timeout: config.total_timeout,
+            absence_timeout: None,
         })
     }
 
-    /// A client without a certificate of these servers, which have to show one of this authority.
+    /// A client without a certificate, for these servers; `authority` is a file that has to have
+    /// signed their certificates.
     ///
     /// # Errors
     /// [`Kind::Address`], [`Kind::NodeFile`].
@@ -152,34 +132,34 @@ impl Node {
                 .collect::<Result<_>>()?,
             request_timeout: Duration::from_secs(REQUEST_TIMEOUT_S),
             total_timeout: Duration::from_secs(TOTAL_TIMEOUT_S),
-            nobody_timeout: None,
+            absence_timeout: None,
         })
     }
 
-    /// When this node's certificate counts.
+    /// When this node's certificate is valid.
     #[must_use]
     pub fn validity(&self) -> Validity {
         self.validity
     }
 
-    /// Whom its certificate is for. A server goes by what it has written down, not by this.
+    /// The node's name in its certificate. A server uses the name in its own records instead.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether a configuration's text could be one. No file is looked at.
+    /// Checks the text of a configuration without reading any file.
     ///
     /// # Errors
     /// [`Kind::Config`].
     pub fn check(text: &str) -> Result<()> {
-        Said::parse(text)
-            .and_then(|said| Files::of(Path::new(""), &said.written))
+        Config::parse(text)
+            .and_then(|config| Files::of(Path::new(""), &config.members))
             .map(drop)
             .map_err(|why| Error::new(Kind::Config, why))
     }
 
-    /// Whether texts that were given one by one are addresses of servers.
+    /// Checks that texts are addresses of servers.
     ///
     /// # Errors
     /// [`Kind::Address`] for the first one that is not.
@@ -194,7 +174,7 @@ impl Node {
         self.addresses.iter().map(Address::text)
     }
 
-    /// Time for all servers and rounds of one call.
+    /// The time for all servers and rounds of one call.
     #[must_use]
     pub fn total_timeout(&self) -> Duration {
         self.total_timeout
@@ -208,23 +188,30 @@ impl Node {
             tls: Arc::clone(&self.tls),
             request_timeout: self.request_timeout,
             total_timeout: self.total_timeout,
-            nobody_timeout: None,
+            absence_timeout: None,
         }
     }
 }
 
-/// What the configuration says, checked.
-struct Said {
+/// A configuration's content, checked.
+struct Config {
     addresses: Vec<Address>,
     request_timeout: Duration,
     total_timeout: Duration,
-    written: Written,
+    members: Members,
 }
 
-impl Said {
+impl Config {
+    /// Reads a configuration, and no file that it names.
+    fn load(path: &Path) -> Result<Self> {
+        let bytes = read_file(path, Access::NotWritable).map_err(|why| config_error(path, &why))?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| config_error(path, "is not text"))?;
+        Self::parse(text).map_err(|why| config_error(path, &why))
+    }
+
     fn parse(text: &str) -> std::result::Result<Self, String> {
-        let written: Written = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-        let addresses = written
+        let members: Members = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let addresses = members
             .servers
             .iter()
             .map(|server| Address::parse(server).map_err(|error| error.detail().to_owned()))
@@ -243,13 +230,13 @@ impl Said {
         };
         let request = seconds(
             "request_timeout_seconds",
-            written.request_timeout_seconds,
+            members.request_timeout_seconds,
             REQUEST_TIMEOUT_S,
             REQUEST_TIMEOUT_MAX_S,
         )?;
         let total = seconds(
             "total_timeout_seconds",
-            written.total_timeout_seconds,
+            members.total_timeout_seconds,
             TOTAL_TIMEOUT_S,
             TOTAL_TIMEOUT_MAX_S,
         )?;
@@ -257,62 +244,67 @@ impl Said {
             addresses,
             request_timeout: Duration::from_secs(request.min(total)),
             total_timeout: Duration::from_secs(total),
-            written,
+            members,
         })
     }
 }
 
-/// The files that a configuration names; relative ones stand beside it.
+fn config_error(path: &Path, why: &str) -> Error {
+    Error::new(Kind::Config, format!("{}: {why}", path.display()))
+}
+
+/// The files that a configuration names. Relative paths start at the configuration's directory.
 pub struct Files {
-    /// Whom it believes.
+    /// The trusted certificates.
     pub authority: PathBuf,
-    /// Its certificate.
+    /// The node's certificate.
     pub certificate: PathBuf,
-    /// The private key to it.
+    /// The certificate's private key.
     pub key: PathBuf,
 }
 
 impl Files {
-    fn of(config: &Path, written: &Written) -> std::result::Result<Self, String> {
+    fn of(config: &Path, members: &Members) -> std::result::Result<Self, String> {
         let beside = config.parent().unwrap_or_else(|| Path::new("."));
-        let named = |file: Option<&PathBuf>, member: &str| {
+        let required = |file: Option<&PathBuf>, member: &str| {
             let missing = || format!("it has no `{member}`");
             file.map(|file| beside.join(file)).ok_or_else(missing)
         };
         Ok(Self {
-            authority: beside.join(&written.authority),
-            certificate: named(written.certificate.as_ref(), "certificate")?,
-            key: named(written.key.as_ref(), "key")?,
+            authority: beside.join(&members.authority),
+            certificate: required(members.certificate.as_ref(), "certificate")?,
+            key: required(members.key.as_ref(), "key")?,
         })
     }
 
-    /// Those of a configuration. Only the configuration is read.
+    /// The files of a configuration. Only the configuration itself is read.
     ///
     /// # Errors
     /// [`Kind::Config`].
     pub fn load(config: &Path) -> Result<Self> {
-        let about =
-            |text: String| Error::new(Kind::Config, format!("{}: {text}", config.display()));
-        let bytes = read(config, Access::NotWritable).map_err(about)?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| about(String::from("is not text")))?;
-        Self::of(config, &Said::parse(text).map_err(about)?.written).map_err(about)
+        let members = Config::load(config)?.members;
+        Self::of(config, &members).map_err(|why| config_error(config, &why))
     }
 
+    /// The bytes of the authority's file.
     pub(crate) fn authority(&self) -> Result<Zeroizing<Vec<u8>>> {
-        named(&self.authority, read(&self.authority, Access::NotWritable))
+        with_path(
+            &self.authority,
+            read_file(&self.authority, Access::NotWritable),
+        )
     }
 
-    /// TLS with them, and when the certificate counts.
+    /// The TLS settings with these files, and the certificate's validity and name.
     fn settings(&self) -> Result<(Arc<ClientConfig>, (Validity, String))> {
         let authority = self.authority()?;
-        // Tells a broken authority from a certificate that is not the key's.
-        named(&self.authority, tls::config(&authority, None).map(drop))?;
+        // So that an unusable authority is not reported as a certificate that does not fit its key.
+        with_path(&self.authority, client_config(&authority, None).map(drop))?;
         let mut tries = PAIR_TRIES;
         loop {
             tries = tries.saturating_sub(1);
             match self.read_pair(&authority) {
                 Ok(settings) => return Ok(settings),
-                // The one was read before a renewal and the other one after it.
+                // Perhaps one was read before a renewal and the other one after it.
                 Err(error) if tries == 0 => return Err(error),
                 Err(_) => std::thread::sleep(PAIR_PAUSE),
             }
@@ -324,59 +316,64 @@ impl Files {
             Some((path, both)) => (path, both.clone(), both),
             None => (
                 self.certificate.clone(),
-                named(
+                with_path(
                     &self.certificate,
-                    read(&self.certificate, Access::NotWritable),
+                    read_file(&self.certificate, Access::NotWritable),
                 )?,
-                named(&self.key, read(&self.key, Access::Private))?,
+                with_path(&self.key, read_file(&self.key, Access::Private))?,
             ),
         };
-        let identity = named(&shown, Identity::from_pem(&certificate, &key))?;
-        let about = named(&shown, tls::about(&certificate))?;
-        let tls = named(&shown, tls::config(authority, Some(identity)))?;
+        let identity = with_path(&shown, identity(&certificate, &key))?;
+        let about = with_path(&shown, validity_and_name(&certificate))?;
+        let tls = with_path(&shown, client_config(authority, Some(identity)))?;
         Ok((tls, about))
     }
 
-    /// A renewed certificate and its key in one file, which takes the place of the other two from
-    /// the moment that it is there.
+    /// The file with a renewed certificate and its key. From the moment that it exists it replaces
+    /// the other two. `None` where it does not exist.
     fn renewed(&self) -> Result<Option<(PathBuf, Zeroizing<Vec<u8>>)>> {
         let path = self.pair().next();
         match path.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             _ => {}
         }
-        let both = match read(&path, Access::Private) {
-            // Brought to its place meanwhile.
+        let both = match read_file(&path, Access::Private) {
+            // It was moved to the other two names meanwhile.
             Err(_) if path.symlink_metadata().is_err() => return Ok(None),
-            other => named(&path, other)?,
+            other => with_path(&path, other)?,
         };
         Ok(Some((path, both)))
     }
 
-    /// Certificate and private key, as they are replaced.
+    /// The certificate and the private key, which are replaced together.
     #[must_use]
     pub fn pair(&self) -> Pair {
         Pair::new(&self.certificate, &self.key)
     }
 }
 
+/// The TLS settings of a client without a certificate.
 fn tls_without_certificate(authority: &Path) -> Result<Arc<ClientConfig>> {
-    let bytes = named(authority, read(authority, Access::NotWritable))?;
-    named(authority, tls::config(&bytes, None))
+    let bytes = with_path(authority, read_file(authority, Access::NotWritable))?;
+    with_path(authority, client_config(&bytes, None))
 }
 
-fn named<T>(path: &Path, result: std::result::Result<T, String>) -> Result<T> {
+/// Puts the path before the text of an error.
+fn with_path<T>(path: &Path, result: std::result::Result<T, String>) -> Result<T> {
     result.map_err(|text| Error::new(Kind::NodeFile, format!("{}: {text}", path.display())))
 }
 
-/// What others may do with a file.
+/// What others may not do with a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
+    /// Write it.
     NotWritable,
+    /// Read or write it.
     Private,
 }
 
-fn read(path: &Path, access: Access) -> std::result::Result<Zeroizing<Vec<u8>>, String> {
+/// Reads a file that others may not access so.
+fn read_file(path: &Path, access: Access) -> std::result::Result<Zeroizing<Vec<u8>>, String> {
     use std::io::Read as _;
     let failed = |error: std::io::Error| error.to_string();
     let file = fs::File::open(path).map_err(failed)?;
@@ -394,7 +391,7 @@ fn read(path: &Path, access: Access) -> std::result::Result<Zeroizing<Vec<u8>>, 
     if about.len() > FILE_MAX {
         return Err(String::from("is larger than 1 MiB"));
     }
-    // Room for all of it: a buffer that grows leaves copies behind.
+    // Room for all of it, because a buffer that grows leaves copies in freed memory.
     let room = usize::try_from(about.len()).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(room.saturating_add(1)));
     file.take(FILE_MAX)

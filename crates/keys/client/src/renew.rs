@@ -1,25 +1,26 @@
-//! A node's certificate before it ends: a new key pair, certified with the certificate that still
-//! counts.
+//! Renewing a node's certificate before it expires: a new key pair, whose certificate is requested
+//! with the one that is still valid.
 //!
-//! Invariant N9: at any moment, and whoever is killed there, what [`crate::Node::load`] reads is a
-//! pair that the server takes. The server lets the former certificate count until the new one is
-//! used; here the files change as one ([`strongroom_keyring::pair`]).
+//! Invariant N9: at any moment, even after a kill, [`crate::Node::load`] reads a pair that the
+//! server accepts. The server accepts the former certificate until the new one is used; here the
+//! two files are replaced together ([`strongroom_keyring::pair`]).
 //!
-//! Must not: use up the former certificate before the new one is on the disk.
+//! Must not: use the new certificate before it is on the disk.
 
 use std::path::{Path, PathBuf};
 
 use strongroom_keyring::pair::{Lock, Pair};
 use ureq::http::Method;
 
-use crate::client::{change, malformed, parsed};
+use crate::certificate::{Validity, validity_and_name};
+use crate::client::{malformed, parse_json, post};
 use crate::enrol::key_and_request;
 use crate::error::{Error, Kind, Result};
-use crate::node::{Files, Node, Validity};
-use crate::tls::{self, Identity};
+use crate::node::{Files, Node};
+use crate::tls::{client_config, identity};
 use crate::wire::{Issued, Renew};
 
-/// A renewal. No other one of the same files runs as long as it is there.
+/// A renewal. While it exists, no other renewal of the same files can begin.
 pub struct Renewal {
     config: PathBuf,
     files: Files,
@@ -28,10 +29,11 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Begins one.
+    /// Begins a renewal.
     ///
     /// # Errors
-    /// [`Kind::Config`], [`Kind::NodeFile`]: the files, somebody else's files, another renewal.
+    /// [`Kind::Config`]; [`Kind::NodeFile`] for files that cannot be used, or during another
+    /// renewal.
     pub fn begin(config: &Path) -> Result<Self> {
         let files = Files::load(config)?;
         let pair = files.pair();
@@ -44,14 +46,14 @@ impl Renewal {
         })
     }
 
-    /// Whether one was begun and not finished: there is a new certificate already.
+    /// Whether an earlier renewal was not finished: there is a new certificate already.
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         self.pair.is_unsettled()
     }
 
-    /// Asks for a new certificate and keeps it with its key. From then on this host shows it; the
-    /// former one counts until it does.
+    /// Requests a new certificate and stores it with its key. From then on this host uses it; the
+    /// former one is valid until the first use.
     ///
     /// # Errors
     /// All kinds; the former certificate is then as it was.
@@ -60,19 +62,20 @@ impl Renewal {
         let (key, request) = key_and_request(node.name())?;
         let body = serde_json::to_vec(&Renew { csr: &request })
             .map_err(|error| Error::new(Kind::Host, error.to_string()))?;
-        // Asked twice, the server forgets the certificate that it made first: nobody has used it.
-        let answer = node
+        // Repeatable: at a second request the server drops the certificate that it made at the
+        // first.
+        let response = node
             .client()
-            .ask(&change(String::from("/v1/renew"), &body, true))?;
-        let issued: Issued = parsed(&answer)?;
+            .ask(&post(String::from("/v1/renew"), &body, true))?;
+        let issued: Issued = parse_json(&response)?;
         let certificate = issued.certificate.as_bytes();
-        let (validity, name) = tls::about(certificate).map_err(|why| malformed(&why))?;
+        let (validity, name) = validity_and_name(certificate).map_err(|why| malformed(&why))?;
         if name != node.name() || issued.node != node.name() {
             return Err(malformed("the certificate is for another node"));
         }
         let authority = self.files.authority()?;
-        Identity::from_pem(certificate, key.as_slice())
-            .and_then(|identity| tls::config(&authority, Some(identity)))
+        identity(certificate, key.as_slice())
+            .and_then(|identity| client_config(&authority, Some(identity)))
             .map_err(|why| malformed(&why))?;
         self.pair
             .put(&self.lock, certificate, key.as_slice())
@@ -80,16 +83,16 @@ impl Renewal {
         Ok(validity)
     }
 
-    /// Brings the new pair to the names that the configuration has. May be repeated.
+    /// Moves the new pair to the file names of the configuration. May be repeated.
     ///
     /// # Errors
-    /// [`Kind::NodeFile`]; the new pair is in use all the same.
+    /// [`Kind::NodeFile`]; the new pair is in use nevertheless.
     pub fn place(&self) -> Result<()> {
         let placed = self.pair.place(&self.lock);
         placed.map_err(|error| failed(&self.files.key, &error))
     }
 
-    /// Shows the new certificate to a server, which ends the former one.
+    /// Uses the new certificate at a server once, which invalidates the former one.
     ///
     /// # Errors
     /// All kinds; the new pair stays in use.
@@ -101,6 +104,7 @@ impl Renewal {
     }
 }
 
+/// The error of a file.
 fn failed(path: &Path, error: &std::io::Error) -> Error {
     Error::new(Kind::NodeFile, format!("{}: {error}", path.display()))
 }

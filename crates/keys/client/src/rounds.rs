@@ -1,21 +1,21 @@
-//! One question put to several servers, in order and again, until the time is over.
+//! One request to several servers, in order and again, until the time is over.
 //!
 //! Invariants:
 //! - N2: nothing here waits beyond the total time.
-//! - N3: an answer that decides, from a server that is trusted, ends the question. What is asked
-//!   again is what may come out otherwise: a server out of reach, sealed or busy.
-//! - N7: between rounds there is a pause that grows and is never the same for two nodes.
-//! - N8: a change that may have been made is not asked for again.
+//! - N3: a decision of a trusted server ends the request. It is repeated only where the result may
+//!   differ: when a server was out of reach, sealed or busy.
+//! - N7: the pauses between rounds grow and are random, so that nodes do not send at the same time.
+//! - N8: a request for a change that may have taken effect is not repeated.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::ClientConfig;
+use strongroom_tls::rustls::ClientConfig;
 
 use crate::address::Address;
-use crate::answer::{Refusal, Verdict, judge};
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Answer, Fault, Request, exchange};
+use crate::exchange::{Failure, Request, Response, exchange};
+use crate::verdict::{Refusal, Verdict, judge};
 use crate::watch::Watch;
 
 /// The pause after the first round.
@@ -24,34 +24,35 @@ const PAUSE_FIRST: Duration = Duration::from_millis(250);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(8);
 
-/// For each of these many bytes that are sent or may come, an exchange may take a second longer.
+/// An exchange may take a second longer for each of these many bytes of request and response.
 const BYTES_A_SECOND: usize = 1024 * 1024;
 
-/// Whom to ask, and for how long.
+/// Which servers are asked, and for how long.
 pub(crate) struct Servers<'a> {
     pub(crate) addresses: &'a [Address],
     pub(crate) tls: &'a Arc<ClientConfig>,
     pub(crate) request_timeout: Duration,
     pub(crate) total_timeout: Duration,
-    /// For how long servers are asked again while nobody is at any of the addresses, if that is
-    /// not the whole time.
-    pub(crate) nobody_timeout: Option<Duration>,
+    /// For how long servers are asked again while all of them are absent, if that is not the whole
+    /// time.
+    pub(crate) absence_timeout: Option<Duration>,
 }
 
-/// What a round came to, when nothing decided it.
+/// The result of a round in which no server decided.
 #[derive(Default)]
 struct Round {
     failures: Vec<Error>,
-    /// How many of the failures say that nobody is at the address.
-    nobody: usize,
-    /// Another round may come to something else.
-    again: bool,
+    /// How many of the failures say that no program listens at the address.
+    absent: usize,
+    /// Another round may have another result.
+    may_repeat: bool,
     /// A server asked to wait this long.
     wait: Duration,
 }
 
 impl Servers<'_> {
-    pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Answer> {
+    /// Sends a request to the servers, one after another and again after a pause.
+    pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Response> {
         let began = Instant::now();
         let deadline = began + self.total_timeout;
         let watch = Watch::begin(self);
@@ -59,77 +60,77 @@ impl Servers<'_> {
         let mut last: Option<Error> = None;
         loop {
             let mut round = Round::default();
-            if let Some(answer) = self.round(request, deadline, &mut round)? {
-                return Ok(answer);
+            if let Some(response) = self.round(request, deadline, &mut round)? {
+                return Ok(response);
             }
-            // A round that the end of the time cut off before it began tells nothing.
-            let (again, wait) = (round.again, round.wait);
-            let nobody = round.nobody == self.addresses.len();
+            let (may_repeat, wait) = (round.may_repeat, round.wait);
+            let all_absent = round.absent == self.addresses.len();
+            // A round for which there was no time has no failures; the last one's error counts.
             let error = match (round.failures.is_empty(), last) {
                 (true, Some(last)) => last,
-                _ => round.told(),
+                _ => round.into_error(),
             };
-            let left = deadline.saturating_duration_since(Instant::now());
+            let remaining = deadline.saturating_duration_since(Instant::now());
             let next = jittered(pause)?.max(wait);
             let is_over = |limit| began.elapsed() + next >= limit;
-            if nobody && self.nobody_timeout.is_some_and(is_over) {
-                return Err(Error::new(Kind::Nobody, error.detail()));
+            if all_absent && self.absence_timeout.is_some_and(is_over) {
+                return Err(Error::new(Kind::Absent, error.detail()));
             }
-            if !again || next >= left {
+            if !may_repeat || next >= remaining {
                 return Err(error);
             }
-            watch.saw(&error);
+            watch.note_failure(&error);
             last = Some(error);
             std::thread::sleep(next);
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// `None`: nobody decided it.
+    /// Asks each server once. `None`: no server decided, and `round` has the failures.
     fn round(
         &self,
         request: &Request<'_>,
         deadline: Instant,
         round: &mut Round,
-    ) -> Result<Option<Answer>> {
-        let size = request.body.map_or(0, <[u8]>::len) + request.answer_max;
+    ) -> Result<Option<Response>> {
+        let size = request.body.map_or(0, <[u8]>::len) + request.response_max;
         let extra = u64::try_from(size / BYTES_A_SECOND).unwrap_or(u64::MAX);
         let time = self
             .request_timeout
             .saturating_add(Duration::from_secs(extra));
         for address in self.addresses {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                round.again = true;
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
+                round.may_repeat = true;
                 break;
             }
-            match exchange(self.tls, address, request, time.min(left)) {
-                Ok(answer) => match judge(answer) {
-                    Verdict::Fine(answer) => return Ok(Some(answer)),
-                    Verdict::Decided(refusal) => return Err(at(address, refusal)),
-                    Verdict::Later(refusal, wait) => {
-                        round.again = true;
+            match exchange(self.tls, address, request, time.min(remaining)) {
+                Ok(response) => match judge(response) {
+                    Verdict::Success(response) => return Ok(Some(response)),
+                    Verdict::Final(refusal) => return Err(error_of(address, refusal)),
+                    Verdict::Retry(refusal, wait) => {
+                        round.may_repeat = true;
                         round.wait = round.wait.max(wait.min(PAUSE_MAX));
-                        round.failures.push(at(address, refusal));
+                        round.failures.push(error_of(address, refusal));
                     }
-                    Verdict::Broken(refusal) => {
-                        broken(request, address, true, &refusal.detail)?;
-                        round.failures.push(at(address, refusal));
+                    Verdict::NotKeyServer(refusal) => {
+                        check_unchanged(request, address, true, &refusal.detail)?;
+                        round.failures.push(error_of(address, refusal));
                     }
                 },
-                Err(Fault {
+                Err(Failure {
                     kind,
                     detail,
-                    sent,
-                    nobody,
+                    was_sent,
+                    is_absent,
                 }) => {
-                    broken(request, address, sent, &detail)?;
-                    round.nobody += usize::from(nobody);
-                    round.again |= kind == Kind::Unreachable;
+                    check_unchanged(request, address, was_sent, &detail)?;
+                    round.absent += usize::from(is_absent);
+                    round.may_repeat |= kind == Kind::Unreachable;
                     let code = None;
                     round
                         .failures
-                        .push(at(address, Refusal { kind, code, detail }));
+                        .push(error_of(address, Refusal { kind, code, detail }));
                 }
             }
         }
@@ -137,9 +138,15 @@ impl Servers<'_> {
     }
 }
 
-/// N8: whether the next server may be asked after one whose answer is missing or makes no sense.
-fn broken(request: &Request<'_>, address: &Address, sent: bool, detail: &str) -> Result<()> {
-    match sent && !request.repeatable {
+/// N8: fails for a change that may have taken effect, although there is no usable response.
+/// Otherwise the next server may be asked.
+fn check_unchanged(
+    request: &Request<'_>,
+    address: &Address,
+    was_sent: bool,
+    detail: &str,
+) -> Result<()> {
+    match was_sent && !request.is_repeatable {
         true => Err(Error::new(
             Kind::Uncertain,
             format!("{}: {detail}", address.text()),
@@ -148,21 +155,22 @@ fn broken(request: &Request<'_>, address: &Address, sent: bool, detail: &str) ->
     }
 }
 
-fn at(address: &Address, refusal: Refusal) -> Error {
+/// The error of a server's refusal.
+fn error_of(address: &Address, refusal: Refusal) -> Error {
     let detail = format!("{}: {}", address.text(), refusal.detail);
     Error::new(refusal.kind, detail).with_code(refusal.code)
 }
 
 impl Round {
-    /// One error for all servers: of the kind that says most, with the words of each.
-    fn told(self) -> Error {
+    /// One error for all servers: of the most telling kind, with the details of each.
+    fn into_error(self) -> Error {
         let mut order = vec![Kind::Host, Kind::Sealed, Kind::Busy];
-        match self.again {
-            // Where some may yet come back, the rest's certainty is not the answer.
+        match self.may_repeat {
+            // Some may still respond, so what the others are for certain does not decide.
             true => order.push(Kind::Unreachable),
             false => order.extend([Kind::NotAccepted, Kind::NotTrusted, Kind::Malformed]),
         }
-        let words: Vec<String> = self
+        let details: Vec<String> = self
             .failures
             .iter()
             .map(|one| one.detail().to_owned())
@@ -173,9 +181,9 @@ impl Round {
         let (kind, code) = worst.map_or((Kind::Unreachable, None), |worst| {
             (worst.kind(), Some(worst.code()))
         });
-        let detail = match words.is_empty() {
+        let detail = match details.is_empty() {
             true => String::from("the time was over before a server could be asked"),
-            false => words.join("; "),
+            false => details.join("; "),
         };
         Error::new(kind, detail).with_code(code)
     }

@@ -1,7 +1,7 @@
-//! Tells a program that a call takes long, so that nobody sits before a command that says nothing.
+//! Notifies the program that a call takes long, so that a command can say what it waits for.
 //!
-//! Nothing is told unless the program asked for it with [`tell_waiting`]; then a call that takes
-//! longer than [`QUIET`] tells once what it waits for.
+//! The program sets a listener with [`tell_waiting`]. A call that takes longer than [`QUIET`]
+//! notifies it once. Without a listener nothing happens.
 //!
 //! Must not: print, or hold up a call.
 
@@ -12,20 +12,20 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::rounds::Servers;
 
-/// For how long a call may take without telling so.
+/// How long a call takes before the listener is notified.
 const QUIET: Duration = Duration::from_millis(1500);
 
 /// What a call waits for.
 pub struct Waiting {
     /// The addresses of the servers that are asked.
     pub servers: Vec<String>,
-    /// Why none of them has answered so far, in words; empty while the first answer is awaited.
+    /// Why none of them has responded so far, as text; empty until the first failure.
     pub why: String,
     /// When the call gives up at the latest, counted from its beginning.
     pub total: Duration,
 }
 
-/// Whom the program has named.
+/// What the program wants to be notified by.
 static LISTENER: OnceLock<fn(&Waiting)> = OnceLock::new();
 
 /// From now on `listener` is called, from a thread of its own, once in each call of this process
@@ -34,14 +34,15 @@ pub fn tell_waiting(listener: fn(&Waiting)) {
     LISTENER.get_or_init(|| listener);
 }
 
-/// Watches over one call, until it is dropped.
+/// Watches one call, until it is dropped.
 pub(crate) struct Watch {
     why: Arc<Mutex<String>>,
-    /// Its end ends the thread.
+    /// Dropping it ends the thread.
     _call: Option<Sender<()>>,
 }
 
 impl Watch {
+    /// Begins to watch a call to these servers.
     pub(crate) fn begin(servers: &Servers<'_>) -> Self {
         let why = Arc::new(Mutex::new(String::new()));
         let call = LISTENER.get().and_then(|listener| {
@@ -64,7 +65,7 @@ impl Watch {
                     listener(&waiting);
                 }
             };
-            // Without a thread the call goes on, and nobody is told.
+            // Without a thread the call goes on, and the listener is not notified.
             let name = "waiting".to_owned();
             let started = std::thread::Builder::new().name(name).spawn(watched);
             started.is_ok().then_some(call)
@@ -72,8 +73,8 @@ impl Watch {
         Self { why, _call: call }
     }
 
-    /// Why the servers are asked again.
-    pub(crate) fn saw(&self, error: &Error) {
+    /// Notes why the servers are asked again.
+    pub(crate) fn note_failure(&self, error: &Error) {
         let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
         error.detail().clone_into(&mut why);
     }

@@ -1,5 +1,5 @@
-//! The JSON of requests and answers: docs/spec/keyserver.md. A member of an answer that is not
-//! known is passed over: a newer server may say more. What is used must be there.
+//! The JSON of requests and responses: docs/spec/keyserver.md. Unknown members of a response are
+//! ignored, because a newer server may send more. Members that are used must be there.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use strongroom_format::text::printable;
 /// A key as the server describes it, without its material.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct KeyRecord {
-    /// Its name.
+    /// The key's name.
     pub name: String,
     /// `active`, `disabled`, `destroy-pending` or `destroyed`.
     pub state: String,
-    /// Oldest first.
+    /// Its versions, oldest first.
     pub versions: Vec<KeyVersion>,
-    /// What else the server says of it.
+    /// Further members.
     #[serde(flatten)]
     pub more: serde_json::Map<String, serde_json::Value>,
 }
@@ -23,32 +23,32 @@ pub struct KeyRecord {
 /// One version of a key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct KeyVersion {
-    /// From 1.
+    /// The version's number, from 1.
     pub version: u64,
     /// When it was made, in seconds since the Unix epoch.
     pub created: u64,
 }
 
-/// A part of the list of keys.
+/// A page of the list of keys.
 #[derive(Deserialize)]
 pub(crate) struct Keys {
     pub(crate) keys: Vec<KeyRecord>,
-    /// There may be more after the last of them.
+    /// There may be more keys after the last of them.
     pub(crate) more: bool,
 }
 
-/// What a node reports about an object that it keeps, for the fleet page.
+/// A node's report about an object on it, for the fleet page.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// `volume`, `sqlite`, `instance` or `backup`.
     pub kind: String,
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
     /// The cipher of its data.
     pub cipher: String,
-    /// The key of the key server that opens it.
+    /// The name of the key server's key that opens it.
     pub key_id: String,
-    /// And that key's version.
+    /// The version of that key.
     pub key_version: u64,
     /// When it was made, in seconds since the Unix epoch; 0 when that is not known.
     pub created: u64,
@@ -114,31 +114,31 @@ impl fmt::Display for NeedingObject {
     }
 }
 
-/// What a server says of itself to anyone.
+/// The status that a server gives to every client.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ServerStatus {
-    /// Whether it has no root key.
+    /// Whether the server has no root key and therefore delivers nothing.
     pub sealed: bool,
-    /// What else it says.
+    /// Further members.
     #[serde(flatten)]
     pub more: serde_json::Map<String, serde_json::Value>,
 }
 
-/// `POST /v1/keys`.
+/// The body of `POST /v1/keys`.
 #[derive(Serialize)]
 pub(crate) struct NewKey<'a> {
     pub(crate) name: &'a str,
 }
 
-/// The answer to a new key or version.
+/// The response to a request for a new key or version.
 #[derive(Deserialize)]
 pub(crate) struct Made {
     pub(crate) name: String,
     pub(crate) version: u64,
 }
 
-/// The answer with key material. The text is borrowed from the wiped buffer it came in: one with
-/// escapes is refused.
+/// The response with key material. Its texts borrow from the wiped buffer of the response, so texts
+/// with escapes are refused.
 #[derive(Deserialize)]
 pub(crate) struct Material<'a> {
     pub(crate) name: &'a str,
@@ -146,26 +146,27 @@ pub(crate) struct Material<'a> {
     pub(crate) material: &'a str,
 }
 
-/// `POST .../destroy`.
+/// The body of `POST .../destroy`.
 #[derive(Serialize)]
 pub(crate) struct Destroy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) after_seconds: Option<u64>,
 }
 
-/// What a server says of a key that is to be destroyed.
+/// The state of a key that is to be destroyed.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Ending {
     /// The key.
     pub name: String,
-    /// `destroy-pending`, or `destroyed`; another one when more is needed for it.
+    /// `destroy-pending` or `destroyed`; another state while further approval is missing.
     pub state: String,
     /// When it is, or was, destroyed, in seconds since the Unix epoch.
     #[serde(default)]
     pub destroy_at: Option<u64>,
 }
 
-/// `POST /v1/enroll`. The token is written by hand, so that it stays in wiped memory.
+/// The response to `POST /v1/enroll` and `POST /v1/renew`. The request of an enrolment is not here:
+/// it is written by hand, so that the token stays in wiped memory.
 #[derive(Deserialize)]
 pub(crate) struct Issued {
     pub(crate) node: String,
@@ -173,7 +174,7 @@ pub(crate) struct Issued {
     pub(crate) certificate: String,
 }
 
-/// `POST /v1/renew`.
+/// The body of `POST /v1/renew`.
 #[derive(Serialize)]
 pub(crate) struct Renew<'a> {
     pub(crate) csr: &'a str,

@@ -1,13 +1,13 @@
 //! Provider `certificate:file=PATH;...`: the root key is encrypted for a certificate, and opened
 //! with its private key.
 //!
-//! `file` holds the private key with its certificate: a PKCS #12 file, or PEM; `passphrase` says
-//! where its passphrase comes from (`ask` unless said otherwise); `public`, a certificate alone, is
-//! what is sealed for, so that a keyring can be made where the private key is not. The blob is the
+//! `file` holds the private key with its certificate, as PKCS #12 or PEM. `passphrase` says where
+//! the file's passphrase comes from (`ask` by default). `public` is a certificate alone: with it a
+//! keyring can be made on a host without the private key. The blob is the
 //! 32-byte id of the public key (SHA-256 of its `SubjectPublicKeyInfo`), then the secret under
 //! RSAES-OAEP with SHA-256 and the context as label.
 //!
-//! Must not: believe a certificate's dates or issuer: it stands for its key.
+//! Must not: check a certificate's dates or issuer: it only carries a public key.
 
 use std::path::{Path, PathBuf};
 
@@ -54,6 +54,7 @@ fn make(argument: &str) -> Made {
 }
 
 impl ForCertificate {
+    /// Reads a file with a certificate and perhaps its private key.
     fn identity(&self, path: &Path) -> Result<Identity, Error> {
         let context = SourceContext {
             prompt: String::from("Passphrase of the private key"),
@@ -79,7 +80,7 @@ impl RootProvider for ForCertificate {
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let parts = wrapped.blob().split_first_chunk::<ID_LEN>();
-        let malformed = || Error::new(&code::PROVIDER_ANSWER, "the blob does not have its form");
+        let malformed = || Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
         let (id, sealed) = parts.ok_or_else(malformed)?;
         let about = |what: &str| format!("{}: {what}", self.file.display());
         let key = self

@@ -1,12 +1,12 @@
-//! A process of its own for what may hang, crash or look around: the libraries of other makers.
+//! A child process for code that may hang, crash or read memory: the libraries of other makers.
 //!
-//! The program starts itself once more. Question and answer go over a socket that is the other
-//! process's standard input: the question is fields with their lengths, the answer the number of an
-//! error code (0: none) and a detail, or the result. When the time is up the process is killed;
-//! when it ends without an answer, that is the answer.
+//! The program starts itself once more. Request and response go over a socket that is the child's
+//! standard input. The request is fields with their lengths; the response is the number of an error
+//! code and a detail, or 0 and the result. When the time is over the child is killed. A child that
+//! ends without a response is an error.
 //!
-//! Invariants: the question and the answer are in locked memory on both sides; a caller waits at
-//! most until its deadline, plus a second for the process to be gone.
+//! Invariants: request and response are in locked memory in both processes; a caller waits at most
+//! until its deadline, plus a second for the child to end.
 //! Must not: put anything secret into arguments or environment.
 
 use std::ffi::OsString;
@@ -23,45 +23,46 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use crate::limit::Deadline;
+use crate::deadline::Deadline;
 
-/// Longest question and longest answer.
+/// The longest request and the longest response, in bytes.
 const MESSAGE_MAX: usize = 16 * 1024;
-/// How long a killed process may take to be gone before it is left to the system.
-const GONE: Duration = Duration::from_secs(1);
+/// How long the caller waits for a killed child to end.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(10);
 
-/// How this program is started so that it calls [`serve`].
+/// How this program starts itself so that it calls [`crate::serve_child`].
 pub struct Launcher {
     /// The program: itself.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// What is added to its environment.
+    /// Variables that are added to its environment.
     pub environment: Vec<(OsString, OsString)>,
 }
 
 static LAUNCHER: OnceLock<Launcher> = OnceLock::new();
 
-/// Says how. Once, when a program starts.
-pub fn launched_by(launcher: Launcher) {
+/// Sets how children are started. Once, when the program starts: later calls change nothing.
+pub fn set_launcher(launcher: Launcher) {
     LAUNCHER.get_or_init(|| launcher);
 }
 
-/// What the other process does: fields of a question in, a result out.
+/// What the child does: fields of a request in, a result out.
 pub(crate) type Operation = fn(&[&[u8]]) -> Result<SecretBytes, Error>;
 
-/// Asks a process of its own.
+/// Starts a child, sends it a request and returns its result.
 ///
 /// # Errors
-/// What it answers; SR-2101 when it cannot be started, ends without an answer, or takes too long.
-pub(crate) fn ask(fields: &[&[u8]], deadline: Deadline) -> Result<SecretBytes, Error> {
+/// The child's; SR-2101 when it cannot be started, ends without a response, or takes too long;
+/// SR-2107 when no launcher is set.
+pub(crate) fn call(fields: &[&[u8]], deadline: Deadline) -> Result<SecretBytes, Error> {
     let failed = |error| Error::caused(&code::PROVIDER_UNREACHABLE, "starting its process", error);
     let launcher = LAUNCHER.get().ok_or_else(|| {
         let detail = "this program cannot start a process for it";
         Error::new(&code::PROVIDER_ELSEWHERE, detail)
     })?;
-    let question = framed(fields)?;
+    let request = encode_fields(fields)?;
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let mut child = Command::new(&launcher.program)
         .args(&launcher.arguments)
@@ -76,21 +77,22 @@ pub(crate) fn ask(fields: &[&[u8]], deadline: Deadline) -> Result<SecretBytes, E
         .stderr(Stdio::inherit())
         .spawn()
         .map_err(failed)?;
-    let answer = exchanged(&ours, &question, deadline);
-    // After an answer there is nothing more to wait for: a module that hangs when it is unloaded is
-    // ended too.
-    let status = ended(&mut child);
-    let answer = answer?;
-    match answer.as_slice().split_first_chunk::<2>() {
-        Some((number, rest)) => told(u16::from_le_bytes(*number), rest),
+    let response = exchange(&ours, &request, deadline);
+    // After the response the child has nothing to do: a module that hangs when it is unloaded is
+    // killed too.
+    let status = end(&mut child);
+    let response = response?;
+    match response.as_slice().split_first_chunk::<2>() {
+        Some((number, rest)) => parse_response(u16::from_le_bytes(*number), rest),
         None => Err(Error::new(
             &code::PROVIDER_UNREACHABLE,
-            format!("its process ended without an answer{}", why(status)),
+            format!("its process ended without an answer{}", describe(status)),
         )),
     }
 }
 
-fn why(status: Option<ExitStatus>) -> String {
+/// How a process ended, for an error: empty where that is not known.
+fn describe(status: Option<ExitStatus>) -> String {
     match status.map(|status| (status.signal(), status.code())) {
         Some((Some(signal), _)) => format!(": signal {signal}"),
         Some((None, Some(number))) => format!(": exit status {number}"),
@@ -98,36 +100,36 @@ fn why(status: Option<ExitStatus>) -> String {
     }
 }
 
-fn told(number: u16, rest: &[u8]) -> Result<SecretBytes, Error> {
+fn parse_response(number: u16, rest: &[u8]) -> Result<SecretBytes, Error> {
     if number == 0 {
-        return copied(rest);
+        return copy_locked(rest);
     }
     let code = code::by_number(number).unwrap_or(&code::BUG);
     Err(Error::new(code, String::from_utf8_lossy(rest)))
 }
 
-fn copied(bytes: &[u8]) -> Result<SecretBytes, Error> {
+fn copy_locked(bytes: &[u8]) -> Result<SecretBytes, Error> {
     let mut copy = SecretBytes::with_capacity(bytes.len())?;
     copy.as_mut_slice().copy_from_slice(bytes);
     Ok(copy)
 }
 
-/// Sends the question and reads the answer to its end. An answer of no bytes: the process ended.
-fn exchanged(
+/// Sends the request and reads the response to its end. The response is empty when the child ended
+/// without one.
+fn exchange(
     mut socket: &UnixStream,
-    question: &SecretBytes,
+    request: &SecretBytes,
     deadline: Deadline,
 ) -> Result<SecretBytes, Error> {
     let failed = |error| Error::caused(&code::PROVIDER_UNREACHABLE, "asking its process", error);
     socket
-        .set_write_timeout(Some(deadline.left()?))
+        .set_write_timeout(Some(deadline.remaining()?))
         .map_err(failed)?;
     let sent = socket
-        .write_all(question.as_slice())
+        .write_all(request.as_slice())
         .and_then(|()| socket.shutdown(std::net::Shutdown::Write));
     match sent {
-        // It ended before it read everything: what it answered, or that it did not, is found by
-        // reading.
+        // The child ended before it read everything. Reading shows whether it has responded.
         Err(error)
             if matches!(
                 error.kind(),
@@ -135,17 +137,17 @@ fn exchanged(
             ) => {}
         other => other.map_err(failed)?,
     }
-    let mut answer = SecretBytes::with_capacity(MESSAGE_MAX)?;
+    let mut response = SecretBytes::with_capacity(MESSAGE_MAX)?;
     let mut have = 0_usize;
     loop {
         socket
-            .set_read_timeout(Some(deadline.left()?))
+            .set_read_timeout(Some(deadline.remaining()?))
             .map_err(failed)?;
-        let room = answer.as_mut_slice().get_mut(have..).unwrap_or_default();
+        let room = response.as_mut_slice().get_mut(have..).unwrap_or_default();
         if room.is_empty() {
             return Err(Error::new(
                 &code::PROVIDER_ANSWER,
-                "its process answers too much",
+                "the answer of its process is too long",
             ));
         }
         match socket.read(room) {
@@ -158,19 +160,21 @@ fn exchanged(
             },
         }
     }
-    copied(answer.as_slice().get(..have).unwrap_or_default())
+    copy_locked(response.as_slice().get(..have).unwrap_or_default())
 }
 
-/// Ends the process if it has not ended, and takes its exit status so that no zombie remains.
-fn ended(child: &mut Child) -> Option<ExitStatus> {
-    let until = std::time::Instant::now() + GONE;
+/// Kills the child if it has not ended, and collects its exit status so that no zombie remains. The
+/// status is unknown when the child does not end in time.
+fn end(child: &mut Child) -> Option<ExitStatus> {
+    let until = std::time::Instant::now() + END_TIMEOUT;
     let mut killed = false;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
             Err(_) => return None,
             Ok(None) if std::time::Instant::now() > until => return None,
-            // It may be on its way out by itself, which says more about it than the signal would.
+            // The child may be about to end by itself. Its own exit status says more than that of a
+            // killed process.
             Ok(None) if !killed => {
                 std::thread::sleep(POLL);
                 if matches!(child.try_wait(), Ok(None)) {
@@ -183,14 +187,15 @@ fn ended(child: &mut Child) -> Option<ExitStatus> {
     }
 }
 
-fn framed(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
-    let long = || Error::new(&code::PROVIDER, "the question is too long");
+/// Writes the fields, each after its length.
+fn encode_fields(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
+    let long = || Error::new(&code::PROVIDER, "the request is too long");
     let len: usize = fields.iter().map(|field| field.len() + 4).sum();
     if len > MESSAGE_MAX {
         return Err(long());
     }
-    let mut question = SecretBytes::with_capacity(len)?;
-    let mut rest = question.as_mut_slice();
+    let mut request = SecretBytes::with_capacity(len)?;
+    let mut rest = request.as_mut_slice();
     for field in fields {
         let len = u32::try_from(field.len()).map_err(|_| long())?;
         for part in [&len.to_le_bytes()[..], field] {
@@ -199,41 +204,40 @@ fn framed(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
             rest = behind;
         }
     }
-    Ok(question)
+    Ok(request)
 }
 
-fn unframed(mut question: &[u8]) -> Option<Vec<&[u8]>> {
+/// Reads what [`encode_fields`] has written. `None` for anything else.
+fn decode_fields(mut request: &[u8]) -> Option<Vec<&[u8]>> {
     let mut fields = Vec::new();
-    while let Some((len, rest)) = question.split_first_chunk::<4>() {
+    while let Some((len, rest)) = request.split_first_chunk::<4>() {
         let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
         let (field, behind) = rest.split_at_checked(len)?;
         fields.push(field);
-        question = behind;
+        request = behind;
     }
-    question.is_empty().then_some(fields)
+    request.is_empty().then_some(fields)
 }
 
-/// The other process's side: answers the one question on standard input. False when there was none,
-/// or nobody to answer.
-#[must_use]
-pub fn serve() -> bool {
-    served(crate::OPERATION).is_ok()
-}
-
-fn served(operation: Operation) -> io::Result<()> {
+/// The child's side: reads the one request on standard input, does the operation and sends its
+/// result.
+///
+/// # Errors
+/// When there is no request, or the caller does not read the response.
+pub(crate) fn serve(operation: Operation) -> io::Result<()> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let mut socket = UnixStream::from(socket);
-    let mut question = SecretBytes::with_capacity(MESSAGE_MAX).map_err(io::Error::other)?;
+    let mut request = SecretBytes::with_capacity(MESSAGE_MAX).map_err(io::Error::other)?;
     let mut have = 0_usize;
     loop {
-        let room = question.as_mut_slice().get_mut(have..).unwrap_or_default();
+        let room = request.as_mut_slice().get_mut(have..).unwrap_or_default();
         match socket.read(room)? {
             0 => break,
             read => have += read,
         }
     }
-    let question = question.as_slice().get(..have).unwrap_or_default();
-    let fields = unframed(question).ok_or(ErrorKind::InvalidData)?;
+    let request = request.as_slice().get(..have).unwrap_or_default();
+    let fields = decode_fields(request).ok_or(ErrorKind::InvalidData)?;
     match operation(&fields) {
         Ok(result) => {
             socket.write_all(&0_u16.to_le_bytes())?;
@@ -252,12 +256,12 @@ mod tests {
 
     #[test]
     fn fields_come_back() {
-        let question = framed(&[b"a", b"", &[7; 300]]).unwrap();
-        let fields = unframed(question.as_slice()).unwrap();
+        let request = encode_fields(&[b"a", b"", &[7; 300]]).unwrap();
+        let fields = decode_fields(request.as_slice()).unwrap();
         assert_eq!(fields, [&b"a"[..], b"", &[7; 300]]);
-        assert!(framed(&[&[0; MESSAGE_MAX]]).is_err());
-        for cut in 1..question.len() {
-            let cut = unframed(&question.as_slice()[..cut]);
+        assert!(encode_fields(&[&[0; MESSAGE_MAX]]).is_err());
+        for cut in 1..request.len() {
+            let cut = decode_fields(&request.as_slice()[..cut]);
             assert!(cut.is_none_or(|fields| fields.len() < 3));
         }
     }

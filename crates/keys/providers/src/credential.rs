@@ -38,6 +38,7 @@ fn make(argument: &str) -> Made {
 }
 
 impl Credential {
+    /// The credential's file; it exists and is a regular file.
     fn path(&self) -> Result<PathBuf, Error> {
         let directory = std::env::var_os(DIRECTORY).map(PathBuf::from);
         let directory = directory.filter(|path| path.is_absolute()).ok_or_else(|| {

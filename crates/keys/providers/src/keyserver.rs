@@ -4,8 +4,8 @@
 //! the configuration of this host, `STRONGROOM_NODE` or /etc/strongroom/node.toml unless it is
 //! given; `timeout` shortens that configuration's total time.
 //!
-//! Invariants: R4; the version of the key stands in the blob, so a rotation at the server locks
-//! nobody out, and `rotate-root` goes over to the newest; servers and trust anchors come from the
+//! Invariants: R4; the blob holds the version of the key, so a rotation at the server locks nobody
+//! out, and `rotate-root` changes to the newest version; servers and trust anchors come from the
 //! host's configuration, never from the keyring.
 //!
 //! Must not: keep key material; make, change or destroy a key at the server.
@@ -19,10 +19,9 @@ use strongroom_keyring::Error;
 use strongroom_keyring::provider::{Made, Registered};
 use strongroom_keys_client::{Client, Fetched, Node, Version, key_name_is_valid};
 
-use crate::network::deadline::Deadline;
-use crate::network::error;
+use crate::deadline::Deadline;
 use crate::network::locator::Locator;
-use crate::network::wrapped::{Remote, Sealing};
+use crate::network::sealing::{SealingProvider, SealingServer, stored_argument};
 
 /// The registry line of this provider.
 pub(crate) const REGISTERED: Registered = Registered {
@@ -38,34 +37,34 @@ const NUMBER: u16 = 5;
 const OPTIONS: &[&str] = &["node", "timeout"];
 
 /// What follows the context in the label of the key that seals.
-const SEALING: &[u8] = b"keyserver";
+const LABEL: &[u8] = b"keyserver";
 
 const VERSION_LEN: usize = 8;
 const NONCE_LEN: usize = 12;
 const TAG_LEN: usize = 16;
 const SECRET_LEN: usize = 32;
-/// Bytes of what is kept.
-const KEPT_LEN: usize = VERSION_LEN + NONCE_LEN + TAG_LEN + SECRET_LEN;
+/// Bytes of a blob.
+const BLOB_LEN: usize = VERSION_LEN + NONCE_LEN + TAG_LEN + SECRET_LEN;
 
 fn make(argument: &str) -> Made {
     let mut locator = Locator::parse(argument, OPTIONS)?;
-    locator.absolute(&["node"])?;
-    if !key_name_is_valid(&locator.place) {
+    locator.make_absolute(&["node"])?;
+    if !key_name_is_valid(&locator.target) {
         return Err("the name of a key of the key server is wanted");
     }
     let timeout = locator.timeout()?;
-    let remote = KeyServer {
-        name: locator.place.clone(),
+    let server = KeyServer {
+        name: locator.target.clone(),
         node: locator.path("node"),
         timeout,
     };
-    Ok(Box::new(Sealing {
+    Ok(Box::new(SealingProvider {
         name: NAME,
         number: NUMBER,
-        argument: Sealing::<KeyServer>::argument_of(&locator.text(), argument),
+        argument: stored_argument(&locator, argument),
         // Not used: the host's configuration bounds each call.
         timeout,
-        remote,
+        server,
     }))
 }
 
@@ -92,7 +91,7 @@ impl KeyServer {
     }
 }
 
-impl Remote for KeyServer {
+impl SealingServer for KeyServer {
     fn seal(&self, secret: &SecretKey, context: &[u8], _: Deadline) -> Result<Vec<u8>, Error> {
         let fetched = self.fetch(Version::Latest)?;
         let key = sealing_key(&fetched.material, context)?;
@@ -104,48 +103,39 @@ impl Remote for KeyServer {
     }
 
     fn open(&self, sealed: &[u8], context: &[u8], _: Deadline) -> Result<SecretKey, Error> {
-        let kept = Kept::parse(sealed).ok_or_else(|| {
-            error(
-                &code::PROVIDER_ANSWER,
-                "what is kept does not have its form",
-            )
-        })?;
-        let fetched = self.fetch(Version::Number(kept.version))?;
+        let blob = Blob::parse(sealed)
+            .ok_or_else(|| Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed"))?;
+        let fetched = self.fetch(Version::Number(blob.version))?;
         let key = sealing_key(&fetched.material, context)?;
         let mut room = SecretBytes::with_capacity(SECRET_LEN)?;
         let secret = room.as_mut_slice();
-        secret.copy_from_slice(kept.ciphertext);
-        let wrong = || {
-            error(
-                &code::PROVIDER_ANSWER,
-                "the key that was delivered is another one",
-            )
-        };
-        key.open(kept.nonce, context, secret, kept.tag)
+        secret.copy_from_slice(blob.ciphertext);
+        let wrong = || Error::new(&code::PROVIDER_ANSWER, "the server delivered another key");
+        key.open(blob.nonce, context, secret, blob.tag)
             .map_err(|_| wrong())?;
         let secret: &mut [u8; SECRET_LEN] = secret.try_into().map_err(|_| wrong())?;
         Ok(SecretKey::take(secret)?)
     }
 }
 
-/// The key that seals for one keyring: bound to its id by the context, so that no two keyrings
-/// share one.
+/// The key that seals for one keyring. The context holds the keyring's id, so no two keyrings share
+/// a key.
 fn sealing_key(material: &SecretKey, context: &[u8]) -> Result<GcmKey, Error> {
-    let key = hkdf(material, &[], &[context, SEALING].concat())?;
+    let key = hkdf(material, &[], &[context, LABEL].concat())?;
     Ok(GcmKey::new(&key)?)
 }
 
-/// What is kept of a sealed secret (docs/spec/keyring.md, "Blobs of servers").
-struct Kept<'a> {
+/// What the keyring stores of a sealed secret (docs/spec/keyring.md, "Blobs of servers").
+struct Blob<'a> {
     version: u64,
     nonce: &'a [u8; NONCE_LEN],
     tag: &'a [u8; TAG_LEN],
     ciphertext: &'a [u8],
 }
 
-impl<'a> Kept<'a> {
+impl<'a> Blob<'a> {
     fn parse(bytes: &'a [u8]) -> Option<Self> {
-        if bytes.len() != KEPT_LEN {
+        if bytes.len() != BLOB_LEN {
             return None;
         }
         let (version, rest) = bytes.split_first_chunk::<VERSION_LEN>()?;

@@ -1,7 +1,7 @@
 //! Root key providers that need a client of their own, registered with the keyring by the command.
 //!
-//! A kind is one module here and one line in [`KINDS`]. Those that deliver a key implement `fetch`;
-//! those whose device wraps keep what it wrapped in the argument
+//! A kind is one module here and one line in [`KINDS`]. Kinds that deliver a key implement `fetch`.
+//! Kinds whose device wraps a key store the wrapped key in the argument
 //! (`strongroom_keyring::provider::Wrapped`) and implement `create` too.
 //!
 //! Must not: keep a root key; wait without a limit; take a secret from an argument.
@@ -10,11 +10,12 @@ mod aws_kms;
 mod certificate;
 pub mod child;
 mod credential;
+mod deadline;
 mod keyserver;
 mod kmip;
-mod limit;
 mod network;
 mod options;
+mod percent;
 #[cfg(feature = "pkcs11")]
 mod pkcs11;
 mod tang;
@@ -42,14 +43,21 @@ const KINDS: &[Registered] = &[
     aws_kms::REGISTERED,
 ];
 
-/// What a process that was started for a module's sake does.
+/// What a child process does: it calls the library of a module's maker.
 #[cfg(feature = "pkcs11")]
-const OPERATION: child::Operation = pkcs11::serve;
+const OPERATION: child::Operation = pkcs11::operate;
 #[cfg(not(feature = "pkcs11"))]
 const OPERATION: child::Operation = |_| {
     let code = &strongroom_format::code::PROVIDER_ELSEWHERE;
     Err(strongroom_keyring::Error::new(code, "pkcs11"))
 };
+
+/// The child process's side of [`child`]: serves one request on standard input. False when there
+/// was no request, or nobody read the response.
+#[must_use]
+pub fn serve_child() -> bool {
+    child::serve(OPERATION).is_ok()
+}
 
 /// Makes the kinds of this crate known to the keyring. Once, when a program starts.
 pub fn register() {

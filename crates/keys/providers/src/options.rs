@@ -8,7 +8,7 @@ use strongroom_keyring::KeySource;
 pub(crate) struct Options<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Options<'a> {
-    /// Reads an argument in which only these names may stand, each once.
+    /// Reads an argument in which only the `known` names may stand, each once and with a value.
     pub(crate) fn read(argument: &'a str, known: &[&str]) -> Result<Self, &'static str> {
         let mut read: Vec<(&str, &str)> = Vec::new();
         for part in argument.split(';').filter(|part| !part.is_empty()) {
@@ -24,13 +24,14 @@ impl<'a> Options<'a> {
         Ok(Self(read))
     }
 
+    /// The value of an option.
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         let found = self.0.iter().find(|(other, _)| *other == name);
         found.map(|(_, value)| *value)
     }
 }
 
-/// Where a PIN or passphrase comes from: `ask`, `env:VAR`, `file:PATH` or `command:CMD`.
+/// Reads where a PIN or passphrase comes from: `ask`, `env:VAR`, `file:PATH` or `command:CMD`.
 pub(crate) fn secret_source(text: &str) -> Result<KeySource, &'static str> {
     match text.split_once(':') {
         None if text == "ask" => Ok(KeySource::Ask),

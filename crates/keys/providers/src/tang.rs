@@ -2,7 +2,7 @@
 //! server answers.
 //!
 //! The exchange is that of Tang and Clevis (github.com/latchset/tang, "Security Considerations" and
-//! "Protocol"): the server keeps no state and never learns a key, and whoever listens neither, so
+//! "Protocol"). The server keeps no state. Neither the server nor an eavesdropper learns a key, so
 //! HTTP is enough. `thumbprint` (RFC 7638, SHA-256) is that of a key with which the server signs
 //! its advertisement: what `tang-show-keys` prints.
 //!
@@ -11,8 +11,8 @@
 //! with the context as `info`, an all-zero nonce - the key is used once - and the context as
 //! associated data (32 + 16 bytes).
 //!
-//! Must not: use an exchange key that the pinned key has not signed; send the client's point as it
-//! is.
+//! Must not: use an exchange key that the pinned key has not signed; send the client's point
+//! unblinded.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -21,11 +21,12 @@ use strongroom_crypto::{
     CryptoError, GcmKey, P521Point, SecretKey, ecmr_blind, ecmr_provision, ecmr_recover, sha256,
     verify_p521,
 };
-use strongroom_format::code::{self, Code};
+use strongroom_format::code;
 use strongroom_keyring::provider::{Created, Made, Registered, Wrapped, locator};
 use strongroom_keyring::{Error, Opener, RootProvider};
+use strongroom_tls::http;
 
-use crate::limit::Deadline;
+use crate::deadline::Deadline;
 use crate::options::Options;
 
 pub(crate) const REGISTERED: Registered = Registered {
@@ -37,8 +38,9 @@ pub(crate) const REGISTERED: Registered = Registered {
 
 const NAME: &str = "tang";
 const NUMBER: u16 = 10;
-/// Longest answer.
-const ANSWER_MAX: u64 = 64 * 1024;
+/// The longest body of a response, in bytes.
+const BODY_MAX: u64 = 64 * 1024;
+/// Bytes of a coordinate of P-521.
 const FIELD: usize = 66;
 const POINT: usize = 2 * FIELD;
 const NONCE: [u8; 12] = [0; 12];
@@ -49,7 +51,7 @@ struct Tang {
     thumbprint: [u8; 32],
 }
 
-/// A key in JSON (RFC 7517), as far as Tang has it.
+/// A JSON Web Key (RFC 7517), as far as Tang uses it.
 #[derive(Deserialize, Serialize)]
 struct Jwk {
     #[serde(default)]
@@ -63,18 +65,18 @@ struct Jwk {
 }
 
 #[derive(Deserialize)]
-struct Keys {
+struct KeySet {
     keys: Vec<Jwk>,
 }
 
-/// A signed advertisement (RFC 7515, section 7.2): with one signature, or with several.
+/// A signed advertisement (RFC 7515, section 7.2), with one signature or with several.
 #[derive(Deserialize)]
 struct Signed {
     payload: String,
     #[serde(default)]
     signatures: Vec<Signature>,
     #[serde(flatten)]
-    only: Option<Signature>,
+    single: Option<Signature>,
 }
 
 #[derive(Deserialize)]
@@ -83,8 +85,8 @@ struct Signature {
     signature: String,
 }
 
-/// A server's key for the exchange.
-struct Exchange {
+/// A server's exchange key.
+struct ExchangeKey {
     thumbprint: [u8; 32],
     point: P521Point,
 }
@@ -101,35 +103,33 @@ fn make(argument: &str) -> Made {
         .ok_or("thumbprint is missing: the one that tang-show-keys prints on the server")?;
     Ok(Box::new(Tang {
         url: url.to_owned(),
-        thumbprint: decoded(thumbprint)
+        thumbprint: decode_base64(thumbprint)
             .and_then(|bytes| bytes.try_into().ok())
             .ok_or("thumbprint is a SHA-256 in base64 for URLs, 43 characters")?,
         argument: argument.to_owned(),
     }))
 }
 
-fn decoded(text: &str) -> Option<Vec<u8>> {
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
     BASE64.decode(text).ok()
 }
 
-fn failed(code: &'static Code, detail: &str) -> Error {
-    Error::new(code, detail)
+/// The error of a response, or of a blob, that is not what it should be.
+fn not_accepted(detail: &str) -> Error {
+    Error::new(&code::PROVIDER_ANSWER, detail)
 }
 
-fn forged(detail: &str) -> Error {
-    failed(&code::PROVIDER_ANSWER, detail)
-}
-
-/// What a point that is not one says of who sent it.
-fn crypto(error: CryptoError) -> Error {
+/// The error of a computation with a point that the server sent.
+fn translate_crypto_error(error: CryptoError) -> Error {
     match error {
-        CryptoError::Key => forged("a point of the server's is not on the curve"),
+        CryptoError::Key => not_accepted("a point of the server's is not on the curve"),
         error => error.into(),
     }
 }
 
 impl Jwk {
-    fn of(point: &P521Point) -> Self {
+    /// A key for the exchange of this point.
+    fn exchange_key(point: &P521Point) -> Self {
         let (x, y) = point.split_at(FIELD);
         Self {
             alg: String::from("ECMR"),
@@ -141,14 +141,15 @@ impl Jwk {
         }
     }
 
+    /// `None` for a key that is not a point of P-521.
     fn point(&self) -> Option<P521Point> {
-        let fits = self.kty == "EC" && self.crv == "P-521";
-        let (x, y) = (decoded(&self.x)?, decoded(&self.y)?);
-        let whole = fits && x.len() == FIELD && y.len() == FIELD;
-        whole.then(|| [x, y].concat().try_into().ok()).flatten()
+        let is_p521 = self.kty == "EC" && self.crv == "P-521";
+        let (x, y) = (decode_base64(&self.x)?, decode_base64(&self.y)?);
+        let is_whole = is_p521 && x.len() == FIELD && y.len() == FIELD;
+        is_whole.then(|| [x, y].concat().try_into().ok()).flatten()
     }
 
-    /// RFC 7638.
+    /// The key's thumbprint (RFC 7638).
     fn thumbprint(&self) -> [u8; 32] {
         let text = format!(
             r#"{{"crv":"{}","kty":"{}","x":"{}","y":"{}"}}"#,
@@ -157,124 +158,122 @@ impl Jwk {
         sha256(&[text.as_bytes()])
     }
 
-    fn serves(&self, use_: &str) -> bool {
-        self.key_ops.iter().any(|operation| operation == use_)
+    fn allows(&self, operation: &str) -> bool {
+        self.key_ops.iter().any(|allowed| allowed == operation)
     }
 }
 
-/// The exchange key in an advertisement that the key of this thumbprint has signed.
-fn trusted(answer: &[u8], thumbprint: &[u8; 32]) -> Result<Exchange, Error> {
-    let malformed = || forged("the server's advertisement does not have its form");
-    let signed: Signed = serde_json::from_slice(answer).map_err(|_| malformed())?;
-    let payload = decoded(&signed.payload).ok_or_else(malformed)?;
-    let keys: Keys = serde_json::from_slice(&payload).map_err(|_| malformed())?;
+/// The exchange key in an advertisement, which the key of this thumbprint must have signed.
+fn verified_exchange_key(
+    advertisement: &[u8],
+    thumbprint: &[u8; 32],
+) -> Result<ExchangeKey, Error> {
+    let malformed = || not_accepted("the server's advertisement is malformed");
+    let signed: Signed = serde_json::from_slice(advertisement).map_err(|_| malformed())?;
+    let payload = decode_base64(&signed.payload).ok_or_else(malformed)?;
+    let keys: KeySet = serde_json::from_slice(&payload).map_err(|_| malformed())?;
     let pinned = keys
         .keys
         .iter()
-        .filter(|key| key.alg == "ES512" && key.serves("verify"));
+        .filter(|key| key.alg == "ES512" && key.allows("verify"));
     let mut pinned = pinned.map(|key| (key.thumbprint(), key.point()));
     let pinned = pinned.find(|(other, _)| other == thumbprint);
     let Some((_, Some(pinned))) = pinned else {
-        return Err(forged(
+        return Err(not_accepted(
             "the server does not advertise the key of that thumbprint",
         ));
     };
-    let holds = |signature: &Signature| {
+    let verifies = |signature: &Signature| {
         let message = format!("{}.{}", signature.protected, signed.payload);
         let bytes: Option<[u8; POINT]> =
-            decoded(&signature.signature).and_then(|it| it.try_into().ok());
+            decode_base64(&signature.signature).and_then(|it| it.try_into().ok());
         bytes.is_some_and(|bytes| verify_p521(&pinned, message.as_bytes(), &bytes).is_ok())
     };
-    if !signed.signatures.iter().chain(&signed.only).any(holds) {
-        return Err(forged(
+    if !signed.signatures.iter().chain(&signed.single).any(verifies) {
+        return Err(not_accepted(
             "the advertisement is not signed by the key of that thumbprint",
         ));
     }
     let exchange = keys
         .keys
         .iter()
-        .find(|key| key.alg == "ECMR" && key.serves("deriveKey"));
+        .find(|key| key.alg == "ECMR" && key.allows("deriveKey"));
     let point = exchange.and_then(|key| Some((key.thumbprint(), key.point()?)));
     let (thumbprint, point) = point.ok_or_else(malformed)?;
-    Ok(Exchange { thumbprint, point })
+    Ok(ExchangeKey { thumbprint, point })
 }
 
 impl Tang {
-    /// Asks the server: gets what is at the path, or posts there.
-    fn ask(&self, path: &str, body: Option<&[u8]>) -> Result<Vec<u8>, Error> {
+    /// Sends a request for a path below the server's address: GET without a body, POST with one.
+    fn send(&self, path: &str, body: Option<&[u8]>) -> Result<Vec<u8>, Error> {
         let lost = |error: &ureq::Error| {
             Error::new(
                 &code::PROVIDER_UNREACHABLE,
                 format!("{}: {error}", self.url),
             )
         };
-        let left = Deadline::begin()?.left()?;
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(left))
-            .proxy(None)
-            .max_redirects(0)
-            .http_status_as_error(false)
-            .build();
-        let agent = config.new_agent();
+        let remaining = Deadline::usual()?.remaining()?;
+        let rules = http::client_rules().timeout_global(Some(remaining));
+        let agent = http::client(rules.build(), None);
         let url = format!("{}/{path}", self.url);
-        let answer = match body {
+        let response = match body {
             None => agent.get(url).call(),
             Some(body) => agent
                 .post(url)
                 .content_type("application/jwk+json")
                 .send(body),
         };
-        let mut answer = answer.map_err(|error| lost(&error))?;
-        match answer.status().as_u16() {
+        let mut response = response.map_err(|error| lost(&error))?;
+        match response.status().as_u16() {
             200 => {}
             404 => {
-                return Err(failed(
-                    &code::PROVIDER_NO_KEY,
-                    "the server has no such key any more",
-                ));
+                let detail = "the server has no such key any more";
+                return Err(Error::new(&code::PROVIDER_NO_KEY, detail));
             }
             status => {
                 let detail = format!("{}: HTTP status {status}", self.url);
                 return Err(Error::new(&code::PROVIDER_UNREACHABLE, detail));
             }
         }
-        let body = answer.body_mut().with_config().limit(ANSWER_MAX);
+        let body = response.body_mut().with_config().limit(BODY_MAX);
         body.read_to_vec().map_err(|error| lost(&error))
     }
 
-    fn recovered(
+    /// The key that sealed, recovered with the server's help: the server multiplies the blinded
+    /// point of the client.
+    fn recover(
         &self,
-        exchange: &Exchange,
+        exchange: &ExchangeKey,
         client: &P521Point,
         context: &[u8],
     ) -> Result<SecretKey, Error> {
-        let (blind, asked) = ecmr_blind(client).map_err(crypto)?;
-        let asked = serde_json::to_vec(&Jwk::of(&asked));
-        let asked = asked.map_err(|_| failed(&code::BUG, "a key as JSON"))?;
+        let (blind, blinded) = ecmr_blind(client).map_err(translate_crypto_error)?;
+        let request = serde_json::to_vec(&Jwk::exchange_key(&blinded));
+        let request = request.map_err(|_| Error::new(&code::BUG, "a key as JSON"))?;
         let path = format!("rec/{}", BASE64.encode(exchange.thumbprint));
-        let answer = self.ask(&path, Some(&asked))?;
-        let answer: Option<Jwk> = serde_json::from_slice(&answer).ok();
+        let response = self.send(&path, Some(&request))?;
+        let answer: Option<Jwk> = serde_json::from_slice(&response).ok();
         let answer = answer.and_then(|key| key.point());
-        let answer = answer.ok_or_else(|| forged("the server's answer does not have its form"))?;
-        ecmr_recover(&blind, &exchange.point, &answer, context).map_err(crypto)
+        let answer = answer.ok_or_else(|| not_accepted("the server's answer is malformed"))?;
+        ecmr_recover(&blind, &exchange.point, &answer, context).map_err(translate_crypto_error)
     }
 
-    fn opened(&self, blob: &[u8], context: &[u8]) -> Result<SecretKey, Error> {
-        let malformed = || forged("the blob does not have its form");
+    fn open(&self, blob: &[u8], context: &[u8]) -> Result<SecretKey, Error> {
+        let malformed = || not_accepted("the wrapped key is malformed");
         let (thumbprint, rest) = blob.split_first_chunk::<32>().ok_or_else(malformed)?;
         let (server, rest) = rest.split_first_chunk::<POINT>().ok_or_else(malformed)?;
         let (client, rest) = rest.split_first_chunk::<POINT>().ok_or_else(malformed)?;
         let (sealed, tag) = rest.split_first_chunk::<32>().ok_or_else(malformed)?;
         let tag: &[u8; 16] = tag.try_into().map_err(|_| malformed())?;
-        let exchange = Exchange {
+        let exchange = ExchangeKey {
             thumbprint: *thumbprint,
             point: *server,
         };
-        let key = self.recovered(&exchange, client, context)?;
+        let key = self.recover(&exchange, client, context)?;
         let mut secret = *sealed;
         let opened = GcmKey::new(&key)?.open(&NONCE, context, &mut secret, tag);
         opened.map_err(|_| {
-            forged("the wrapped root key does not open with what the server answered")
+            not_accepted("the wrapped root key does not open with what the server answered")
         })?;
         Ok(SecretKey::take(&mut secret)?)
     }
@@ -295,14 +294,15 @@ impl RootProvider for Tang {
 
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
-        wrapped.root(&self.opened(wrapped.blob(), &wrapped.context())?)
+        wrapped.root(&self.open(wrapped.blob(), &wrapped.context())?)
     }
 
     fn create(&self) -> Result<Created, Error> {
-        let exchange = trusted(&self.ask("adv", None)?, &self.thumbprint)?;
+        let exchange = verified_exchange_key(&self.send("adv", None)?, &self.thumbprint)?;
         Wrapped::create(NUMBER, locator(&self.argument), |secret, context| {
-            let (key, client) = ecmr_provision(&exchange.point, context).map_err(crypto)?;
-            // Encrypted where it stands; in clear only for these two lines.
+            let (key, client) =
+                ecmr_provision(&exchange.point, context).map_err(translate_crypto_error)?;
+            // In clear until the next line encrypts it in place.
             let mut sealed = *secret.expose();
             let tag = GcmKey::new(&key)?.seal(&NONCE, context, &mut sealed)?;
             let parts = [
@@ -313,10 +313,11 @@ impl RootProvider for Tang {
                 &tag,
             ];
             let blob = parts.concat();
-            // A server that advertises a key and does not serve it would cost the keyring.
-            match self.opened(&blob, context)?.ct_eq(secret) {
+            // Opened before anything is stored: with a server that advertises a key and does not
+            // serve it, the keyring would be lost.
+            match self.open(&blob, context)?.ct_eq(secret) {
                 true => Ok(blob),
-                false => Err(forged(
+                false => Err(not_accepted(
                     "the server does not give back what was sealed with it",
                 )),
             }

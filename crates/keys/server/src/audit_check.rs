@@ -12,7 +12,7 @@ use strongroom_keyring::Error;
 
 use crate::archive::VerifiedRange;
 use crate::audit::{Chain, Row};
-use crate::service::naming;
+use crate::service::archive_row_detail;
 
 /// Rows that are asked for at once: an answer has a bounded length.
 const PAGE: usize = 200;
@@ -60,8 +60,8 @@ pub fn read_live_rows<E: From<Error>>(
             let row: Row = serde_json::from_value(value).map_err(|_| malformed("row"))?;
             // Every hash depends on those before it: there is no checking without the beginning.
             chain.verify(&row)?;
-            let naming = naming(&live.archived_head, live.archived);
-            is_named |= row.action == "archive" && row.detail == naming;
+            let named = archive_row_detail(&live.archived_head, live.archived);
+            is_named |= row.action == "archive" && row.detail == named;
             each(&row)?;
         }
         if is_last {

@@ -8,6 +8,7 @@
 #![expect(unsafe_code, reason = "sets a variable, while the test has one thread")]
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+#[path = "it/support/mod.rs"]
 mod support;
 
 use std::path::Path;

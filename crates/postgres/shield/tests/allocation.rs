@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![expect(unsafe_code, reason = "an allocator")]
 
+#[path = "it/sealed/mod.rs"]
 mod sealed;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -72,6 +72,8 @@ impl Cache {
             .ok()
     }
 
+    /// Opens the cache file of this version of the resource, and removes older cache files above
+    /// the limit. The error says what cannot be used.
     fn try_open(path: &Path, options: &Options, version: &Version) -> Result<Self, String> {
         let directory = open_directory(path)?;
         let total = version.total.to_le_bytes();
@@ -105,22 +107,28 @@ impl Cache {
         Ok(cache)
     }
 
+    /// The offset of a block's slot. Blocks share slots when the cache is smaller than the
+    /// resource.
     fn slot_offset(&self, block: u64) -> u64 {
         block % self.slots * SLOT
     }
 
+    /// The length of a block: less than a whole one at the end of the resource.
     fn len_of(&self, block: u64) -> u64 {
         self.total
             .saturating_sub(block.saturating_mul(BLOCK))
             .min(BLOCK)
     }
 
+    /// What a slot has before its bytes: damaged bytes, or those of another block, have another
+    /// digest.
     fn digest(&self, block: u64, bytes: &[u8]) -> [u8; 32] {
         let len = (bytes.len() as u64).to_le_bytes();
         sha256(&[LABEL, &self.id, &block.to_le_bytes(), &len, bytes])
     }
 
-    /// Whether the block's slot has the number of the block. The slot may still be damaged.
+    /// Whether the block's slot has the number of the block. The slot may still be damaged. False
+    /// when the cache is switched off.
     pub(crate) fn has(&self, block: u64) -> bool {
         let mut head = [0; HEAD_USED];
         let read = self.file.read_exact_at(&mut head, self.slot_offset(block));
@@ -244,6 +252,7 @@ fn open_private_file(directory: &OwnedFd, name: &str) -> Result<File, String> {
     Err("what stands in a file's place comes back".to_owned())
 }
 
+/// Removes a file. It is no error when there is none.
 fn remove(directory: &OwnedFd, name: &str) -> Result<(), String> {
     match unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -283,6 +292,7 @@ fn cache_files(directory: &OwnedFd) -> rustix::io::Result<Vec<Cached>> {
     Ok(found)
 }
 
+/// The name, if it is one of a cache file.
 fn name_of(name: &CStr) -> Option<String> {
     let name = name.to_str().ok()?;
     let hex = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;

@@ -16,19 +16,18 @@ use std::sync::{Arc, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use strongroom_format::code::{self, Code};
 use strongroom_keyring::Error;
+use strongroom_tls::rustls::{self, RootCertStore};
+use strongroom_tls::{
+    ServerCheck, TlsClient, certificates, http, system_certificates, usable_authorities,
+};
 use ureq::http::{Response, StatusCode, header};
-use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body};
 
 use crate::etag::etag_is_strong;
 use crate::options::{Address, Options};
 
-/// Longest header of a response, in bytes.
-const HEADER_MAX: usize = 16 * 1024;
 /// Most attempts at one read.
 const TRIES: u32 = 5;
 /// Wait before the second attempt; it doubles before each further one.
@@ -70,29 +69,22 @@ enum Failure {
 use Failure::{Final, Transient};
 
 impl Client {
+    /// Prepares a client for the URL: no proxy, no redirects, one connection. Connects to nothing.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let address = options.address()?;
-        let tls = TlsConfig::builder()
-            .provider(TlsProvider::Rustls)
-            .root_certs(trusted_roots(options)?)
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .build();
-        let config = Agent::config_builder()
-            .tls_config(tls)
-            .http_status_as_error(false)
-            // The environment may name one.
-            .proxy(None)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
+        let tls = TlsClient::new(ServerCheck::Authorities(trusted_roots(options)?));
+        let tls = tls.build().map_err(|error| {
+            let detail = format!("TLS: {error}");
+            Error::new(&code::BUG, detail)
+        })?;
+        let rules = http::client_rules()
             .max_idle_connections(1)
             .max_idle_connections_per_host(1)
             .max_idle_age(IDLE_MAX)
-            .max_response_header_size(HEADER_MAX)
-            .user_agent(concat!("strongroom/", env!("CARGO_PKG_VERSION")))
             .accept_encoding("identity")
             .build();
         Ok(Self {
-            agent: Agent::new_with_config(config),
+            agent: http::client(rules, Some(Arc::new(tls))),
             address,
             timeout: options.timeout,
         })
@@ -224,33 +216,19 @@ impl Client {
 }
 
 /// The trusted certificate authorities: those of the file, else the system's, which are read once.
-fn trusted_roots(options: &Options) -> Result<RootCerts, Error> {
-    static SYSTEM: OnceLock<RootCerts> = OnceLock::new();
+fn trusted_roots(options: &Options) -> Result<RootCertStore, Error> {
+    static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
     let Some(path) = &options.ca else {
-        return Ok(SYSTEM
-            .get_or_init(|| {
-                let found = rustls_native_certs::load_native_certs().certs;
-                let certificates = found
-                    .iter()
-                    .map(|one| Certificate::from_der(one).to_owned());
-                RootCerts::Specific(Arc::new(certificates.collect()))
-            })
-            .clone());
+        let system = || usable_authorities(system_certificates());
+        return Ok(SYSTEM.get_or_init(system).clone());
     };
-    let shown = path.display();
-    let found = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| Error::new(&code::REMOTE_URL, format!("http_ca {shown}: {error}")))?;
-    if found.is_empty() {
-        return Err(Error::new(
-            &code::REMOTE_URL,
-            format!("http_ca {shown}: there is no certificate in it"),
-        ));
-    }
-    let certificates = found
-        .iter()
-        .map(|one| Certificate::from_der(one).to_owned());
-    Ok(RootCerts::Specific(Arc::new(certificates.collect())))
+    let wrong = |why: &dyn std::fmt::Display| {
+        let detail = format!("http_ca {}: {why}", path.display());
+        Error::new(&code::REMOTE_URL, detail)
+    };
+    let pem = std::fs::read(path).map_err(|error| wrong(&error))?;
+    let found = certificates(&pem).map_err(|error| wrong(&error))?;
+    Ok(usable_authorities(found))
 }
 
 /// Checks everything that E1 demands, except the range.
@@ -315,6 +293,7 @@ fn single_header(response: &Response<Body>, name: header::HeaderName) -> Option<
     values.next().is_none().then_some(value)
 }
 
+/// The strong ETag of a response. `None` for a weak one: it does not promise equal bytes.
 fn etag_of(response: &Response<Body>) -> Option<String> {
     single_header(response, header::ETAG).filter(|etag| etag_is_strong(etag))
 }
@@ -327,6 +306,8 @@ fn content_range(response: &Response<Body>) -> Result<(u64, u64, u64), Failure> 
     parse_range(&text).ok_or_else(|| ranges("it does not say which part it sends"))
 }
 
+/// The first and last byte and the length in `bytes 0-99/1000`. `None` when they contradict one
+/// another.
 fn parse_range(text: &str) -> Option<(u64, u64, u64)> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -359,10 +340,12 @@ fn read_body(mut response: Response<Body>, len: u64) -> Result<Vec<u8>, Failure>
     }
 }
 
+/// The failure of a server that does not answer with the range that was asked for.
 fn ranges(why: &str) -> Failure {
     Final(&code::REMOTE_RANGES, why.to_owned())
 }
 
+/// The failure for a resource that has another ETag than before.
 fn changed(now: &str, version: &Version) -> Failure {
     Final(
         &code::REMOTE_CHANGED,
@@ -389,6 +372,7 @@ fn translate_error(error: &ureq::Error) -> Failure {
     }
 }
 
+/// The failure for an error of TLS. It is final: another attempt would end the same way.
 fn translate_tls_error(error: &rustls::Error) -> Failure {
     match error {
         rustls::Error::InvalidCertificate(why) => Final(

@@ -9,7 +9,7 @@
 //! Must not: write a plaintext page anywhere but in the output that `decrypt` was asked for.
 #![expect(
     unsafe_code,
-    reason = "the raw connection is handed to the guard's rekey"
+    reason = "the raw connection is passed to the VFS's rekey"
 )]
 
 use std::path::{Path, PathBuf};
@@ -208,8 +208,9 @@ pub struct Copied {
 /// interrupted, also when only the new key still opens the database.
 ///
 /// # Errors
-/// SR-2019 for `slots_only` without a new key; SR-6010 when other connections keep it from
-/// finishing; those of `open`.
+/// SR-3001 when the database is not sealed; SR-2001 without a key in `options`; SR-2019 for
+/// `slots_only` without a new key; SR-6010 when other connections keep it from finishing; those of
+/// `open`.
 pub fn rekey(
     sealed: &Path,
     options: &OpenOptions,
@@ -301,6 +302,7 @@ pub fn settle(sealed: &Path, options: &OpenOptions) -> Result<[u8; 32], Error> {
     vfs::settle(raw, "main")
 }
 
+/// Opens a database to copy it: read only if it cannot be opened for writing.
 fn open_source(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
     match open_with(path, options, None) {
         // A database on a read-only medium can still be copied.
@@ -316,6 +318,7 @@ fn open_source(path: &Path, options: &OpenOptions) -> Result<Connection, Error> 
     }
 }
 
+/// SR-1006 when there is no source; an error as well when the target exists, or is the source.
 fn check_names(source: &Path, target: &Path) -> Result<(), Error> {
     let files = storage::of(source);
     let original = files
@@ -337,12 +340,14 @@ fn sealed_at(path: &Path) -> Result<bool, Error> {
     Ok(is_sealed(&vfs::head(path, 4096)?))
 }
 
+/// Whether a rekey of the database has begun and is not finished.
 fn under_way(path: &Path) -> Result<bool, Error> {
     let header = strongroom_keyring::redo::newest_header(path, &vfs::head(path, 4096)?);
     let parsed = strongroom_format::header::Header::parse(&header);
     Ok(parsed.is_ok_and(|header| header.previous_epoch != 0))
 }
 
+/// The value of a PRAGMA that is a number.
 fn number(connection: &Connection, pragma: &str) -> Result<i64, Error> {
     connection
         .pragma_query_value(None, pragma, |row| row.get(0))
@@ -413,6 +418,7 @@ fn finish(
     })
 }
 
+/// What the file system or the server knows of a file.
 fn about(path: &Path) -> Result<About, Error> {
     storage::of(path)
         .about(path)
@@ -457,6 +463,7 @@ impl Temporary {
         })
     }
 
+    /// Creates an empty file with a random name beside the target. Clears an earlier cancellation.
     fn beside(target: &Path) -> Result<Self, Error> {
         let name = target
             .file_name()
@@ -491,6 +498,7 @@ impl Temporary {
         })
     }
 
+    /// Removes the file, and those that SQLite keeps beside it. Tries all; returns the first error.
     fn remove(&self) -> Result<(), Error> {
         let mut result = Ok(());
         for suffix in ["", "-journal", "-wal", "-shm", "-strongroom"] {

@@ -92,6 +92,7 @@ pub(crate) unsafe fn answer_pragma(file: *mut sqlite3_file, argument: *mut c_voi
     result
 }
 
+/// The opener for the value of a PRAGMA: a passphrase, or a raw key if it has that form.
 fn opener_from_value(value: &[u8], creating: bool) -> SqliteResult<Arc<Opener>> {
     let mut copy = value.to_vec();
     let given =

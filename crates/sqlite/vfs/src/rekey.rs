@@ -126,6 +126,7 @@ fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
         .map_err(|message| sql_error(&message))
 }
 
+/// Reads the header from the file again, since another process may have changed it.
 pub(crate) fn reload_opened_header(main: &mut MainFile) -> Result<Arc<OpenedHeader>, Error> {
     main.reload_header().map_err(rc_error)?;
     main.opened_header()
@@ -204,10 +205,12 @@ fn rewrite(connection: *mut sqlite3, schema: &str, first: u64, last: u64) -> Res
     execute(connection, &sql).map_err(|message| sql_error(&message))
 }
 
+/// The page size of a schema's database. SR-3001 when it is not sealed.
 fn page_size(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
     with_main(connection, schema, |main| Ok(main.page_size()))
 }
 
+/// Calls `work` on the sealed database of a schema. SR-3001 when the database is not sealed.
 fn with_main<T>(
     connection: *mut sqlite3,
     schema: &str,
@@ -245,6 +248,8 @@ fn stale_pages(
     })
 }
 
+/// Counts the pages in the file that are not sealed in `epoch`, without a lock. Pages that are not
+/// in the file do not count.
 fn count_stale(
     lower: LowerFile,
     epoch: u32,
@@ -362,6 +367,8 @@ pub(crate) fn sql_error(message: &str) -> Error {
     }
 }
 
+/// The error behind a result code: the one that was reported last on this thread, or the code
+/// itself if there is none.
 pub(crate) fn rc_error(rc: SqliteCode) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),

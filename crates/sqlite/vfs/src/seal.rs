@@ -171,6 +171,7 @@ impl PageCipher {
     }
 }
 
+/// The first counter block of AES-256-CTR for a page, from its place and its nonce.
 fn counter(iv: &MacKey, aad: &[u8], nonce: &[u8; 12]) -> [u8; 16] {
     let prf = iv.mac(&[aad, nonce]);
     let mut out = [0; 16];
@@ -323,6 +324,7 @@ pub(crate) fn crypto_error(error: &strongroom_crypto::CryptoError) -> Error {
     )
 }
 
+/// The error for a state that only a defect of Strongroom can cause.
 fn bug_error(detail: &'static str) -> Error {
     Error::new(&strongroom_format::code::BUG, detail)
 }

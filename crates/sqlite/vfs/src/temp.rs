@@ -67,6 +67,7 @@ impl TempFile {
         })
     }
 
+    /// Notes that a unit of the file was written.
     fn mark_written(&mut self, index: u64) -> SqliteResult<()> {
         let index =
             usize::try_from(index).map_err(|_| report(&code::BUG, "temporary file size"))?;
@@ -77,6 +78,7 @@ impl TempFile {
         Ok(())
     }
 
+    /// Whether the unit was written; it cannot be opened otherwise.
     fn is_written(&self, index: u64) -> bool {
         usize::try_from(index)
             .ok()

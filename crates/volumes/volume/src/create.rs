@@ -211,7 +211,10 @@ fn tried(openers: &Openers<'_>, header: &Memory, place: &Path) -> Result<(), Err
     let mut token = openers.token.clone();
     token.slots = vec![slot];
     if volume.token()? != token {
-        return Err(Error::new(&code::BUG, "the token reads back otherwise"));
+        return Err(Error::new(
+            &code::BUG,
+            "the token differs when it is read back",
+        ));
     }
     Ok(())
 }

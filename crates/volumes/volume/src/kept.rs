@@ -162,17 +162,19 @@ impl Kept {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         if !bytes.starts_with(MAGIC) || bytes.len() < HEAD_LEN {
-            return Err(bad("it is not one"));
+            return Err(bad("it is not a kept passphrase"));
         }
         if word(8) != VERSION {
-            return Err(bad("of a newer form"));
+            return Err(bad("a newer version wrote it"));
         }
         let len = usize::try_from(word(68)).unwrap_or(usize::MAX);
         if len > TPM_MAX || bytes.len() != HEAD_LEN + len + SLOT_SECRET_LEN + TAG_LEN {
-            return Err(bad("it is cut short, or longer than it says"));
+            return Err(bad("its length is wrong"));
         }
         if bytes.get(16..32) != Some(&token.object_id[..]) || word(12) != token.key_version {
-            return Err(bad("of another volume, or of another version of the key"));
+            return Err(bad(
+                "it belongs to another volume, or to another version of the key",
+            ));
         }
         let term = Term {
             clock: long(32),

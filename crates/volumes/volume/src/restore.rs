@@ -183,7 +183,7 @@ pub fn restore(
     again.map_err(|error| io(path, error))?;
     drop(device);
     if back != backup.bytes || Volume::open(path)?.uuid()? != backup.uuid() {
-        let detail = format!("{}: it reads back otherwise", path.display());
+        let detail = format!("{}: it differs when it is read back", path.display());
         return Err(Error::new(&code::IO, detail));
     }
     Ok(Restored {

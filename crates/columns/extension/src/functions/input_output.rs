@@ -69,6 +69,7 @@ fn kind_of_number(number: usize) -> Kind {
     })
 }
 
+/// Opens an envelope from its text form. Raises an ERROR when it is none.
 fn text_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the argument of an input function is a C string that lives as long as the call.
@@ -85,6 +86,7 @@ fn text_in(call: &mut Call) -> Datum {
     open_value(kind, &envelope, call.int4(2), lifetime)
 }
 
+/// Opens an envelope from its binary form.
 fn binary_in(call: &mut Call) -> Datum {
     let kind = kind_of_result(call);
     // SAFETY: the first argument of a receive function is a StringInfo; its remaining bytes are the
@@ -135,6 +137,7 @@ fn fitting_function(kind: Kind) -> Option<&'static Function> {
     by_name(kind.base(), &[Arg::Of(kind), Arg::Plain])
 }
 
+/// Raises the ERROR for a text that is no envelope.
 fn raise_malformed(kind: Kind) -> ! {
     fault::Report::new(
         "22P02",
@@ -155,6 +158,7 @@ fn seal(call: &Call) -> Vec<u8> {
         .unwrap_or_else(|| zone::with(|connection| connection.seal(kind, fid)))
 }
 
+/// Seals a value for the client, in text form.
 fn text_out(call: &mut Call) -> Datum {
     let text = encode(&seal(call));
     let text = CString::new(text).unwrap_or_default();
@@ -162,6 +166,7 @@ fn text_out(call: &mut Call) -> Datum {
     Datum::from(unsafe { pg_sys::pstrdup(text.as_ptr()) })
 }
 
+/// Seals a value for the client, in binary form.
 fn binary_out(call: &mut Call) -> Datum {
     bytea(&seal(call))
 }
@@ -221,6 +226,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// The value of a base64url digit. `None` for another character.
 const fn six_bits(letter: u8) -> Option<u32> {
     let value = match letter {
         b'A'..=b'Z' => letter - b'A',

@@ -18,6 +18,7 @@ impl Zone {
         reply(descriptor, area, self.status_text().as_bytes())
     }
 
+    /// The status in JSON. It has no exact sizes of values.
     fn status_text(&self) -> String {
         let store = self.sources.store.status();
         let (mut rings, mut values, mut literals, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
@@ -60,6 +61,7 @@ impl Zone {
         )
     }
 
+    /// The counts of each ticket in JSON, at most [`LISTED_MAX`] of them.
     fn ledgers(&self) -> String {
         let mut out = String::new();
         for (ticket, rights, ledger) in self.channel.ledgers().take(LISTED_MAX) {
@@ -76,6 +78,7 @@ impl Zone {
     }
 }
 
+/// The partitions in JSON, at most [`LISTED_MAX`] of them.
 fn partitions(census: &[Census]) -> String {
     let mut out = String::new();
     for one in census.iter().take(LISTED_MAX) {

@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use strongroom_crypto::sha256;
 use strongroom_format::columns::channel::{Attestation, AttestationProvider, BINDING_LABEL};
-
-use crate::tpm::Tpm;
+use strongroom_keys_tpm::Tpm;
 
 /// A source of evidence. The next one (SEV-SNP, TDX) implements this.
 pub trait Attester: Send {
@@ -92,6 +91,6 @@ impl Attester for TpmAttester {
     }
 
     fn evidence(&self, binding: &[u8; 32]) -> io::Result<Vec<u8>> {
-        self.tpm.quote(self.key, self.pcrs, binding)
+        Ok(self.tpm.quote(self.key, self.pcrs, binding)?)
     }
 }

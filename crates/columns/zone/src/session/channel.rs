@@ -172,6 +172,8 @@ impl Channel {
         self.sessions.values().map(|live| &live.session)
     }
 
+    /// Opens a session for a client that answers a pending attestation in time. Each attestation
+    /// serves once.
     fn open(&mut self, keys: &mut ColumnKeys, message: &[u8]) -> Result<Reply, Fault> {
         let (hello, sealed) = Hello::parse(message).ok_or(Fault::BadMessage)?;
         let waiting = self
@@ -245,6 +247,8 @@ impl Channel {
         Ok((ticket, ledger))
     }
 
+    /// Answers a sealed message of the session that the ring has. `Fault::BadMessage` for another
+    /// session, or a message out of order.
     fn handle_sealed(
         &mut self,
         keys: &ColumnKeys,
@@ -301,6 +305,7 @@ impl Channel {
 }
 
 impl LiveSession {
+    /// Seals an answer under the next number of the session.
     fn answer(&mut self, body: &[u8]) -> Result<Vec<u8>, Fault> {
         let head = Sealed {
             session: *self.session.id(),

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use strongroom_format::code;
 use strongroom_keyring::{Error, durable};
+use strongroom_keys_tpm::Counter;
 
 use super::files::{io_error, path_error};
-use crate::tpm::Counter;
 
 /// A TPM's counter rises by one at a time, as the counter of checkpoints does: a larger difference
 /// than this does not come from checkpoints.
@@ -85,7 +85,7 @@ impl Anchor for TpmAnchor {
     fn read(&self) -> Result<u64, Error> {
         self.0
             .read()
-            .map_err(|error| io_error("reading the TPM's counter", error))
+            .map_err(|error| io_error("reading the TPM's counter", error.into()))
     }
 
     fn advance(&self, to: u64) -> Result<(), Error> {
@@ -100,7 +100,7 @@ impl Anchor for TpmAnchor {
         for _ in 0..steps {
             self.0
                 .increment()
-                .map_err(|error| io_error("raising the TPM's counter", error))?;
+                .map_err(|error| io_error("raising the TPM's counter", error.into()))?;
         }
         // Somebody else may have raised it in between; then this store's manifest is not the newest
         // any more.

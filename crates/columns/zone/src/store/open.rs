@@ -73,6 +73,7 @@ pub fn open(
     Store::with_files(keys, Box::new(files), anchor, options)
 }
 
+/// The error for a manifest that cannot be read.
 fn damaged(what: &str) -> Error {
     Error::new(&code::STORE_MANIFEST, what)
 }
@@ -190,6 +191,8 @@ impl Store {
         }
     }
 
+    /// Loads a partition with its extents from the manifest. Returns what follows; `None` when the
+    /// manifest is malformed.
     fn load_partition<'a>(
         &mut self,
         entry: &PartitionEntry,

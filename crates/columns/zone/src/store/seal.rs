@@ -108,6 +108,8 @@ impl Nonces {
         self.draw_with(&random16()?, body)
     }
 
+    /// A nonce from random bytes and from what is sealed: equal random bytes alone do not repeat
+    /// it.
     fn draw_with(&self, random: &[u8; 16], body: &[u8]) -> Result<[u8; 12], CryptoError> {
         let mac = self.0.mac(&[random, body]);
         mac.first_chunk().copied().ok_or(CryptoError::Length)
@@ -125,10 +127,12 @@ pub(super) struct PartitionKey {
 }
 
 impl PartitionKey {
+    /// A key for a new partition, under a fresh salt.
     pub(super) fn new(keys: &Keys) -> Result<Self, CryptoError> {
         Self::derive(keys, random32()?)
     }
 
+    /// The key of the partition with this salt.
     pub(super) fn derive(keys: &Keys, salt: [u8; 32]) -> Result<Self, CryptoError> {
         Ok(Self {
             salt,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use strongroom_columns_zone::store::{
     Anchor as _, MANIFEST_NAME, Options, Store, TpmAnchor, create, open,
 };
-use strongroom_columns_zone::tpm::Tpm;
 use strongroom_format::code;
 use strongroom_keyring::durable;
+use strongroom_keys_tpm::Tpm;
 
 use crate::host::{opener, options};
 use strongroom_testing_support::swtpm::{COUNTER, Swtpm};

@@ -475,6 +475,7 @@ const fn padding(kind: Kind, length: Option<usize>) -> usize {
     }
 }
 
+/// So many zeros, at most [`ENVELOPE_PAD`].
 fn zeros(count: usize) -> &'static [u8] {
     const ZEROS: [u8; ENVELOPE_PAD] = [0; ENVELOPE_PAD];
     ZEROS.get(..count).unwrap_or(&ZEROS)
@@ -486,10 +487,12 @@ fn unpadded(kind: Kind, length: Option<usize>, tail: &[u8]) -> Option<&[u8]> {
     padding.iter().all(|byte| *byte == 0).then_some(tail)
 }
 
+/// The FID with these bits. `None` when it is not one of a stored value.
 fn permanent(bits: u64) -> Option<Fid> {
     Fid::from_bits(bits).filter(|fid| !fid.is_ephemeral() && fid.partition() != 0)
 }
 
+/// Parses the head of an entry with a value. Returns the bytes after it as well.
 fn parse_put(rest: &[u8]) -> Option<(Fid, u16, Kind, &[u8])> {
     let fid = permanent(u64_at(rest, redo_put_layout::FID)?)?;
     let [kind] = array(rest, redo_put_layout::KIND)?;

@@ -134,6 +134,7 @@ impl<'a> QuoteEvidence<'a> {
 }
 
 impl<'a> Quote<'a> {
+    /// Parses what a TPM has signed. `None` unless the TPM made it itself, and it is a quote.
     fn parse(signed: &'a [u8]) -> Option<Self> {
         let mut fields = Fields(signed);
         (fields.uint32()? == GENERATED && fields.uint16()? == QUOTE).then_some(())?;
@@ -162,6 +163,7 @@ fn selection(fields: &mut Fields<'_>) -> Option<u32> {
 }
 
 impl<'a> Signature<'a> {
+    /// Reads a signature. `None` for another scheme or another hash than SHA-256.
     fn read(fields: &mut Fields<'a>) -> Option<Self> {
         let scheme = fields.uint16()?;
         (fields.uint16()? == SHA256).then_some(())?;
@@ -229,6 +231,7 @@ impl<'a> AttestationKey<'a> {
     }
 }
 
+/// Reads a key on P-256. `None` for one on another curve.
 fn ecc<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
     (fields.uint16()? == P256 && fields.uint16()? == NULL).then_some(())?;
     let (x, y) = (fields.sized()?, fields.sized()?);
@@ -241,6 +244,7 @@ fn ecc<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
     Some(AttestationKey::P256(point))
 }
 
+/// Reads an RSA key. A TPM writes the exponent 65537 as 0.
 fn rsa<'a>(fields: &mut Fields<'a>) -> Option<AttestationKey<'a>> {
     let _bits = fields.uint16()?;
     let exponent = match fields.uint32()? {

@@ -284,6 +284,7 @@ impl MainHeader {
         array(&self.0, at::CANARY_TAG).unwrap_or_default()
     }
 
+    /// The checksum that the header should have.
     fn right_checksum(&self) -> u64 {
         duckdb_checksum(self.0.get(at::MAGIC.offset..).unwrap_or_default())
     }
@@ -300,6 +301,7 @@ impl MainHeader {
         u64_at(&self.0, Field { len: 8, ..field }).unwrap_or_default()
     }
 
+    /// A copy of the header with another value in this field.
     fn with(&self, field: Field, value: &[u8]) -> Self {
         let mut header = self.clone();
         // The lengths are those of the layout; `put` does nothing otherwise.
@@ -308,6 +310,7 @@ impl MainHeader {
     }
 }
 
+/// The printable ASCII characters at the beginning, for messages.
 fn text(bytes: &[u8]) -> String {
     let printable = bytes.iter().take_while(|byte| byte.is_ascii_graphic());
     printable.map(|&byte| char::from(byte)).collect()

@@ -63,6 +63,7 @@ impl WalHead {
     }
 }
 
+/// Takes a number of two bytes from the beginning of `rest`.
 fn field(rest: &mut &[u8]) -> Option<u16> {
     let (first, tail) = rest.split_first_chunk()?;
     *rest = tail;

@@ -89,7 +89,7 @@ impl Wrapped {
                 id: *id,
                 blob: blob.to_vec(),
             }),
-            _ => Err(refused("the wrapped root key does not have its form")),
+            _ => Err(refused("the wrapped root key is malformed")),
         }
     }
 

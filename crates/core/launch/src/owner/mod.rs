@@ -64,7 +64,7 @@ pub fn become_owner_of(paths: &[PathBuf], say: impl FnOnce(&str)) -> Result<(), 
         (Some((owner, path)), None) => Err(OwnerIdentity::of(owner, path)?.become_owner(say)),
         (Some((one, path)), Some((other, with))) => {
             let detail = format!(
-                "{} and {} are in the hands of several users, {one} and {other}",
+                "{} and {} belong to different users, {one} and {other}",
                 path.display(),
                 with.display()
             );

@@ -1,4 +1,4 @@
-//! Whom AWS takes us for: keys from the environment or from the shared credentials file.
+//! The access keys of AWS: from the environment or from the shared credentials file.
 //!
 //! `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`, unless the provider names
 //! a profile or a file; else the profile (`AWS_PROFILE`, or `default`) of the file
@@ -12,10 +12,9 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use crate::network::credential::{copy, from_file, from_variable, line};
-use crate::network::error;
+use crate::network::credential::{copy, read_file, read_variable, single_line};
 
-/// Keys of AWS.
+/// An access key of AWS.
 pub(super) struct Keys {
     /// Not a secret.
     pub(super) id: String,
@@ -23,7 +22,8 @@ pub(super) struct Keys {
     pub(super) token: Option<SecretBytes>,
 }
 
-/// The keys to use. `profile`, `file`: what the provider's argument names.
+/// Finds the access key. `profile` and `file` are those that the provider's argument names; with
+/// one of them the environment's keys are not used.
 pub(super) fn find(profile: Option<&str>, file: Option<&Path>) -> Result<Keys, Error> {
     if profile.is_none()
         && file.is_none()
@@ -38,7 +38,7 @@ pub(super) fn find(profile: Option<&str>, file: Option<&Path>) -> Result<Keys, E
             Some(path) => PathBuf::from(path),
             None => PathBuf::from(variable("HOME").ok_or_else(|| {
                 let detail = "neither AWS_ACCESS_KEY_ID nor a credentials file";
-                error(&code::PROVIDER_CREDENTIALS, detail)
+                Error::new(&code::PROVIDER_CREDENTIALS, detail)
             })?)
             .join(".aws/credentials"),
         },
@@ -47,23 +47,23 @@ pub(super) fn find(profile: Option<&str>, file: Option<&Path>) -> Result<Keys, E
         Some(profile) => profile.to_owned(),
         None => variable("AWS_PROFILE").unwrap_or_else(|| String::from("default")),
     };
-    let held = from_file(&path)?;
-    of_profile(&held, &profile).map_err(|what| {
+    let held = read_file(&path)?;
+    parse_profile(&held, &profile).map_err(|what| {
         let detail = format!("{}: {what}", path.display());
-        error(&code::PROVIDER_CREDENTIALS, detail)
+        Error::new(&code::PROVIDER_CREDENTIALS, detail)
     })?
 }
 
 fn from_environment() -> Result<Option<Keys>, Error> {
-    let Some(id) = from_variable("AWS_ACCESS_KEY_ID")? else {
+    let Some(id) = read_variable("AWS_ACCESS_KEY_ID")? else {
         return Ok(None);
     };
-    let secret = from_variable("AWS_SECRET_ACCESS_KEY")?;
+    let secret = read_variable("AWS_SECRET_ACCESS_KEY")?;
     let missing = || {
         let detail = "AWS_SECRET_ACCESS_KEY is not set, and AWS_ACCESS_KEY_ID is";
-        error(&code::PROVIDER_CREDENTIALS, detail)
+        Error::new(&code::PROVIDER_CREDENTIALS, detail)
     };
-    let token = from_variable("AWS_SESSION_TOKEN")?;
+    let token = read_variable("AWS_SESSION_TOKEN")?;
     let secret = secret.ok_or_else(missing)?;
     keys(
         id.as_slice(),
@@ -74,10 +74,10 @@ fn from_environment() -> Result<Option<Keys>, Error> {
 }
 
 fn keys(id: &[u8], secret: &[u8], token: Option<&[u8]>) -> Result<Keys, Error> {
-    let id = line(&copy(id)?, "the access key's id")?;
-    let secret = line(&copy(secret)?, "the secret access key")?;
+    let id = single_line(&copy(id)?, "the access key's id")?;
+    let secret = single_line(&copy(secret)?, "the secret access key")?;
     let token = match token {
-        Some(token) => Some(line(&copy(token)?, "the session's token")?),
+        Some(token) => Some(single_line(&copy(token)?, "the session's token")?),
         None => None,
     };
     // A comma or a slash would end it early in the header that it goes into.
@@ -90,15 +90,16 @@ fn keys(id: &[u8], secret: &[u8], token: Option<&[u8]>) -> Result<Keys, Error> {
         }),
         _ => {
             let detail = "the access key's id has characters that are not allowed";
-            Err(error(&code::PROVIDER_CREDENTIALS, detail))
+            Err(Error::new(&code::PROVIDER_CREDENTIALS, detail))
         }
     }
 }
 
-/// The keys of a profile, in a file of AWS's form; or what is wrong with it.
-fn of_profile(held: &SecretBytes, profile: &str) -> Result<Result<Keys, Error>, &'static str> {
+/// The access key of a profile in a file of AWS's form. The outer error is about the file, the
+/// inner one about the key.
+fn parse_profile(held: &SecretBytes, profile: &str) -> Result<Result<Keys, Error>, &'static str> {
     let text = std::str::from_utf8(held.as_slice()).map_err(|_| "is not text")?;
-    let (mut here, mut seen) = (false, false);
+    let (mut is_in_profile, mut is_found) = (false, false);
     let (mut id, mut secret, mut token) = (None, None, None);
     for line in text.lines().map(str::trim) {
         if line.starts_with(['#', ';']) || line.is_empty() {
@@ -108,11 +109,11 @@ fn of_profile(held: &SecretBytes, profile: &str) -> Result<Result<Keys, Error>, 
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
         {
-            here = name.trim() == profile;
-            seen |= here;
+            is_in_profile = name.trim() == profile;
+            is_found |= is_in_profile;
             continue;
         }
-        let Some((name, value)) = line.split_once('=').filter(|_| here) else {
+        let Some((name, value)) = line.split_once('=').filter(|_| is_in_profile) else {
             continue;
         };
         let value = value.trim().as_bytes();
@@ -125,7 +126,7 @@ fn of_profile(held: &SecretBytes, profile: &str) -> Result<Result<Keys, Error>, 
     }
     match (id, secret) {
         (Some(id), Some(secret)) => Ok(keys(id, secret, token)),
-        _ if seen => Err("the profile has no aws_access_key_id and aws_secret_access_key"),
+        _ if is_found => Err("the profile has no aws_access_key_id and aws_secret_access_key"),
         _ => Err("has no such profile"),
     }
 }
@@ -142,15 +143,15 @@ mod tests {
     #[test]
     fn profiles_are_found() {
         let held = copy(FILE).unwrap();
-        let found = of_profile(&held, "default").unwrap().unwrap();
+        let found = parse_profile(&held, "default").unwrap().unwrap();
         assert_eq!(found.id, "AKIDEXAMPLE");
         assert_eq!(found.secret.as_slice(), b"CANARY/secret+key");
         assert!(found.token.is_none());
-        let found = of_profile(&held, "other").unwrap().unwrap();
+        let found = parse_profile(&held, "other").unwrap().unwrap();
         assert_eq!(found.id, "AKIDOTHER");
         assert_eq!(found.token.unwrap().as_slice(), b"CANARY3==");
-        assert!(of_profile(&held, "none").is_err() && of_profile(&held, "half").is_err());
-        let error = of_profile(&held, "bad").unwrap().err().unwrap();
+        assert!(parse_profile(&held, "none").is_err() && parse_profile(&held, "half").is_err());
+        let error = parse_profile(&held, "bad").unwrap().err().unwrap();
         assert!(error.code().number == code::PROVIDER_CREDENTIALS.number);
         assert!(!error.to_string().contains("CANARY"));
     }

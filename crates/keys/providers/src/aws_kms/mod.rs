@@ -4,11 +4,11 @@
 //! `region`, `endpoint` (of a private network; HTTP only for this host), `ca`, `profile`,
 //! `credentials-file`, `timeout`. Credentials: see [`credentials`].
 //!
-//! Invariants: the key that sealed is named by its ARN in what is kept, and only it may open: an
-//! alias that points elsewhere later changes nothing. The secret is bound to its context by KMS's
-//! encryption context, which also stands in AWS's log.
+//! Invariants: the blob names the key that sealed by its ARN, and only that key opens it: an alias
+//! that points elsewhere later changes nothing. The secret is bound to its context by KMS's
+//! encryption context, which also appears in AWS's log.
 //!
-//! Must not: create, change or schedule anything at AWS; tell what it says in words (R2).
+//! Must not: create, change or schedule anything at AWS; repeat AWS's own text (R2).
 
 mod credentials;
 mod sigv4;
@@ -23,12 +23,13 @@ use strongroom_keyring::Error;
 use strongroom_keyring::provider::{Made, Registered};
 
 use self::sigv4::{Scope, Signed, authorization, time_of};
-use crate::network::deadline::Deadline;
-use crate::network::http::{Answer, Http, Question, base, base64_of, joined, key_of};
+use crate::deadline::Deadline;
+use crate::network::http::{
+    HttpClient, Request, Response, base_url, concat_locked, decode_key, encode_base64,
+};
 use crate::network::locator::Locator;
-use crate::network::tls::Trust;
-use crate::network::wrapped::{Remote, Sealing, id_of};
-use crate::network::{error, word_of};
+use crate::network::sealing::{SealingProvider, SealingServer, context_id, stored_argument};
+use crate::network::tls::TlsFiles;
 
 /// The registry line of this provider.
 pub(crate) const REGISTERED: Registered = Registered {
@@ -48,15 +49,15 @@ const OPTIONS: &[&str] = &[
     "credentials-file",
     "timeout",
 ];
-/// How often a question is asked when AWS says that it is asked too often, or fails; and the first
-/// wait.
+/// How often a request is sent while AWS is overloaded or fails.
 const ATTEMPTS: u32 = 4;
+/// The wait before the second attempt; it doubles before each further one.
 const WAIT: Duration = Duration::from_millis(200);
 
 fn make(argument: &str) -> Made {
     let mut locator = Locator::parse(argument, OPTIONS)?;
-    locator.absolute(&["ca", "credentials-file"])?;
-    let key = locator.place.clone();
+    locator.make_absolute(&["ca", "credentials-file"])?;
+    let key = locator.target.clone();
     if !is_key(&key) {
         return Err("the key is an ARN, an id, or alias/NAME");
     }
@@ -71,35 +72,35 @@ fn make(argument: &str) -> Made {
     }
     let china = if region.starts_with("cn-") { ".cn" } else { "" };
     let endpoint = match locator.option("endpoint") {
-        Some(endpoint) => base(endpoint)?,
+        Some(endpoint) => base_url(endpoint)?,
         None => format!("https://kms.{region}.amazonaws.com{china}"),
     };
     let host = endpoint.split_once("://").map_or("", |(_, host)| host);
     if host.contains('/') {
         return Err("the endpoint has no path");
     }
-    let remote = Kms {
+    let server = Kms {
         host: host.to_owned(),
         region: region.to_owned(),
         key,
         profile: locator.option("profile").map(str::to_owned),
         file: locator.path("credentials-file"),
-        trust: Trust {
+        files: TlsFiles {
             authority: locator.path("ca"),
             identity: None,
         },
         endpoint,
     };
-    Ok(Box::new(Sealing {
+    Ok(Box::new(SealingProvider {
         name: NAME,
         number: NUMBER,
-        argument: Sealing::<Kms>::argument_of(&locator.text(), argument),
+        argument: stored_argument(&locator, argument),
         timeout: locator.timeout()?,
-        remote,
+        server,
     }))
 }
 
-/// A key's ARN, id or alias: nothing that needs an escape in JSON.
+/// Whether a text can be a key's ARN, id or alias, none of which needs an escape in JSON.
 fn is_key(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b":/_-".contains(&byte);
     !text.is_empty() && text.len() <= 512 && text.bytes().all(plain)
@@ -112,59 +113,62 @@ struct Kms {
     key: String,
     profile: Option<String>,
     file: Option<PathBuf>,
-    trust: Trust,
+    files: TlsFiles,
 }
 
-/// An answer that is a success.
+/// The body of a response to a request that succeeded.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Told<'a> {
+struct Body<'a> {
     key_id: &'a str,
     ciphertext_blob: Option<&'a str>,
     plaintext: Option<&'a str>,
 }
 
-/// An answer that is none.
+/// The body of a response that reports an error.
 #[derive(Deserialize)]
-struct Refused<'a> {
+struct ErrorBody<'a> {
     #[serde(rename = "__type")]
     kind: &'a str,
 }
 
-impl Remote for Kms {
+impl SealingServer for Kms {
     fn seal(
         &self,
         secret: &SecretKey,
         context: &[u8],
         deadline: Deadline,
     ) -> Result<Vec<u8>, Error> {
-        let plaintext = base64_of(secret.expose())?;
-        let body = joined(&[
+        let plaintext = encode_base64(secret.expose())?;
+        let body = concat_locked(&[
             b"{\"KeyId\":\"",
             self.key.as_bytes(),
             b"\",\"Plaintext\":\"",
             plaintext.as_slice(),
             b"\",\"EncryptionContext\":",
-            bound(context).as_bytes(),
+            encryption_context(context).as_bytes(),
             b"}",
         ])?;
-        let answer = self.ask("TrentService.Encrypt", &body, deadline)?;
-        let told = told(&answer)?;
+        let response = self.send("TrentService.Encrypt", &body, deadline)?;
+        let parsed = parse_body(&response)?;
         let wrong = || {
-            error(
+            Error::new(
                 &code::PROVIDER_ANSWER,
-                "what was sealed does not have its form",
+                "the wrapped key in the response is malformed",
             )
         };
-        let ciphertext = told.ciphertext_blob.unwrap_or_default();
+        let ciphertext = parsed.ciphertext_blob.unwrap_or_default();
         let ciphertext = Some(ciphertext)
             .filter(|text| is_base64(text))
             .ok_or_else(wrong)?;
-        // An id or alias is asked for, and an ARN comes.
-        let arn = Some(told.key_id).filter(|arn| is_key(arn) && arn.starts_with("arn:"));
+        // The response names an ARN also where the request has an id or alias.
+        let arn = Some(parsed.key_id).filter(|arn| is_key(arn) && arn.starts_with("arn:"));
         let arn = arn.ok_or_else(wrong)?;
         if self.key.starts_with("arn:") && !self.key.contains(":alias/") && arn != self.key {
-            return Err(error(&code::PROVIDER_ANSWER, "another key has sealed"));
+            return Err(Error::new(
+                &code::PROVIDER_ANSWER,
+                "it was wrapped with another key",
+            ));
         }
         Ok(format!("{arn} {ciphertext}").into_bytes())
     }
@@ -173,34 +177,32 @@ impl Remote for Kms {
         let parts = std::str::from_utf8(sealed).ok();
         let parts = parts.and_then(|text| text.split_once(' '));
         let parts = parts.filter(|(arn, text)| is_key(arn) && is_base64(text));
-        let damaged = || {
-            error(
-                &code::PROVIDER_ANSWER,
-                "what is kept does not have its form",
-            )
-        };
+        let damaged = || Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
         let (arn, ciphertext) = parts.ok_or_else(damaged)?;
-        let body = joined(&[
+        let body = concat_locked(&[
             b"{\"KeyId\":\"",
             arn.as_bytes(),
             b"\",\"CiphertextBlob\":\"",
             ciphertext.as_bytes(),
             b"\",\"EncryptionContext\":",
-            bound(context).as_bytes(),
+            encryption_context(context).as_bytes(),
             b"}",
         ])?;
-        let answer = self.ask("TrentService.Decrypt", &body, deadline)?;
-        let told = told(&answer)?;
-        if told.key_id != arn {
-            return Err(error(&code::PROVIDER_ANSWER, "another key has opened"));
+        let response = self.send("TrentService.Decrypt", &body, deadline)?;
+        let parsed = parse_body(&response)?;
+        if parsed.key_id != arn {
+            return Err(Error::new(
+                &code::PROVIDER_ANSWER,
+                "it was unwrapped with another key",
+            ));
         }
-        key_of(told.plaintext.unwrap_or_default())
+        decode_key(parsed.plaintext.unwrap_or_default())
     }
 }
 
-/// The context as KMS wants it. It stands in clear in AWS's log.
-fn bound(context: &[u8]) -> String {
-    let id = id_of(context);
+/// The encryption context of a request. It appears in clear in AWS's log.
+fn encryption_context(context: &[u8]) -> String {
+    let id = context_id(context);
     format!("{{\"purpose\":\"strongroom keyring root\",\"id\":\"{id}\"}}")
 }
 
@@ -209,48 +211,54 @@ fn is_base64(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(plain)
 }
 
-fn told(answer: &Answer) -> Result<Told<'_>, Error> {
-    // The parser's error may quote the answer.
-    serde_json::from_slice(answer.body.as_slice()).map_err(|_| {
-        error(
+fn parse_body(response: &Response) -> Result<Body<'_>, Error> {
+    // The parser's error may quote the response.
+    serde_json::from_slice(response.body.as_slice()).map_err(|_| {
+        Error::new(
             &code::PROVIDER_ANSWER,
-            "it is not the JSON that it should be",
+            "the response is not the expected JSON",
         )
     })
 }
 
 impl Kms {
-    /// Asks, again after a short wait when AWS is asked too often.
-    fn ask(&self, target: &str, body: &SecretBytes, deadline: Deadline) -> Result<Answer, Error> {
-        let http = Http::new(&self.trust)?;
+    /// Sends a request, again after a short wait while AWS is overloaded or fails.
+    fn send(
+        &self,
+        target: &str,
+        body: &SecretBytes,
+        deadline: Deadline,
+    ) -> Result<Response, Error> {
+        let http = HttpClient::new(&self.files)?;
         let keys = credentials::find(self.profile.as_deref(), self.file.as_deref())?;
         let mut wait = WAIT;
         for attempt in 1.. {
-            let answer = self.once(&http, &keys, target, body, deadline)?;
-            if answer.status == 200 {
-                return Ok(answer);
+            let response = self.send_once(&http, &keys, target, body, deadline)?;
+            if response.status == 200 {
+                return Ok(response);
             }
-            let error = refused(&answer);
+            let error = response_error(&response);
             if error.code() != &code::PROVIDER_BUSY || attempt >= ATTEMPTS {
                 return Err(error);
             }
-            if deadline.left()? <= wait {
+            if deadline.remaining()? <= wait {
                 return Err(error);
             }
             std::thread::sleep(wait);
             wait = wait.saturating_mul(2);
         }
-        Err(deadline.passed())
+        Err(deadline.expired())
     }
 
-    fn once(
+    /// Signs a request and sends it once.
+    fn send_once(
         &self,
-        http: &Http,
+        http: &HttpClient,
         keys: &credentials::Keys,
         target: &str,
         body: &SecretBytes,
         deadline: Deadline,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Response, Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let time = time_of(now.map_or(0, |now| now.as_secs()));
         let mut headers: Vec<(&str, &[u8])> = vec![
@@ -276,17 +284,17 @@ impl Kms {
         };
         let authorization = authorization(&scope, &keys.id, &keys.secret, &signed)?;
         headers.push(("authorization", authorization.as_bytes()));
-        let question = Question {
+        let request = Request {
             method: "POST",
             url: &format!("{}/", self.endpoint),
             headers: &headers,
             body: body.as_slice(),
         };
-        http.ask(&question, deadline)
+        http.send(&request, deadline)
     }
 }
 
-/// What AWS's kinds of errors mean.
+/// The codes of AWS's kinds of errors.
 const KINDS: &[(&str, &Code)] = &[
     ("AccessDeniedException", &code::PROVIDER_DENIED),
     ("UnrecognizedClientException", &code::PROVIDER_DENIED),
@@ -321,21 +329,22 @@ const KINDS: &[(&str, &Code)] = &[
     ("ServiceUnavailable", &code::PROVIDER_BUSY),
 ];
 
-fn refused(answer: &Answer) -> Error {
-    let parsed = serde_json::from_slice::<Refused<'_>>(answer.body.as_slice()).ok();
+/// The error that a response with another status than 200 means.
+fn response_error(response: &Response) -> Error {
+    let parsed = serde_json::from_slice::<ErrorBody<'_>>(response.body.as_slice()).ok();
     let kind = parsed.map_or("", |parsed| parsed.kind);
-    // Some write the name of the service in front of it.
+    // Some services write their name in front of it.
     let kind = kind.rsplit('#').next().unwrap_or_default();
-    let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
-    let word = word_of(kind, &names);
     let known = KINDS.iter().find(|(name, _)| *name == kind);
-    let code = match (known, answer.status) {
+    // Only a known name gets into the error (R2).
+    let name = known.map_or("an error that is not known", |(name, _)| name);
+    let code = match (known, response.status) {
         (Some((_, code)), _) => *code,
         (None, 429 | 500..=599) => &code::PROVIDER_BUSY,
         (None, 401 | 403) => &code::PROVIDER_DENIED,
         (None, _) => &code::PROVIDER_ANSWER,
     };
-    error(code, format!("status {}: {word}", answer.status))
+    Error::new(code, format!("status {}: {name}", response.status))
 }
 
 #[cfg(test)]
@@ -370,7 +379,7 @@ mod tests {
     fn kinds_of_errors_are_told_apart() {
         let number = |status, body: &str| {
             let body = crate::network::credential::copy(body.as_bytes()).unwrap();
-            refused(&Answer { status, body }).code().number
+            response_error(&Response { status, body }).code().number
         };
         let of = |kind: &str| number(400, &format!("{{\"__type\":\"{kind}\",\"message\":\"x\"}}"));
         assert_eq!(of("DisabledException"), 2104);

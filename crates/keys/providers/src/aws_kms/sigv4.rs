@@ -1,15 +1,15 @@
 //! AWS's signature of a request, version 4, as far as KMS needs it: POST to `/`, no query.
 //!
-//! Checked with the examples that AWS publishes. Must not: touch the network or a clock; hold a key
-//! beyond a call.
+//! The tests are the examples that AWS publishes. Must not: touch the network or a clock; hold a
+//! key beyond a call.
 
 use strongroom_crypto::{MacKey, SecretBytes, SecretKey, sha256};
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
 
-use crate::network::http::joined;
+use crate::network::http::concat_locked;
 
-/// Who signs, where, and for what.
+/// The region, service and time for which a signature is valid.
 pub(super) struct Scope<'a> {
     pub(super) region: &'a str,
     pub(super) service: &'a str,
@@ -40,7 +40,7 @@ pub(super) fn authorization(
     let text = canonical(request, &names);
     let digest = hex(&sha256(&[&text]));
     let to_sign = format!("AWS4-HMAC-SHA256\n{}\n{credential}\n{digest}", scope.time);
-    let first = joined(&[b"AWS4", secret.as_slice()])?;
+    let first = concat_locked(&[b"AWS4", secret.as_slice()])?;
     let mut key = MacKey::of_password(&first)?;
     for part in [date, scope.region, scope.service, "aws4_request"] {
         let mut next = key.mac(&[part.as_bytes()]);
@@ -52,7 +52,7 @@ pub(super) fn authorization(
     ))
 }
 
-/// The canonical form of a request. It holds a session's token: its callers hash it and let it go.
+/// The canonical form of a request. It holds the session's token, so callers keep only its hash.
 fn canonical(request: &Signed<'_>, names: &str) -> Vec<u8> {
     let begin = format!("{}\n{}\n{}\n", request.method, request.path, request.query);
     let mut text = begin.into_bytes();

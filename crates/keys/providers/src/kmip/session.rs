@@ -1,7 +1,7 @@
-//! A connection to a KMIP server: TLS, one request after another, each answered.
+//! A connection to a KMIP server: TLS, one request after another, each with its response.
 //!
-//! Invariants R1 and R3: every read and write ends at the deadline; an answer's length is looked at
-//! before it is read.
+//! Invariants R1 and R3: every read and write ends at the deadline; a response's length is checked
+//! before the response is read.
 //!
 //! Must not: be used again after a failure.
 
@@ -9,20 +9,19 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
 
-use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, StreamOwned};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_tls::rustls::pki_types::ServerName;
+use strongroom_tls::rustls::{self, ClientConnection, StreamOwned};
 
-use super::message::{Minor, Operation, Reason, Response, request, response};
+use super::message::{Minor, Operation, Reason, Response, parse_response, request};
 use super::ttlv::{Encoder, Item, decode, length};
-use crate::network::deadline::Deadline;
-use crate::network::error;
-use crate::network::tls::{Trust, failure};
+use crate::deadline::Deadline;
+use crate::network::tls::{TlsFiles, translate_tls_error};
 
-/// Most bytes of an answer.
-const ANSWER_MAX: usize = 32 * 1024;
+/// The longest response, in bytes.
+const RESPONSE_MAX: usize = 32 * 1024;
 
 /// Where a server is.
 #[derive(Clone)]
@@ -31,10 +30,11 @@ pub(super) struct Address {
     pub(super) port: u16,
 }
 
-/// A connection.
+/// A connection to a server.
 pub(super) struct Session {
     stream: StreamOwned<ClientConnection, Timed>,
     deadline: Deadline,
+    /// The protocol version of the requests.
     pub(super) version: Minor,
 }
 
@@ -46,23 +46,26 @@ struct Timed {
 
 impl Session {
     /// Connects; the handshake comes with the first request. Blocks on name resolution: call it
-    /// within [`Deadline::bound`].
-    pub(super) fn open(
+    /// within [`Deadline::run_in_thread`].
+    ///
+    /// # Errors
+    /// SR-2101, SR-2123.
+    pub(super) fn connect(
         address: &Address,
-        trust: &Trust,
+        files: &TlsFiles,
         version: Minor,
         deadline: Deadline,
     ) -> Result<Self, Error> {
-        let config = trust.config()?;
-        let unknown = || error(&code::PROVIDER_UNREACHABLE, "the host is not known");
+        let config = files.client_config()?;
+        let unknown = || Error::new(&code::PROVIDER_UNREACHABLE, "the host is not known");
         let name = ServerName::try_from(address.host.clone()).map_err(|_| unknown())?;
         let found = (address.host.as_str(), address.port).to_socket_addrs();
         let mut last = unknown();
         for place in found.map_err(|_| unknown())? {
-            match TcpStream::connect_timeout(&place, deadline.left()?) {
+            match TcpStream::connect_timeout(&place, deadline.remaining()?) {
                 Ok(socket) => {
                     let tls = ClientConnection::new(Arc::new(config), name);
-                    let tls = tls.map_err(|error| failure(&error))?;
+                    let tls = tls.map_err(|error| translate_tls_error(&error))?;
                     let stream = StreamOwned::new(tls, Timed { socket, deadline });
                     return Ok(Self {
                         stream,
@@ -70,32 +73,36 @@ impl Session {
                         version,
                     });
                 }
-                Err(error) => last = failed(&error, deadline),
+                Err(error) => last = translate_error(&error, deadline),
             }
         }
         Err(last)
     }
 
-    /// Asks, and gives the answer to `take`.
-    pub(super) fn ask<T>(
+    /// Sends a request whose payload `fill` writes, and reads the payload of the response with
+    /// `read`. The inner result is the reason for which the server did not do it.
+    ///
+    /// # Errors
+    /// SR-2101, SR-2102, SR-2105, SR-2120; those of `read`.
+    pub(super) fn request<T>(
         &mut self,
         operation: Operation,
         fill: impl FnOnce(&mut Encoder),
-        take: impl FnOnce(&Item<'_>) -> Result<T, Error>,
+        read: impl FnOnce(&Item<'_>) -> Result<T, Error>,
     ) -> Result<Result<T, Reason>, Error> {
         let bytes = request(self.version, operation, fill)?;
-        let answer = self.exchange(bytes.as_slice());
-        let answer = answer.map_err(|given| failed(&given, self.deadline))?;
-        let wrong = || error(&code::PROVIDER_ANSWER, "it is not a message of KMIP");
-        let answer = answer.ok_or_else(wrong)?;
-        let message = decode(answer.as_slice()).map_err(|_| wrong())?;
-        match response(&message, operation)? {
-            Response::Done(payload) => take(payload).map(Ok),
+        let response = self.exchange(bytes.as_slice());
+        let response = response.map_err(|given| translate_error(&given, self.deadline))?;
+        let wrong = || Error::new(&code::PROVIDER_ANSWER, "it is not a message of KMIP");
+        let response = response.ok_or_else(wrong)?;
+        let message = decode(response.as_slice()).map_err(|_| wrong())?;
+        match parse_response(&message, operation)? {
+            Response::Done(payload) => read(payload).map(Ok),
             Response::Failed(reason) => Ok(Err(reason)),
         }
     }
 
-    /// `None`: it is too long, or no message.
+    /// Sends a message and reads the next one. `None` if that is too long or not a response.
     fn exchange(&mut self, bytes: &[u8]) -> io::Result<Option<SecretBytes>> {
         self.stream.write_all(bytes)?;
         self.stream.flush()?;
@@ -103,34 +110,34 @@ impl Session {
         self.stream.read_exact(&mut head)?;
         let length = length(&head);
         // A response, and a structure.
-        if !head.starts_with(&[0x42, 0x00, 0x7b, 0x01]) || length > ANSWER_MAX {
+        if !head.starts_with(&[0x42, 0x00, 0x7b, 0x01]) || length > RESPONSE_MAX {
             return Ok(None);
         }
-        let mut answer = SecretBytes::with_capacity(length).map_err(io::Error::other)?;
-        let (begin, rest) = answer.as_mut_slice().split_at_mut(head.len());
+        let mut response = SecretBytes::with_capacity(length).map_err(io::Error::other)?;
+        let (begin, rest) = response.as_mut_slice().split_at_mut(head.len());
         begin.copy_from_slice(&head);
         self.stream.read_exact(rest)?;
-        Ok(Some(answer))
+        Ok(Some(response))
     }
 }
 
 impl Timed {
-    fn left(&self) -> io::Result<std::time::Duration> {
+    fn remaining(&self) -> io::Result<std::time::Duration> {
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-        self.deadline.left().map_err(late)
+        self.deadline.remaining().map_err(late)
     }
 }
 
 impl Read for Timed {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.left()?))?;
+        self.socket.set_read_timeout(Some(self.remaining()?))?;
         self.socket.read(into)
     }
 }
 
 impl Write for Timed {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(self.left()?))?;
+        self.socket.set_write_timeout(Some(self.remaining()?))?;
         self.socket.write(from)
     }
 
@@ -139,22 +146,22 @@ impl Write for Timed {
     }
 }
 
-/// What a failed exchange means.
-fn failed(given: &io::Error, deadline: Deadline) -> Error {
+/// The error that a failed exchange means.
+fn translate_error(given: &io::Error, deadline: Deadline) -> Error {
     use io::ErrorKind as Kind;
     let inner = given.get_ref();
     if let Some(given) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        return failure(given);
+        return translate_tls_error(given);
     }
     let what = match given.kind() {
-        Kind::TimedOut | Kind::WouldBlock => return deadline.passed(),
+        Kind::TimedOut | Kind::WouldBlock => return deadline.expired(),
         Kind::ConnectionRefused => "the connection was refused",
-        Kind::HostUnreachable | Kind::NetworkUnreachable => "there is no way to the host",
+        Kind::HostUnreachable | Kind::NetworkUnreachable => "there is no route to the host",
         Kind::UnexpectedEof
         | Kind::ConnectionReset
         | Kind::ConnectionAborted
         | Kind::BrokenPipe => "the connection was lost",
         _ => "the connection failed",
     };
-    error(&code::PROVIDER_UNREACHABLE, what)
+    Error::new(&code::PROVIDER_UNREACHABLE, what)
 }

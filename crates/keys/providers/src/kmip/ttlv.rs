@@ -51,13 +51,13 @@ pub(crate) enum Value<'a> {
     Structure(Vec<Item<'a>>),
     /// 32 bits, signed.
     Integer(i32),
-    /// One of a list.
+    /// A value of an enumeration.
     Enumeration(u32),
     /// UTF-8.
     Text(&'a str),
     /// Bytes; may be a secret.
     Bytes(&'a [u8]),
-    /// A type that no answer needs to be understood: checked for its form only.
+    /// A type whose value nothing here uses: only its form is checked.
     Other,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A choice within a structure.
+    /// An enumeration's value within a structure.
     pub(crate) fn choice(&self, tag: u32) -> Option<u32> {
         match self.find(tag)?.value {
             Value::Enumeration(value) => Some(value),
@@ -122,7 +122,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Item<'_>, Malformed> {
     }
 }
 
-/// How many bytes a message has whose first eight are these.
+/// The length of a message, in bytes, by its first eight.
 pub(crate) fn length(head: &[u8; HEAD_LEN]) -> usize {
     let [_, _, _, _, a, b, c, d] = *head;
     usize::try_from(u32::from_be_bytes([a, b, c, d]))
@@ -209,7 +209,7 @@ impl Encoder {
         })
     }
 
-    /// The message; `None` when it did not fit.
+    /// The message; `None` when it did not fit into the room.
     pub(crate) fn finish(mut self) -> Option<SecretBytes> {
         if self.length > self.held.len() {
             return None;
@@ -260,7 +260,8 @@ impl Encoder {
         self.put(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
     }
 
-    /// What does not fit is counted and not written: [`Encoder::finish`] sees it.
+    /// Appends bytes. Those that do not fit are counted and not written, so that
+    /// [`Encoder::finish`] notices.
     fn put(&mut self, bytes: &[u8]) {
         let end = self.length.saturating_add(bytes.len());
         if let Some(place) = self.held.as_mut_slice().get_mut(self.length..end) {
@@ -281,7 +282,7 @@ pub fn fuzz(bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    fn written(fill: impl FnOnce(&mut Encoder)) -> Vec<u8> {
+    fn encode(fill: impl FnOnce(&mut Encoder)) -> Vec<u8> {
         let mut encoder = Encoder::new(4096).unwrap();
         fill(&mut encoder);
         encoder.finish().unwrap().as_slice().to_vec()
@@ -290,15 +291,15 @@ mod tests {
     #[test]
     fn the_examples_of_the_standard() {
         // KMIP 1.4, section 9.1.2.
-        let integer = written(|to| to.integer(0x42_00_20, 8));
+        let integer = encode(|to| to.integer(0x42_00_20, 8));
         assert_eq!(integer, *b"\x42\x00\x20\x02\0\0\0\x04\0\0\0\x08\0\0\0\0");
-        let choice = written(|to| to.choice(0x42_00_20, 255));
+        let choice = encode(|to| to.choice(0x42_00_20, 255));
         assert_eq!(choice, *b"\x42\x00\x20\x05\0\0\0\x04\0\0\0\xff\0\0\0\0");
-        let text = written(|to| to.text(0x42_00_20, "Hello World"));
+        let text = encode(|to| to.text(0x42_00_20, "Hello World"));
         assert_eq!(text, *b"\x42\x00\x20\x07\0\0\0\x0bHello World\0\0\0\0\0");
-        let bytes = written(|to| to.bytes(0x42_00_20, &[1, 2, 3]));
+        let bytes = encode(|to| to.bytes(0x42_00_20, &[1, 2, 3]));
         assert_eq!(bytes, *b"\x42\x00\x20\x08\0\0\0\x03\x01\x02\x03\0\0\0\0\0");
-        let structure = written(|to| {
+        let structure = encode(|to| {
             to.structure(0x42_00_20, |to| {
                 to.choice(0x42_00_04, 254);
                 to.integer(0x42_00_05, 255);
@@ -322,7 +323,7 @@ mod tests {
     }
 
     fn message() -> Vec<u8> {
-        written(|to| {
+        encode(|to| {
             to.structure(0x42_00_7b, |to| {
                 to.integer(1, -7);
                 to.structure(2, |to| {
@@ -365,7 +366,7 @@ mod tests {
             }
         }
         // Every byte of padding is zero.
-        let mut padded = written(|to| to.integer(1, 1));
+        let mut padded = encode(|to| to.integer(1, 1));
         padded[15] = 1;
         assert!(decode(&padded).is_err());
         assert!(
@@ -383,8 +384,8 @@ mod tests {
                 to.structure(1, |to| nested(to, depth - 1));
             }
         }
-        assert!(decode(&written(|to| nested(to, DEPTH_MAX + 1))).is_ok());
-        assert!(decode(&written(|to| nested(to, DEPTH_MAX + 2))).is_err());
+        assert!(decode(&encode(|to| nested(to, DEPTH_MAX + 1))).is_ok());
+        assert!(decode(&encode(|to| nested(to, DEPTH_MAX + 2))).is_err());
         let many = |number: usize| {
             let items = b"\0\0\x01\x01\0\0\0\0".repeat(number);
             let length = u32::try_from(items.len()).unwrap().to_be_bytes();

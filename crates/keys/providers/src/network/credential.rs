@@ -1,5 +1,5 @@
-//! Credentials of a client: in a file that nobody else may read, or in a variable that an option
-//! names.
+//! Credentials of a client, read from a file that nobody else may read or from an environment
+//! variable.
 //!
 //! Must not: put what it read, or a part of it, into an error; keep it outside locked memory.
 
@@ -13,9 +13,7 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use zeroize::Zeroize as _;
 
-use super::error;
-
-/// Most bytes of a credential, and of a file that holds one.
+/// The longest credential, and the longest file that holds one, in bytes.
 const CREDENTIAL_MAX: usize = 32 * 1024;
 
 /// The contents of a file that this user or root owns, that no other user may read, and no other
@@ -23,10 +21,10 @@ const CREDENTIAL_MAX: usize = 32 * 1024;
 ///
 /// # Errors
 /// SR-2123.
-pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
+pub(crate) fn read_file(path: &Path) -> Result<SecretBytes, Error> {
     let wrong = |what: &str| {
         let detail = format!("{}: {what}", path.display());
-        error(&code::PROVIDER_CREDENTIALS, detail)
+        Error::new(&code::PROVIDER_CREDENTIALS, detail)
     };
     let mut file = File::open(path).map_err(|error| wrong(&error.to_string()))?;
     let about = file.metadata().map_err(|error| wrong(&error.to_string()))?;
@@ -60,21 +58,21 @@ pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
     Ok(held)
 }
 
-/// One line: what a file or variable holds without the line end. Visible ASCII only, because it
-/// goes into a header.
+/// The one line that a file or variable holds, without blanks around it. Visible ASCII only,
+/// because it goes into a header. `of` names the source in errors.
 ///
 /// # Errors
 /// SR-2123.
-pub(crate) fn line(held: &SecretBytes, of: &str) -> Result<SecretBytes, Error> {
+pub(crate) fn single_line(held: &SecretBytes, of: &str) -> Result<SecretBytes, Error> {
     let text = held.as_slice().trim_ascii();
     if text.is_empty() || !text.iter().all(u8::is_ascii_graphic) {
         let detail = format!("{of}: is not one line of visible characters");
-        return Err(error(&code::PROVIDER_CREDENTIALS, detail));
+        return Err(Error::new(&code::PROVIDER_CREDENTIALS, detail));
     }
     copy(text)
 }
 
-/// A second copy of `bytes`, in locked memory.
+/// A copy in locked memory.
 ///
 /// # Errors
 /// SR-5001.
@@ -84,17 +82,17 @@ pub(crate) fn copy(bytes: &[u8]) -> Result<SecretBytes, Error> {
     Ok(held)
 }
 
-/// The value of a variable; `None` where it is not set or empty.
+/// The value of an environment variable; `None` where it is not set or empty.
 ///
 /// # Errors
-/// SR-5001.
-pub(crate) fn from_variable(name: &str) -> Result<Option<SecretBytes>, Error> {
+/// SR-2123 for a value over 32 KiB, SR-5001.
+pub(crate) fn read_variable(name: &str) -> Result<Option<SecretBytes>, Error> {
     let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
     let mut bytes = std::os::unix::ffi::OsStringExt::into_vec(value);
     let held = match bytes.len() > CREDENTIAL_MAX {
-        true => Err(error(
+        true => Err(Error::new(
             &code::PROVIDER_CREDENTIALS,
             format!("{name} is longer than 32 KiB"),
         )),
@@ -119,10 +117,10 @@ mod tests {
         for (mode, good) in [(0o600, true), (0o400, true), (0o644, false), (0o606, false)] {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(&path, permissions).unwrap();
-            match from_file(&path) {
+            match read_file(&path) {
                 Ok(held) => {
                     assert!(good, "{mode:o}");
-                    assert_eq!(line(&held, "x").unwrap().as_slice(), b"CANARY-token");
+                    assert_eq!(single_line(&held, "x").unwrap().as_slice(), b"CANARY-token");
                 }
                 Err(error) => {
                     assert!(!good, "{mode:o}");
@@ -138,13 +136,15 @@ mod tests {
             b"CANARY\r\nX: y",
             b"CANARY\xff",
         ] {
-            let error = line(&copy(bytes).unwrap(), "the token").err().unwrap();
+            let error = single_line(&copy(bytes).unwrap(), "the token")
+                .err()
+                .unwrap();
             assert!(error.code().number == 2123 && !error.to_string().contains("CANARY"));
         }
-        let missing = from_file(&directory.path().join("none")).err().unwrap();
+        let missing = read_file(&directory.path().join("none")).err().unwrap();
         assert_eq!(missing.code().number, 2123);
         assert_eq!(
-            from_file(directory.path()).err().unwrap().code().number,
+            read_file(directory.path()).err().unwrap().code().number,
             2123
         );
     }

@@ -1,41 +1,40 @@
-//! A small HTTP client: one question, one answer, both bounded.
+//! A small HTTP client: one request, one response, both bounded.
 //!
-//! Invariants R1 to R3: a whole exchange has one deadline; an answer is at most [`ANSWER_MAX`]
-//! bytes, read into locked memory; no redirection is followed, and no proxy is taken from the
-//! environment. HTTP without TLS goes to this host only.
+//! Invariants R1 to R3: an exchange has one deadline; the body of a response has at most
+//! [`BODY_MAX`] bytes and is read into locked memory; no redirection is followed, and no proxy is
+//! taken from the environment. HTTP without TLS goes to this host only.
 //!
-//! Must not: put a header, a body or what a server says into an error.
+//! Must not: put a header, a body or a server's text into an error.
 
 use std::io::Read;
+use std::sync::Arc;
 
 use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_format::code;
 use strongroom_keyring::Error;
-use ureq::http::{HeaderName, HeaderValue, Request, Uri};
-use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+use strongroom_tls::http;
+use strongroom_tls::rustls;
+use ureq::http::{HeaderName, HeaderValue, Uri};
 
-use super::deadline::Deadline;
-use super::error;
-use super::tls::{Trust, failure};
+use super::tls::{TlsFiles, translate_tls_error};
+use crate::deadline::Deadline;
 
-/// Most bytes of an answer's body.
-pub(crate) const ANSWER_MAX: usize = 32 * 1024;
-/// Most bytes of an answer's head.
-const HEAD_MAX: usize = 16 * 1024;
+/// The longest body of a response, in bytes.
+pub(crate) const BODY_MAX: usize = 32 * 1024;
 
-/// A client.
-pub(crate) struct Http {
+/// A client of servers over TLS.
+pub(crate) struct HttpClient {
     agent: ureq::Agent,
 }
 
 /// What a server has answered.
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: SecretBytes,
 }
 
-/// What is asked.
-pub(crate) struct Question<'a> {
+/// What a server is asked.
+pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     pub(crate) url: &'a str,
     /// Names in lower case, and values; visible ASCII.
@@ -43,89 +42,60 @@ pub(crate) struct Question<'a> {
     pub(crate) body: &'a [u8],
 }
 
-impl Http {
-    /// A client that trusts so, and identifies itself so.
+impl HttpClient {
+    /// A client with these files.
     ///
     /// # Errors
     /// SR-2123.
-    pub(crate) fn new(trust: &Trust) -> Result<Self, Error> {
-        let roots: Vec<_> = trust.roots()?;
-        let roots: Vec<_> = roots
-            .iter()
-            .map(|root| Certificate::from_der(root))
-            .collect();
-        let roots: Vec<_> = roots.iter().map(Certificate::to_owned).collect();
-        let pair = match (trust.pair()?, trust.private_key()?) {
-            (Some((chain, _)), Some(pem)) => {
-                let chain = chain
-                    .iter()
-                    .map(|one| Certificate::from_der(one).to_owned());
-                let chain: Vec<_> = chain.collect();
-                let unusable = |_| error(&code::PROVIDER_CREDENTIALS, "the private key");
-                let key = PrivateKey::from_pem(pem.as_slice()).map_err(unusable)?;
-                Some(ClientCert::new_with_certs(&chain, key))
-            }
-            _ => None,
-        };
-        let provider = rustls::crypto::ring::default_provider();
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::new_with_certs(&roots))
-            .client_cert(pair)
-            .unversioned_rustls_crypto_provider(std::sync::Arc::new(provider))
-            .build();
-        let config = ureq::Agent::config_builder()
-            .tls_config(tls)
-            .proxy(None)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .max_response_header_size(HEAD_MAX)
-            .max_idle_connections(0)
-            .user_agent(concat!("strongroom/", env!("CARGO_PKG_VERSION")))
-            .accept("application/json")
-            .build();
+    pub(crate) fn new(files: &TlsFiles) -> Result<Self, Error> {
+        let rules = http::client_rules().accept("application/json").build();
+        let tls = Arc::new(files.client_config()?);
         Ok(Self {
-            agent: config.new_agent(),
+            agent: http::client(rules, Some(tls)),
         })
     }
 
-    /// Asks once.
+    /// Sends a request once, and reads the response whatever its status is, unless it redirects.
     ///
     /// # Errors
     /// SR-2101, SR-2102 (a certificate that is refused), SR-2105, SR-2120.
-    pub(crate) fn ask(&self, question: &Question<'_>, deadline: Deadline) -> Result<Answer, Error> {
-        let bad = || error(&code::BUG, "a question that is not HTTP");
-        let mut request = Request::builder()
-            .method(question.method)
-            .uri(question.url)
-            .body(question.body)
+    pub(crate) fn send(
+        &self,
+        request: &Request<'_>,
+        deadline: Deadline,
+    ) -> Result<Response, Error> {
+        let bad = || Error::new(&code::BUG, "a question that is not HTTP");
+        let mut built = ureq::http::Request::builder()
+            .method(request.method)
+            .uri(request.url)
+            .body(request.body)
             .map_err(|_| bad())?;
-        for (name, value) in question.headers {
+        for (name, value) in request.headers {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
             let mut value = HeaderValue::from_bytes(value).map_err(|_| bad())?;
             value.set_sensitive(true);
-            request.headers_mut().append(name, value);
+            built.headers_mut().append(name, value);
         }
-        let request = self
+        let built = self
             .agent
-            .configure_request(request)
-            .timeout_global(Some(deadline.left()?))
+            .configure_request(built)
+            .timeout_global(Some(deadline.remaining()?))
             .build();
-        let answer = self.agent.run(request);
-        let mut answer = answer.map_err(|error| failed(&error, deadline))?;
-        let status = answer.status().as_u16();
-        let body = read_all(&mut answer.body_mut().as_reader(), deadline)?;
+        let response = self.agent.run(built);
+        let mut response = response.map_err(|error| translate_error(&error, deadline))?;
+        let status = response.status().as_u16();
+        let body = read_body(&mut response.body_mut().as_reader(), deadline)?;
         if (300..400).contains(&status) {
             let detail = "it redirects, which is not followed";
-            return Err(error(&code::PROVIDER_ANSWER, detail));
+            return Err(Error::new(&code::PROVIDER_ANSWER, detail));
         }
-        Ok(Answer { status, body })
+        Ok(Response { status, body })
     }
 }
 
 /// Reads a body into locked memory.
-fn read_all(from: &mut dyn Read, deadline: Deadline) -> Result<SecretBytes, Error> {
-    let mut held = SecretBytes::with_capacity(ANSWER_MAX + 1)?;
+fn read_body(from: &mut dyn Read, deadline: Deadline) -> Result<SecretBytes, Error> {
+    let mut held = SecretBytes::with_capacity(BODY_MAX + 1)?;
     let mut length = 0;
     loop {
         let Some(space) = held
@@ -133,63 +103,70 @@ fn read_all(from: &mut dyn Read, deadline: Deadline) -> Result<SecretBytes, Erro
             .get_mut(length..)
             .filter(|rest| !rest.is_empty())
         else {
-            return Err(error(&code::PROVIDER_ANSWER, "it is longer than 32 KiB"));
+            return Err(Error::new(
+                &code::PROVIDER_ANSWER,
+                "it is longer than 32 KiB",
+            ));
         };
         match from.read(space) {
             Ok(0) => break,
             Ok(more) => length += more,
-            Err(error) => return Err(failed(&ureq::Error::from(error), deadline)),
+            Err(error) => return Err(translate_error(&ureq::Error::from(error), deadline)),
         }
     }
     held.truncate(length);
     Ok(held)
 }
 
-/// What a failed exchange means.
-fn failed(given: &ureq::Error, deadline: Deadline) -> Error {
+/// The error that a failed exchange means.
+fn translate_error(given: &ureq::Error, deadline: Deadline) -> Error {
     use std::io::ErrorKind;
     match given {
-        ureq::Error::Timeout(_) => deadline.passed(),
-        ureq::Error::HostNotFound => error(&code::PROVIDER_UNREACHABLE, "the host is not known"),
-        ureq::Error::Rustls(given) => failure(given),
+        ureq::Error::Timeout(_) => deadline.expired(),
+        ureq::Error::HostNotFound => {
+            Error::new(&code::PROVIDER_UNREACHABLE, "the host is not known")
+        }
+        ureq::Error::Rustls(given) => translate_tls_error(given),
         ureq::Error::Io(given) => {
             let inner = given.get_ref();
             if let Some(given) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-                return failure(given);
+                return translate_tls_error(given);
             }
             if let Some(given) = inner.and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
-                return failed(given, deadline);
+                return translate_error(given, deadline);
             }
             let what = match given.kind() {
                 ErrorKind::ConnectionRefused => "the connection was refused",
-                ErrorKind::TimedOut | ErrorKind::WouldBlock => return deadline.passed(),
+                ErrorKind::TimedOut | ErrorKind::WouldBlock => return deadline.expired(),
                 ErrorKind::UnexpectedEof
                 | ErrorKind::ConnectionReset
                 | ErrorKind::ConnectionAborted
                 | ErrorKind::BrokenPipe => "the connection was lost",
-                ErrorKind::InvalidData => return error(&code::PROVIDER_ANSWER, "it is not HTTP"),
+                ErrorKind::InvalidData => {
+                    return Error::new(&code::PROVIDER_ANSWER, "it is not HTTP");
+                }
                 ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-                    "there is no way to the host"
+                    "there is no route to the host"
                 }
                 _ => "the connection failed",
             };
-            error(&code::PROVIDER_UNREACHABLE, what)
+            Error::new(&code::PROVIDER_UNREACHABLE, what)
         }
-        ureq::Error::ConnectionFailed => error(&code::PROVIDER_UNREACHABLE, "no connection"),
-        ureq::Error::Tls(_) => error(&code::PROVIDER_TRUST, "its name cannot be checked"),
+        ureq::Error::ConnectionFailed => Error::new(&code::PROVIDER_UNREACHABLE, "no connection"),
+        ureq::Error::Tls(_) => Error::new(&code::PROVIDER_TRUST, "its name cannot be checked"),
         ureq::Error::LargeResponseHeader(..) | ureq::Error::BodyExceedsLimit(_) => {
-            error(&code::PROVIDER_ANSWER, "it is too long")
+            Error::new(&code::PROVIDER_ANSWER, "it is too long")
         }
-        _ => error(&code::PROVIDER_ANSWER, "it is not HTTP"),
+        _ => Error::new(&code::PROVIDER_ANSWER, "it is not HTTP"),
     }
 }
 
-/// A server's address as the beginning of URLs: `https://host[:port][/path]`, without a slash at
+/// Checks a server's address, and returns it as URLs begin with it: `https://host[:port][/path]`, without a slash at
 /// its end. HTTP without TLS only to this host.
 ///
 /// # Errors
 /// Why it is not valid.
-pub(crate) fn base(text: &str) -> Result<String, &'static str> {
+pub(crate) fn base_url(text: &str) -> Result<String, &'static str> {
     let uri: Uri = text.parse().map_err(|_| "the address is no URL")?;
     let authority = uri.authority().map(|authority| authority.as_str());
     let authority = authority.filter(|authority| !authority.contains('@'));
@@ -208,21 +185,21 @@ pub(crate) fn base(text: &str) -> Result<String, &'static str> {
     Ok(format!("{scheme}://{authority}{path}"))
 }
 
-/// Whether a piece of a path can stand in a URL as it is and cannot lead elsewhere.
-pub(crate) fn is_path_piece(text: &str) -> bool {
+/// Whether a segment of a path needs no encoding in a URL and is not `.` or `..`.
+pub(crate) fn is_path_segment(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !text.is_empty() && text.bytes().all(plain) && !text.bytes().all(|byte| byte == b'.')
 }
 
-/// 32 bytes in base64, as a key.
+/// Decodes a key of 32 bytes from base64.
 ///
 /// # Errors
 /// SR-2105.
-pub(crate) fn key_of(text: &str) -> Result<SecretKey, Error> {
+pub(crate) fn decode_key(text: &str) -> Result<SecretKey, Error> {
     use base64::Engine as _;
-    let wrong = || error(&code::PROVIDER_ANSWER, "what came is not a root key");
+    let wrong = || Error::new(&code::PROVIDER_ANSWER, "the response holds no root key");
     // The decoder wants room for three bytes of every four characters.
-    let mut held = SecretBytes::with_capacity(text.len().min(ANSWER_MAX))?;
+    let mut held = SecretBytes::with_capacity(text.len().min(BODY_MAX))?;
     let decoder = base64::engine::general_purpose::STANDARD;
     let length = decoder.decode_slice(text, held.as_mut_slice());
     held.truncate(length.map_err(|_| wrong())?);
@@ -230,24 +207,24 @@ pub(crate) fn key_of(text: &str) -> Result<SecretKey, Error> {
     Ok(SecretKey::take(&mut key)?)
 }
 
-/// Bytes in base64, in locked memory.
+/// Encodes bytes in base64, in locked memory.
 ///
 /// # Errors
 /// SR-5001.
-pub(crate) fn base64_of(bytes: &[u8]) -> Result<SecretBytes, Error> {
+pub(crate) fn encode_base64(bytes: &[u8]) -> Result<SecretBytes, Error> {
     use base64::Engine as _;
     let mut held = SecretBytes::with_capacity(bytes.len().div_ceil(3) * 4)?;
     let encoder = base64::engine::general_purpose::STANDARD;
     let length = encoder.encode_slice(bytes, held.as_mut_slice());
-    held.truncate(length.map_err(|_| error(&code::BUG, "base64"))?);
+    held.truncate(length.map_err(|_| Error::new(&code::BUG, "base64"))?);
     Ok(held)
 }
 
-/// The pieces one after another, in locked memory: a body with a secret in it.
+/// Concatenates pieces in locked memory: a body with a secret in it.
 ///
 /// # Errors
 /// SR-5001.
-pub(crate) fn joined(pieces: &[&[u8]]) -> Result<SecretBytes, Error> {
+pub(crate) fn concat_locked(pieces: &[&[u8]]) -> Result<SecretBytes, Error> {
     let mut held = SecretBytes::with_capacity(pieces.iter().map(|piece| piece.len()).sum())?;
     let mut rest = held.as_mut_slice();
     for piece in pieces {
@@ -270,7 +247,7 @@ mod tests {
             ("http://127.0.0.1:25000", "http://127.0.0.1:25000"),
             ("http://[::1]:1", "http://[::1]:1"),
         ] {
-            assert_eq!(base(text).unwrap(), expected);
+            assert_eq!(base_url(text).unwrap(), expected);
         }
         for text in [
             "http://kms.example",
@@ -282,27 +259,30 @@ mod tests {
             "https://kms.example?a=CANARY",
             "",
         ] {
-            assert!(base(text).is_err(), "{text}");
+            assert!(base_url(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn pieces_of_a_path_lead_nowhere_else() {
-        assert!(is_path_piece("transit") && is_path_piece("a.b-c_1"));
+        assert!(is_path_segment("transit") && is_path_segment("a.b-c_1"));
         for text in ["", ".", "..", "a/b", "a%2f", "a b", "a?b", "\u{e9}"] {
-            assert!(!is_path_piece(text), "{text}");
+            assert!(!is_path_segment(text), "{text}");
         }
     }
 
     #[test]
     fn keys_have_32_bytes() {
         let key = [7; 32];
-        let text = base64_of(&key).unwrap();
+        let text = encode_base64(&key).unwrap();
         let text = std::str::from_utf8(text.as_slice()).unwrap();
-        assert_eq!(key_of(text).unwrap().expose(), &key);
+        assert_eq!(decode_key(text).unwrap().expose(), &key);
         for wrong in ["", "AAAA", "!", &text[1..], &format!("{text}AAAA")] {
-            assert_eq!(key_of(wrong).err().unwrap().code().number, 2105);
+            assert_eq!(decode_key(wrong).err().unwrap().code().number, 2105);
         }
-        assert_eq!(joined(&[b"a", b"", b"bc"]).unwrap().as_slice(), b"abc");
+        assert_eq!(
+            concat_locked(&[b"a", b"", b"bc"]).unwrap().as_slice(),
+            b"abc"
+        );
     }
 }

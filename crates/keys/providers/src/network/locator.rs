@@ -1,7 +1,7 @@
-//! The argument of a provider with a server: `PLACE?option=value&option=value`.
+//! The argument of a provider with a server: `TARGET?option=value&option=value`.
 //!
-//! It is stored in the keyring, readable without the root key: an option that would hold a secret
-//! is refused, and no value is repeated in an error, because it may be a secret in the wrong place.
+//! It is stored in the keyring, readable without the root key. So an option that would hold a
+//! secret is refused, and no error repeats a value, because it may be a secret in the wrong place.
 //!
 //! Must not: touch a file or the network.
 
@@ -9,55 +9,56 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::deadline::TIMEOUT_MAX_S;
+use crate::percent;
 
-/// What stays as it is in a value; everything else is written `%XX`.
-const PLAIN: &[u8] = b"-._~/:@,+=*";
+/// The longest time that an argument may ask for.
+const TIMEOUT_MAX_S: u64 = 600;
 
 /// The parts of an argument.
 #[derive(Debug)]
 pub(crate) struct Locator {
-    pub(crate) place: String,
+    /// What stands before the `?`: a server's address or a key's name.
+    pub(crate) target: String,
     options: BTreeMap<String, String>,
 }
 
 impl Locator {
-    /// Takes an argument apart. `known`: the options that there are. What was wrapped, behind
-    /// `;blob=`, is not looked at.
+    /// Reads an argument in which only the `known` options may stand, each once. The wrapped root
+    /// key after `;blob=` is skipped.
     ///
     /// # Errors
     /// Why it is not valid.
     pub(crate) fn parse(text: &str, known: &[&str]) -> Result<Self, &'static str> {
         let text = strongroom_keyring::provider::locator(text);
-        let (place, rest) = text.split_once('?').unwrap_or((text, ""));
+        let (target, rest) = text.split_once('?').unwrap_or((text, ""));
         let mut options = BTreeMap::new();
         for part in rest.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             if !known.contains(&name) {
                 return Err("it has an option that this kind does not have");
             }
-            let value = decoded(value).filter(|value| !value.is_empty());
+            let value = decode(value).filter(|value| !value.is_empty());
             let value = value.filter(|value| !value.contains(char::is_control));
             let value = value.ok_or("the value of an option is empty or not in its form")?;
             if options.insert(name.to_owned(), value).is_some() {
                 return Err("an option is given twice");
             }
         }
-        let place = decoded(place).ok_or("the part before `?` is not in its form")?;
-        if place.contains(char::is_control) {
+        let target = decode(target).ok_or("the part before `?` is not in its form")?;
+        if target.contains(char::is_control) {
             return Err("the part before `?` is not in its form");
         }
-        Ok(Self { place, options })
+        Ok(Self { target, options })
     }
 
     /// The argument as it is stored.
     pub(crate) fn text(&self) -> String {
-        let mut text = encoded(&self.place);
+        let mut text = percent::encode(&self.target);
         for (at, (name, value)) in self.options.iter().enumerate() {
             text.push(if at == 0 { '?' } else { '&' });
             text.push_str(name);
             text.push('=');
-            text.push_str(&encoded(value));
+            text.push_str(&percent::encode(value));
         }
         text
     }
@@ -71,7 +72,7 @@ impl Locator {
     ///
     /// # Errors
     /// Why it is not valid.
-    pub(crate) fn needed(&self, name: &str) -> Result<&str, &'static str> {
+    pub(crate) fn required(&self, name: &str) -> Result<&str, &'static str> {
         self.option(name)
             .ok_or("an option that it needs is missing")
     }
@@ -80,7 +81,7 @@ impl Locator {
     ///
     /// # Errors
     /// Why it is not valid.
-    pub(crate) fn absolute(&mut self, names: &[&str]) -> Result<(), &'static str> {
+    pub(crate) fn make_absolute(&mut self, names: &[&str]) -> Result<(), &'static str> {
         for name in names {
             if let Some(value) = self.options.get_mut(*name) {
                 let path = std::path::absolute(&*value).ok();
@@ -96,8 +97,8 @@ impl Locator {
         self.option(name).map(PathBuf::from)
     }
 
-    /// How long a whole exchange may take: `timeout`, in seconds. `None`: as long as any provider
-    /// may.
+    /// How long an opening or a sealing may take: `timeout`, in seconds. `None` where the argument
+    /// does not say.
     ///
     /// # Errors
     /// Why it is not valid.
@@ -112,33 +113,9 @@ impl Locator {
     }
 }
 
-/// Undoes `%XX`. `None`: not valid, or not UTF-8.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(rest.next()?).to_digit(16);
-        let value = digit()?.checked_mul(16)?.checked_add(digit()?)?;
-        bytes.push(u8::try_from(value).ok()?);
-    }
-    String::from_utf8(bytes).ok()
-}
-
-/// Writes everything that is not [`PLAIN`], a letter or a digit as `%XX`.
-pub(crate) fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || PLAIN.contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
+/// Undoes `%XX`. `None` for text that is not valid, or not UTF-8.
+fn decode(text: &str) -> Option<String> {
+    String::from_utf8(percent::decode(text)?).ok()
 }
 
 #[cfg(test)]
@@ -154,10 +131,10 @@ mod tests {
             KNOWN,
         )
         .unwrap();
-        assert_eq!(parsed.place, "kms.example:5696");
+        assert_eq!(parsed.target, "kms.example:5696");
         assert_eq!(parsed.option("name"), Some("a&b \u{e9}"));
         assert_eq!(parsed.timeout().unwrap(), Some(Duration::from_secs(9)));
-        parsed.absolute(&["ca", "name-of-none"]).unwrap();
+        parsed.make_absolute(&["ca", "name-of-none"]).unwrap();
         assert!(parsed.path("ca").unwrap().is_absolute());
         let again = Locator::parse(&parsed.text(), KNOWN).unwrap();
         assert_eq!(again.text(), parsed.text());

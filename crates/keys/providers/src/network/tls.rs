@@ -1,127 +1,108 @@
-//! Who a server must be, and who we are to it.
+//! Which authorities a server's certificate must come from, and with what this client identifies
+//! itself: the files that a provider's argument names.
 //!
-//! Invariants: a server is checked by chain, name and dates, always; trusted are the certificates
-//! of the provider's `ca` and no others, or those of the system where none is given. TLS 1.2 and
-//! 1.3.
+//! Invariants: a server is always checked by chain, name and dates; only the certificates of the
+//! provider's `ca` are trusted or, where none is given, those of the system. TLS 1.2 and 1.3.
 //!
 //! Must not: have a way to go on without a check.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, ClientConfig, RootCertStore};
-use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_tls::rustls::pki_types::CertificateDer;
+use strongroom_tls::rustls::{self, AlertDescription, ClientConfig};
+use strongroom_tls::{
+    Identity, PemError, ServerCheck, TlsClient, system_certificates, usable_authorities,
+};
 
-use super::credential::from_file;
-use super::error;
+use super::credential::read_file;
 
-/// Whom to trust, and with what to identify.
+/// The files for TLS.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trust {
+pub(crate) struct TlsFiles {
     /// File of trusted certificates; none: the system's.
     pub(crate) authority: Option<PathBuf>,
     /// File of the client's certificate, and of its private key.
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// A certificate chain and its private key.
-pub(crate) type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
-
-impl Trust {
+impl TlsFiles {
     /// The trusted certificates.
     ///
     /// # Errors
     /// SR-2123.
-    pub(crate) fn roots(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
+    pub(crate) fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
         match &self.authority {
-            Some(path) => certificates(path),
-            None => Ok(rustls_native_certs::load_native_certs().certs),
+            Some(path) => read_certificates(path),
+            None => Ok(system_certificates()),
         }
     }
 
-    /// The client's certificates and private key.
+    /// The client's certificate and private key; they belong together.
     ///
     /// # Errors
     /// SR-2123.
-    pub(crate) fn pair(&self) -> Result<Option<Pair>, Error> {
+    pub(crate) fn identity(&self) -> Result<Option<Identity>, Error> {
         let Some((certificate, key)) = &self.identity else {
             return Ok(None);
         };
-        let held = from_file(key)?;
-        // The parser's own error may quote the file.
-        let parsed = PrivateKeyDer::from_pem_slice(held.as_slice()).map_err(|_| {
+        let key_pem = read_file(key)?;
+        let chain = read_certificates(certificate)?;
+        let identity = Identity::new(chain, key_pem.as_slice()).map_err(|_| {
             let detail = format!("{}: is not a PEM key without a passphrase", key.display());
-            error(&code::PROVIDER_CREDENTIALS, detail)
+            Error::new(&code::PROVIDER_CREDENTIALS, detail)
         })?;
-        Ok(Some((certificates(certificate)?, parsed)))
+        identity
+            .check()
+            .map_err(|error| unusable_identity(&error))?;
+        Ok(Some(identity))
     }
 
-    /// The file of the client's private key.
+    /// The settings of a client. Without a file of authorities it is built even if the system
+    /// trusts none, because an address without TLS does not need any.
     ///
     /// # Errors
     /// SR-2123.
-    pub(crate) fn private_key(&self) -> Result<Option<SecretBytes>, Error> {
-        let key = self.identity.as_ref().map(|(_, key)| from_file(key));
-        key.transpose()
-    }
-
-    /// A client's settings, for a protocol that is not HTTP.
-    ///
-    /// # Errors
-    /// SR-2123.
-    pub(crate) fn config(&self) -> Result<ClientConfig, Error> {
-        let wrong = |error: rustls::Error| local(&error);
-        let mut store = RootCertStore::empty();
-        let _: (usize, usize) = store.add_parsable_certificates(self.roots()?);
-        if store.is_empty() {
-            return Err(error(&code::PROVIDER_CREDENTIALS, "no trusted certificate"));
+    pub(crate) fn client_config(&self) -> Result<ClientConfig, Error> {
+        let authorities = usable_authorities(self.authorities()?);
+        if authorities.is_empty() && self.authority.is_some() {
+            let detail = "no trusted certificate";
+            return Err(Error::new(&code::PROVIDER_CREDENTIALS, detail));
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(wrong)?
-            .with_root_certificates(store);
-        match self.pair()? {
-            None => Ok(builder.with_no_client_auth()),
-            Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(wrong),
-        }
+        TlsClient::new(ServerCheck::Authorities(authorities))
+            .identity(self.identity()?)
+            .build()
+            .map_err(|error| unusable_identity(&error))
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let wrong = |what: &str| {
         let detail = format!("{}: {what}", path.display());
-        error(&code::PROVIDER_CREDENTIALS, detail)
+        Error::new(&code::PROVIDER_CREDENTIALS, detail)
     };
     let pem = fs::read(path).map_err(|error| wrong(&error.to_string()))?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found),
-        _ => Err(wrong("holds no certificate in PEM")),
-    }
+    strongroom_tls::certificates(&pem).map_err(|_: PemError| wrong("holds no certificate in PEM"))
 }
 
-/// What is wrong with our own certificate or key.
-fn local(given: &rustls::Error) -> Error {
+/// The error of a certificate and private key of ours that cannot be used.
+fn unusable_identity(given: &rustls::Error) -> Error {
     let what = match given {
-        rustls::Error::InconsistentKeys(_) => "the private key is not the certificate's",
+        rustls::Error::InconsistentKeys(_) => "the private key does not belong to the certificate",
         _ => "the certificate or its private key cannot be used",
     };
-    error(&code::PROVIDER_CREDENTIALS, what)
+    Error::new(&code::PROVIDER_CREDENTIALS, what)
 }
 
-/// The ciphers that this client offers, in words for whoever configures the server.
-const TAKEN: &str = "This client takes TLS 1.3, and TLS 1.2 with ECDHE and AES-GCM or \
+/// The ciphers that this client offers, for whoever configures the server.
+const OFFERED: &str = "This client takes TLS 1.3, and TLS 1.2 with ECDHE and AES-GCM or \
     ChaCha20-Poly1305. Some servers, PyKMIP among them, have these ciphers of TLS 1.2 for a \
     certificate with an ECDSA key only, and none for one with an RSA key";
 
-/// What a failure of TLS means: who is at fault.
-pub(crate) fn failure(given: &rustls::Error) -> Error {
+/// The error that a failure of TLS means, by whose fault it is.
+pub(crate) fn translate_tls_error(given: &rustls::Error) -> Error {
     use AlertDescription as Alert;
     match given {
         rustls::Error::InvalidCertificate(why) => {
@@ -135,9 +116,9 @@ pub(crate) fn failure(given: &rustls::Error) -> Error {
                 Why::UnknownIssuer => "its issuer is not trusted",
                 _ => "it is not valid",
             };
-            error(&code::PROVIDER_TRUST, why)
+            Error::new(&code::PROVIDER_TRUST, why)
         }
-        rustls::Error::NoCertificatesPresented => error(&code::PROVIDER_TRUST, "it has none"),
+        rustls::Error::NoCertificatesPresented => Error::new(&code::PROVIDER_TRUST, "it has none"),
         rustls::Error::AlertReceived(
             Alert::CertificateRequired
             | Alert::BadCertificate
@@ -151,20 +132,20 @@ pub(crate) fn failure(given: &rustls::Error) -> Error {
             | Alert::AccessDenied,
         ) => {
             let detail = "it does not accept the client's certificate";
-            error(&code::PROVIDER_DENIED, detail)
+            Error::new(&code::PROVIDER_DENIED, detail)
         }
         rustls::Error::AlertReceived(alert) => {
-            let detail = format!("it refused the handshake ({alert:?}). {TAKEN}");
-            error(&code::PROVIDER_TLS, detail)
+            let detail = format!("it refused the handshake ({alert:?}). {OFFERED}");
+            Error::new(&code::PROVIDER_TLS, detail)
         }
         rustls::Error::PeerIncompatible(why) => {
-            let detail = format!("{why:?}. {TAKEN}");
-            error(&code::PROVIDER_TLS, detail)
+            let detail = format!("{why:?}. {OFFERED}");
+            Error::new(&code::PROVIDER_TLS, detail)
         }
         rustls::Error::NoApplicationProtocol => {
-            error(&code::PROVIDER_TLS, "it does not speak HTTP/1.1")
+            Error::new(&code::PROVIDER_TLS, "it does not speak HTTP/1.1")
         }
         // Not TLS at all, or changed on the way.
-        _ => error(&code::PROVIDER_ANSWER, "what came is not valid TLS"),
+        _ => Error::new(&code::PROVIDER_ANSWER, "the server does not speak valid TLS"),
     }
 }

@@ -1,27 +1,28 @@
 //! Provider `pkcs11:URI`: the root key is wrapped by an AES key that stays in a hardware security
 //! module.
 //!
-//! The blob is a byte that says how, and what the module made: 1, AES-GCM: 12 bytes of IV, then
-//! ciphertext and tag, with the context as associated data; 2, AES key wrap with padding (RFC
-//! 5649), for keys that may wrap but not encrypt. The module is loaded in a process of its own
-//! (`child.rs`): it may hang or crash, and has no business near other keys.
+//! The blob is a byte for the mechanism, and what the module returned. 1 is AES-GCM: 12 bytes of
+//! IV, then ciphertext and tag, with the context as associated data. 2 is AES key wrap with padding
+//! (RFC 5649), for keys that may wrap but not encrypt. The module is loaded in a child process
+//! (`child.rs`), because it may hang or crash, and must not share memory with other keys.
 //!
 //! Must not: take a PIN from the URI; make, change or export a key of the token.
 
 mod module;
+mod request;
 mod uri;
 
-use strongroom_crypto::SecretBytes;
-use strongroom_crypto::SecretKey;
+use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_format::code;
 use strongroom_keyring::provider::{Created, Made, Registered, Wrapped, locator};
 use strongroom_keyring::{Error, Opener, RootProvider, SourceContext};
 
 use crate::child;
-use crate::limit::Deadline;
+use crate::deadline::Deadline;
+use request::{Operation, with_fields};
 use uri::Uri;
 
-pub(crate) use module::serve;
+pub(crate) use module::operate;
 
 pub(crate) const REGISTERED: Registered = Registered {
     name: NAME,
@@ -32,11 +33,8 @@ pub(crate) const REGISTERED: Registered = Registered {
 
 const NAME: &str = "pkcs11";
 const NUMBER: u16 = 6;
-/// Most bytes of a PIN.
+/// The longest PIN, in bytes.
 const PIN_MAX: usize = 1024;
-// What the module's process is asked to do.
-const WRAP: u8 = 1;
-const UNWRAP: u8 = 2;
 
 struct Pkcs11 {
     argument: String,
@@ -50,6 +48,7 @@ fn make(argument: &str) -> Made {
 }
 
 impl Pkcs11 {
+    /// The PIN from its source; `None` where the token is used without one.
     fn pin(&self) -> Result<Option<SecretBytes>, Error> {
         let asked = SourceContext {
             prompt: String::from("PIN of the token"),
@@ -65,30 +64,18 @@ impl Pkcs11 {
         }
     }
 
-    fn ask(
+    /// Has the module wrap or unwrap, in a child process.
+    fn call(
         &self,
-        operation: u8,
+        operation: Operation,
         pin: Option<&SecretBytes>,
         context: &[u8],
         data: &[u8],
     ) -> Result<SecretBytes, Error> {
-        let with_pin = u8::from(pin.is_some());
-        let pin = pin.map(SecretBytes::as_slice).unwrap_or_default();
-        let uri = &self.uri;
-        let fields: [&[u8]; 11] = [
-            &[operation, with_pin],
-            uri.module.as_bytes(),
-            pin,
-            &uri.token,
-            &uri.serial,
-            &uri.manufacturer,
-            &uri.model,
-            &uri.object,
-            &uri.id,
-            context,
-            data,
-        ];
-        child::ask(&fields, Deadline::begin()?)
+        let deadline = Deadline::usual()?;
+        with_fields(operation, &self.uri, pin, context, data, |fields| {
+            child::call(fields, deadline)
+        })
     }
 }
 
@@ -108,10 +95,15 @@ impl RootProvider for Pkcs11 {
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
         let pin = self.pin()?;
-        let secret = self.ask(UNWRAP, pin.as_ref(), &wrapped.context(), wrapped.blob())?;
+        let secret = self.call(
+            Operation::Unwrap,
+            pin.as_ref(),
+            &wrapped.context(),
+            wrapped.blob(),
+        )?;
         let mut key = [0; 32];
         if secret.len() != key.len() {
-            let detail = "the token unwraps something that is no key of ours";
+            let detail = "the token unwraps something other than a key of Strongroom";
             return Err(Error::new(&code::PROVIDER_ANSWER, detail));
         }
         key.copy_from_slice(secret.as_slice());
@@ -122,10 +114,10 @@ impl RootProvider for Pkcs11 {
         let pin = self.pin()?;
         let pin = pin.as_ref();
         Wrapped::create(NUMBER, locator(&self.argument), |secret, context| {
-            let blob = self.ask(WRAP, pin, context, secret.expose())?;
-            // A device that wraps and cannot unwrap would cost the keyring: tried before anything
-            // is kept.
-            let back = self.ask(UNWRAP, pin, context, blob.as_slice())?;
+            let blob = self.call(Operation::Wrap, pin, context, secret.expose())?;
+            // Unwrapped before anything is stored: with a device that wraps but does not unwrap,
+            // the keyring would be lost.
+            let back = self.call(Operation::Unwrap, pin, context, blob.as_slice())?;
             match back.as_slice() == secret.expose() {
                 true => Ok(blob.as_slice().to_vec()),
                 false => {

@@ -13,55 +13,44 @@ use strongroom_crypto::{SecretBytes, nonce12};
 use strongroom_format::code::{self, Code};
 use strongroom_keyring::Error;
 
-use super::{UNWRAP, WRAP};
+use super::request::{Operation, Request};
 
 // The first byte of a blob.
 const GCM: u8 = 1;
 const KEY_WRAP: u8 = 2;
 const TAG_BITS: u64 = 128;
 
-/// Does what the fields ask for.
-pub(crate) fn serve(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
-    let bug = || Error::new(&code::BUG, "the question to the module's process");
-    let fields: &[&[u8]; 11] = fields.try_into().map_err(|_| bug())?;
-    let [
-        head,
-        module,
-        pin,
-        token,
-        serial,
-        manufacturer,
-        model,
-        object,
-        id,
-        context,
-        data,
-    ] = fields;
-    let [operation, with_pin] = **head else {
-        return Err(bug());
-    };
-    let module = std::str::from_utf8(module).map_err(|_| bug())?;
-    let pin = match with_pin {
-        0 => None,
-        _ => Some(std::str::from_utf8(pin).map_err(|_| bug())?),
-    };
-    let library = Pkcs11::new(module).map_err(|error| told(&error))?;
+/// Does what a request asks for.
+pub(crate) fn operate(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
+    let request = Request::parse(fields).ok_or_else(|| {
+        let detail = "the question to the module's process";
+        Error::new(&code::BUG, detail)
+    })?;
+    let library = Pkcs11::new(request.module).map_err(|error| translate_error(&error))?;
     let flags = CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK);
-    library.initialize(flags).map_err(|error| told(&error))?;
-    let session = session(&library, &[token, serial, manufacturer, model], pin)?;
-    let key = key(&session, object, id)?;
-    match operation {
-        WRAP => wrapped(&session, key, context, data),
-        UNWRAP => unwrapped(&session, key, context, data),
-        _ => Err(bug()),
+    library
+        .initialize(flags)
+        .map_err(|error| translate_error(&error))?;
+    let session = open_session(&library, &request.token, request.pin)?;
+    let key = find_key(&session, request.object, request.id)?;
+    match request.operation {
+        Operation::Wrap => wrap(&session, key, request.context, request.data),
+        Operation::Unwrap => unwrap(&session, key, request.context, request.data),
     }
 }
 
-fn session(library: &Pkcs11, named: &[&[u8]; 4], pin: Option<&str>) -> Result<Session, Error> {
+/// Opens a session with the one token that has these properties, empty ones being any: label,
+/// serial number, manufacturer, model. Logs in where there is a PIN, or the token has a keypad of
+/// its own.
+fn open_session(
+    library: &Pkcs11,
+    wanted: &[&[u8]; 4],
+    pin: Option<&str>,
+) -> Result<Session, Error> {
     let mut found = None;
     for slot in library
         .get_slots_with_token()
-        .map_err(|error| told(&error))?
+        .map_err(|error| translate_error(&error))?
     {
         let Ok(info) = library.get_token_info(slot) else {
             continue;
@@ -73,7 +62,7 @@ fn session(library: &Pkcs11, named: &[&[u8]; 4], pin: Option<&str>) -> Result<Se
             info.model(),
         ];
         let fits =
-            (named.iter().zip(has)).all(|(want, has)| want.is_empty() || *want == has.as_bytes());
+            (wanted.iter().zip(has)).all(|(want, has)| want.is_empty() || *want == has.as_bytes());
         if fits {
             if found.is_some() {
                 let detail = "more than one token fits; name its serial number too";
@@ -86,17 +75,18 @@ fn session(library: &Pkcs11, named: &[&[u8]; 4], pin: Option<&str>) -> Result<Se
     let (slot, info) = found.ok_or_else(absent)?;
     let session = library
         .open_ro_session(slot)
-        .map_err(|error| told(&error))?;
+        .map_err(|error| translate_error(&error))?;
     let pin = pin.map(|pin| AuthPin::from(pin.to_owned()));
     if pin.is_some() || info.protected_authentication_path() {
         session
             .login(UserType::User, pin.as_ref())
-            .map_err(|error| told(&error))?;
+            .map_err(|error| translate_error(&error))?;
     }
     Ok(session)
 }
 
-fn key(session: &Session, object: &[u8], id: &[u8]) -> Result<ObjectHandle, Error> {
+/// The one secret key with this label and id, an empty one being any.
+fn find_key(session: &Session, object: &[u8], id: &[u8]) -> Result<ObjectHandle, Error> {
     let mut template = vec![Attribute::Class(ObjectClass::SECRET_KEY)];
     if !object.is_empty() {
         template.push(Attribute::Label(object.to_vec()));
@@ -106,7 +96,7 @@ fn key(session: &Session, object: &[u8], id: &[u8]) -> Result<ObjectHandle, Erro
     }
     let found = session
         .find_objects(&template)
-        .map_err(|error| told(&error))?;
+        .map_err(|error| translate_error(&error))?;
     match found.as_slice() {
         [key] => Ok(*key),
         [] => Err(Error::new(
@@ -120,9 +110,9 @@ fn key(session: &Session, object: &[u8], id: &[u8]) -> Result<ObjectHandle, Erro
     }
 }
 
-/// Wraps the secret under the token's key: AES-GCM with the context as associated data or, where
-/// the token cannot do that, AES key wrap with padding, which does not bind the context.
-fn wrapped(
+/// Wraps the secret under the token's key: by AES-GCM with the context as associated data or, where
+/// the token cannot do that, by AES key wrap with padding, which does not bind the context.
+fn wrap(
     session: &Session,
     key: ObjectHandle,
     context: &[u8],
@@ -130,12 +120,12 @@ fn wrapped(
 ) -> Result<SecretBytes, Error> {
     let mut iv = nonce12()?;
     let sealed = {
-        let params =
-            GcmParams::new(&mut iv, context, TAG_BITS.into()).map_err(|error| told(&error))?;
+        let params = GcmParams::new(&mut iv, context, TAG_BITS.into())
+            .map_err(|error| translate_error(&error))?;
         session.encrypt(&Mechanism::AesGcm(params), key, secret)
     };
     let mut blob = match sealed {
-        // The module may have chosen another IV, and has then written it here.
+        // A module that chooses the IV itself has written it here.
         Ok(sealed) => [&[GCM][..], &iv, &sealed].concat(),
         Err(Failed::Pkcs11(
             RvError::MechanismInvalid
@@ -155,31 +145,36 @@ fn wrapped(
             ];
             let object = session
                 .create_object(&template)
-                .map_err(|error| told(&error))?;
+                .map_err(|error| translate_error(&error))?;
             let sealed = session.wrap_key(&Mechanism::AesKeyWrapPad, key, object);
-            [&[KEY_WRAP][..], &sealed.map_err(|error| told(&error))?].concat()
+            [
+                &[KEY_WRAP][..],
+                &sealed.map_err(|error| translate_error(&error))?,
+            ]
+            .concat()
         }
-        Err(error) => return Err(told(&error)),
+        Err(error) => return Err(translate_error(&error)),
     };
     Ok(SecretBytes::take(&mut blob)?)
 }
 
-fn unwrapped(
+/// Unwraps what [`wrap`] has made.
+fn unwrap(
     session: &Session,
     key: ObjectHandle,
     context: &[u8],
     blob: &[u8],
 ) -> Result<SecretBytes, Error> {
-    let malformed = || Error::new(&code::PROVIDER_ANSWER, "the blob does not have its form");
+    let malformed = || Error::new(&code::PROVIDER_ANSWER, "the wrapped key is malformed");
     let (how, rest) = blob.split_first().ok_or_else(malformed)?;
     let mut secret = match *how {
         GCM => {
             let (iv, sealed) = rest.split_first_chunk::<12>().ok_or_else(malformed)?;
             let mut iv = *iv;
-            let params =
-                GcmParams::new(&mut iv, context, TAG_BITS.into()).map_err(|error| told(&error))?;
+            let params = GcmParams::new(&mut iv, context, TAG_BITS.into())
+                .map_err(|error| translate_error(&error))?;
             let opened = session.decrypt(&Mechanism::AesGcm(params), key, sealed);
-            opened.map_err(|error| refused(&error))?
+            opened.map_err(|error| translate_unwrap_error(&error))?
         }
         KEY_WRAP => {
             let template = [
@@ -190,10 +185,10 @@ fn unwrapped(
                 Attribute::Extractable(true),
             ];
             let object = session.unwrap_key(&Mechanism::AesKeyWrapPad, key, rest, &template);
-            let object = object.map_err(|error| refused(&error))?;
+            let object = object.map_err(|error| translate_unwrap_error(&error))?;
             let values = session
                 .get_attributes(object, &[AttributeType::Value])
-                .map_err(|error| told(&error))?;
+                .map_err(|error| translate_error(&error))?;
             match values.into_iter().next() {
                 Some(Attribute::Value(value)) => value,
                 _ => return Err(malformed()),
@@ -204,18 +199,19 @@ fn unwrapped(
     Ok(SecretBytes::take(&mut secret)?)
 }
 
-/// What the module said when it was to unwrap: what is not about reaching the key is about the
+/// The error of a failure to unwrap. One that does not say that the token is absent is about the
 /// blob.
-fn refused(error: &Failed) -> Error {
-    let told = told(error);
-    match told.code().number {
+fn translate_unwrap_error(error: &Failed) -> Error {
+    let translated = translate_error(error);
+    match translated.code().number {
         number if number == code::PROVIDER_UNREACHABLE.number && !is_absence(error) => {
-            Error::new(&code::PROVIDER_ANSWER, told.detail())
+            Error::new(&code::PROVIDER_ANSWER, translated.detail())
         }
-        _ => told,
+        _ => translated,
     }
 }
 
+/// Whether the token or the host failed, rather than the operation.
 fn is_absence(error: &Failed) -> bool {
     matches!(
         error,
@@ -231,7 +227,8 @@ fn is_absence(error: &Failed) -> bool {
     )
 }
 
-fn told(error: &Failed) -> Error {
+/// The error of this crate that an error of the module means.
+fn translate_error(error: &Failed) -> Error {
     let code: &'static Code = match error {
         Failed::Pkcs11(rv, _) => match rv {
             RvError::PinIncorrect

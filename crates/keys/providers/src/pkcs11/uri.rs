@@ -1,15 +1,17 @@
 //! PKCS #11 URIs (RFC 7512), as far as they name one secret key, its token, its module and where
 //! the PIN comes from.
 //!
-//! An attribute that is not known is refused rather than passed over: it might have been what tells
-//! two keys apart.
+//! An attribute that is not known is refused rather than ignored: it might be what distinguishes
+//! two keys.
+//!
 //! Must not: take a PIN.
 
 use strongroom_keyring::KeySource;
 
 use crate::options::secret_source;
+use crate::percent;
 
-/// Which key of which token, reached through which module.
+/// A key of a token, and the module through which it is reached.
 #[derive(Default)]
 pub(crate) struct Uri {
     pub(crate) module: String,
@@ -24,7 +26,7 @@ pub(crate) struct Uri {
 }
 
 impl Uri {
-    /// Reads what stands after `pkcs11:`.
+    /// Reads what follows `pkcs11:`.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let mut uri = Self {
@@ -33,8 +35,8 @@ impl Uri {
         };
         for part in path.split(';').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').ok_or("write name=value")?;
-            let value = decoded(value).ok_or("it has a `%` without two digits")?;
-            let place = match name {
+            let value = percent::decode(value).ok_or("it has a `%` without two digits")?;
+            let attribute = match name {
                 "token" => &mut uri.token,
                 "serial" => &mut uri.serial,
                 "manufacturer" => &mut uri.manufacturer,
@@ -45,15 +47,15 @@ impl Uri {
                 "type" => return Err("the key has to be of type=secret-key"),
                 _ => return Err("it has an attribute that is not known"),
             };
-            if value.is_empty() || !place.is_empty() {
+            if value.is_empty() || !attribute.is_empty() {
                 return Err("it has an attribute twice, or one without a value");
             }
-            *place = value;
+            *attribute = value;
         }
         let mut pins = 0;
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').ok_or("write name=value")?;
-            let value = decoded(value).ok_or("it has a `%` without two digits")?;
+            let value = percent::decode(value).ok_or("it has a `%` without two digits")?;
             let value = String::from_utf8(value).map_err(|_| "it is not UTF-8")?;
             match name {
                 "module-path" if value.starts_with('/') && uri.module.is_empty() => {
@@ -83,25 +85,6 @@ impl Uri {
         }
         Ok(uri)
     }
-}
-
-/// Percent-decoding (RFC 3986, section 2.1).
-fn decoded(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = text.bytes();
-    let mut out = Vec::new();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let pair = [bytes.next()?, bytes.next()?];
-        if !pair.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        let digits = std::str::from_utf8(&pair).ok()?;
-        out.push(u8::from_str_radix(digits, 16).ok()?);
-    }
-    Some(out)
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@
 //! `timeout`. The credential is one of `token-file`, `token-env` (the name of a variable),
 //! `approle-file` (JSON with `role_id` and `secret_id`; `approle-mount`).
 //!
-//! Invariants: the version of the key that sealed stands in what the engine returns, so a rotated
+//! Invariants: the ciphertext that the engine returns names the version of the key, so a rotated
 //! key still opens what older versions have sealed; the secret is bound to its context as
 //! associated data, or as derivation context for derived keys.
 //!
-//! Must not: create, change or rotate a key of the engine; tell what the server says in words (R2).
+//! Must not: create, change or rotate a key of the engine; repeat the server's own text (R2).
 
 use std::path::PathBuf;
 
@@ -19,15 +19,15 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_keyring::provider::{Made, Registered};
 
-use crate::network::credential::{copy, from_file, from_variable, line};
-use crate::network::deadline::Deadline;
-use crate::network::error;
+use crate::deadline::Deadline;
+use crate::network::credential::{copy, read_file, read_variable, single_line};
 use crate::network::http::{
-    Answer, Http, Question, base, base64_of, is_path_piece, joined, key_of,
+    HttpClient, Request, Response, base_url, concat_locked, decode_key, encode_base64,
+    is_path_segment,
 };
 use crate::network::locator::Locator;
-use crate::network::tls::Trust;
-use crate::network::wrapped::{Remote, Sealing};
+use crate::network::sealing::{SealingProvider, SealingServer, stored_argument};
+use crate::network::tls::TlsFiles;
 
 /// The registry line of this provider.
 pub(crate) const REGISTERED: Registered = Registered {
@@ -63,7 +63,7 @@ const PATHS: &[&str] = &[
 
 fn make(argument: &str) -> Made {
     let mut locator = Locator::parse(argument, OPTIONS)?;
-    locator.absolute(PATHS)?;
+    locator.make_absolute(PATHS)?;
     let credential = match (
         locator.path("token-file"),
         locator.option("token-env"),
@@ -73,7 +73,7 @@ fn make(argument: &str) -> Made {
         (None, Some(name), None) => Credential::Variable(name.to_owned()),
         (None, None, Some(path)) => Credential::AppRole {
             path,
-            mount: piece(&locator, "approle-mount", "approle")?,
+            mount: path_option(&locator, "approle-mount", "approle")?,
         },
         _ => return Err("one of `token-file`, `token-env` and `approle-file` is wanted"),
     };
@@ -82,8 +82,8 @@ fn make(argument: &str) -> Made {
         (None, None) => None,
         _ => return Err("`certificate` and `private-key` belong together"),
     };
-    let key = locator.needed("key")?.to_owned();
-    if !is_path_piece(&key) {
+    let key = locator.required("key")?.to_owned();
+    if !is_path_segment(&key) {
         return Err("the key's name has characters that are not allowed");
     }
     let namespace = locator.option("namespace").map(str::to_owned);
@@ -93,35 +93,36 @@ fn make(argument: &str) -> Made {
     {
         return Err("the namespace has characters that are not allowed");
     }
-    let remote = Vault {
-        base: base(&locator.place)?,
-        mount: piece(&locator, "mount", "transit")?,
+    let server = Vault {
+        base: base_url(&locator.target)?,
+        mount: path_option(&locator, "mount", "transit")?,
         key,
         namespace,
         credential,
-        trust: Trust {
+        files: TlsFiles {
             authority: locator.path("ca"),
             identity,
         },
     };
-    Ok(Box::new(Sealing {
+    Ok(Box::new(SealingProvider {
         name: NAME,
         number: NUMBER,
-        argument: Sealing::<Vault>::argument_of(&locator.text(), argument),
+        argument: stored_argument(&locator, argument),
         timeout: locator.timeout()?,
-        remote,
+        server,
     }))
 }
 
-/// An option that is a path in URLs, of one piece or several.
-fn piece(locator: &Locator, name: &str, otherwise: &str) -> Result<String, &'static str> {
-    let text = locator.option(name).unwrap_or(otherwise);
-    match text.split('/').all(is_path_piece) {
+/// An option that is a path in URLs, of one segment or several.
+fn path_option(locator: &Locator, name: &str, default: &str) -> Result<String, &'static str> {
+    let text = locator.option(name).unwrap_or(default);
+    match text.split('/').all(is_path_segment) {
         true => Ok(text.to_owned()),
         false => Err("a mount has characters that are not allowed"),
     }
 }
 
+/// Where the token comes from.
 enum Credential {
     File(PathBuf),
     Variable(String),
@@ -134,12 +135,12 @@ struct Vault {
     key: String,
     namespace: Option<String>,
     credential: Credential,
-    trust: Trust,
+    files: TlsFiles,
 }
 
-/// An answer of the engine, or of the login by a role.
+/// A response of the engine, or of the login by a role.
 #[derive(Deserialize)]
-struct Told<'a> {
+struct Body<'a> {
     #[serde(borrow)]
     data: Option<Data<'a>>,
     #[serde(borrow)]
@@ -164,7 +165,7 @@ struct AppRole<'a> {
     secret_id: &'a str,
 }
 
-impl Remote for Vault {
+impl SealingServer for Vault {
     fn seal(
         &self,
         secret: &SecretKey,
@@ -173,25 +174,25 @@ impl Remote for Vault {
     ) -> Result<Vec<u8>, Error> {
         let session = Session::open(self, deadline)?;
         let derived = session.is_derived()?;
-        let plaintext = base64_of(secret.expose())?;
-        let bound = base64_of(context)?;
-        let body = joined(&[
+        let plaintext = encode_base64(secret.expose())?;
+        let bound = encode_base64(context)?;
+        let body = concat_locked(&[
             b"{\"plaintext\":\"",
             plaintext.as_slice(),
             b"\",\"",
-            member(derived).as_bytes(),
+            binding_member(derived).as_bytes(),
             b"\":\"",
             bound.as_slice(),
             b"\"}",
         ])?;
-        let answer = session.engine("encrypt", body.as_slice())?;
-        let told = told(&answer)?;
-        let ciphertext = told.data.and_then(|data| data.ciphertext);
+        let response = session.call_engine("encrypt", body.as_slice())?;
+        let parsed = parse_body(&response)?;
+        let ciphertext = parsed.data.and_then(|data| data.ciphertext);
         let ciphertext = ciphertext.filter(|text| is_ciphertext(text));
         let missing = || {
-            error(
+            Error::new(
                 &code::PROVIDER_ANSWER,
-                "what was sealed does not have its form",
+                "the wrapped key in the response is malformed",
             )
         };
         let ciphertext = ciphertext.ok_or_else(missing)?;
@@ -206,35 +207,35 @@ impl Remote for Vault {
         };
         let ciphertext = std::str::from_utf8(ciphertext).unwrap_or_default();
         if !is_ciphertext(ciphertext) {
-            let detail = "what is kept does not have its form";
-            return Err(error(&code::PROVIDER_ANSWER, detail));
+            let detail = "the wrapped key is malformed";
+            return Err(Error::new(&code::PROVIDER_ANSWER, detail));
         }
         let session = Session::open(self, deadline)?;
-        let bound = base64_of(context)?;
-        let body = joined(&[
+        let bound = encode_base64(context)?;
+        let body = concat_locked(&[
             b"{\"ciphertext\":\"",
             ciphertext.as_bytes(),
             b"\",\"",
-            member(derived).as_bytes(),
+            binding_member(derived).as_bytes(),
             b"\":\"",
             bound.as_slice(),
             b"\"}",
         ])?;
-        let answer = session.engine("decrypt", body.as_slice())?;
-        let plaintext = told(&answer)?.data.and_then(|data| data.plaintext);
-        key_of(plaintext.unwrap_or_default())
+        let response = session.call_engine("decrypt", body.as_slice())?;
+        let plaintext = parse_body(&response)?.data.and_then(|data| data.plaintext);
+        decode_key(plaintext.unwrap_or_default())
     }
 }
 
-/// What the engine calls what a secret is bound to.
-fn member(derived: bool) -> &'static str {
+/// The member of a request that binds the secret to its context.
+fn binding_member(derived: bool) -> &'static str {
     match derived {
         true => "context",
         false => "associated_data",
     }
 }
 
-/// `vault:v1:...`: base64 behind the key's version. It goes into JSON as it is.
+/// Whether a text is `vault:vVERSION:BASE64`, which needs no escape in JSON.
 fn is_ciphertext(text: &str) -> bool {
     let mut parts = text.splitn(3, ':');
     let (Some("vault"), Some(version), Some(rest)) = (parts.next(), parts.next(), parts.next())
@@ -246,20 +247,20 @@ fn is_ciphertext(text: &str) -> bool {
     version.parse::<u32>().is_ok() && !rest.is_empty() && rest.bytes().all(base64)
 }
 
-fn told(answer: &Answer) -> Result<Told<'_>, Error> {
-    // The parser's error may quote the answer.
-    serde_json::from_slice(answer.body.as_slice()).map_err(|_| {
-        error(
+fn parse_body(response: &Response) -> Result<Body<'_>, Error> {
+    // The parser's error may quote the response.
+    serde_json::from_slice(response.body.as_slice()).map_err(|_| {
+        Error::new(
             &code::PROVIDER_ANSWER,
-            "it is not the JSON that it should be",
+            "the response is not the expected JSON",
         )
     })
 }
 
-/// A token, and where it is good for something.
+/// A token, and the engine that accepts it.
 struct Session<'a> {
     vault: &'a Vault,
-    http: Http,
+    http: HttpClient,
     token: SecretBytes,
     deadline: Deadline,
 }
@@ -268,17 +269,18 @@ impl<'a> Session<'a> {
     fn open(vault: &'a Vault, deadline: Deadline) -> Result<Self, Error> {
         let mut session = Self {
             vault,
-            http: Http::new(&vault.trust)?,
+            http: HttpClient::new(&vault.files)?,
             token: copy(b"")?,
             deadline,
         };
         session.token = match &vault.credential {
-            Credential::File(path) => line(&from_file(path)?, &path.display().to_string())?,
+            Credential::File(path) => single_line(&read_file(path)?, &path.display().to_string())?,
             Credential::Variable(name) => {
-                let missing = || error(&code::PROVIDER_CREDENTIALS, format!("{name} is not set"));
-                line(&from_variable(name)?.ok_or_else(missing)?, name)?
+                let missing =
+                    || Error::new(&code::PROVIDER_CREDENTIALS, format!("{name} is not set"));
+                single_line(&read_variable(name)?.ok_or_else(missing)?, name)?
             }
-            Credential::AppRole { path, mount } => session.login(&from_file(path)?, mount)?,
+            Credential::AppRole { path, mount } => session.login(&read_file(path)?, mount)?,
         };
         Ok(session)
     }
@@ -287,7 +289,7 @@ impl<'a> Session<'a> {
     fn login(&self, file: &SecretBytes, mount: &str) -> Result<SecretBytes, Error> {
         let wrong = || {
             let detail = "the file of the role is not JSON with `role_id` and `secret_id`";
-            error(&code::PROVIDER_CREDENTIALS, detail)
+            Error::new(&code::PROVIDER_CREDENTIALS, detail)
         };
         let role: AppRole<'_> = serde_json::from_slice(file.as_slice()).map_err(|_| wrong())?;
         // What needs no escape in JSON.
@@ -298,7 +300,7 @@ impl<'a> Session<'a> {
         if !plain(role.role_id) || !plain(role.secret_id) {
             return Err(wrong());
         }
-        let body = joined(&[
+        let body = concat_locked(&[
             b"{\"role_id\":\"",
             role.role_id.as_bytes(),
             b"\",\"secret_id\":\"",
@@ -306,55 +308,58 @@ impl<'a> Session<'a> {
             b"\"}",
         ])?;
         let url = format!("{}/v1/auth/{mount}/login", self.vault.base);
-        let answer = self.ask("POST", &url, body.as_slice())?;
-        match answer.status {
+        let response = self.send("POST", &url, body.as_slice())?;
+        match response.status {
             200 => {}
             // A wrong role or secret is 400.
             400 | 401 | 403 => {
                 let detail = "the role or its secret is not accepted";
-                return Err(error(&code::PROVIDER_DENIED, detail));
+                return Err(Error::new(&code::PROVIDER_DENIED, detail));
             }
-            _ => return Err(refused(&answer)),
+            _ => return Err(status_error(&response)),
         }
-        let token = told(&answer)?.auth.map(|auth| auth.client_token);
+        let token = parse_body(&response)?.auth.map(|auth| auth.client_token);
         let token = token.unwrap_or_default().as_bytes();
         if token.is_empty() || !token.iter().all(u8::is_ascii_graphic) {
-            return Err(error(&code::PROVIDER_ANSWER, "no token came"));
+            return Err(Error::new(
+                &code::PROVIDER_ANSWER,
+                "the response holds no token",
+            ));
         }
         copy(token)
     }
 
-    /// Whether the key wants a context of derivation; a token that may not look is taken to have a
-    /// usual key.
+    /// Whether the key needs a derivation context. A token that may not read the key's properties
+    /// is treated as one for a key that needs none.
     fn is_derived(&self) -> Result<bool, Error> {
         let Vault {
             base, mount, key, ..
         } = self.vault;
-        let answer = self.ask("GET", &format!("{base}/v1/{mount}/keys/{key}"), b"")?;
-        match answer.status {
-            200 => Ok(told(&answer)?.data.and_then(|data| data.derived) == Some(true)),
+        let response = self.send("GET", &format!("{base}/v1/{mount}/keys/{key}"), b"")?;
+        match response.status {
+            200 => Ok(parse_body(&response)?.data.and_then(|data| data.derived) == Some(true)),
             403 => Ok(false),
-            404 => Err(error(
+            404 => Err(Error::new(
                 &code::PROVIDER_NO_KEY,
                 "the engine or the key is not there",
             )),
-            _ => Err(refused(&answer)),
+            _ => Err(status_error(&response)),
         }
     }
 
-    fn engine(&self, operation: &str, body: &[u8]) -> Result<Answer, Error> {
+    fn call_engine(&self, operation: &str, body: &[u8]) -> Result<Response, Error> {
         let Vault {
             base, mount, key, ..
         } = self.vault;
         let url = format!("{base}/v1/{mount}/{operation}/{key}");
-        let answer = self.ask("POST", &url, body)?;
-        match answer.status {
-            200 => Ok(answer),
-            _ => Err(refused(&answer)),
+        let response = self.send("POST", &url, body)?;
+        match response.status {
+            200 => Ok(response),
+            _ => Err(status_error(&response)),
         }
     }
 
-    fn ask(&self, method: &str, url: &str, body: &[u8]) -> Result<Answer, Error> {
+    fn send(&self, method: &str, url: &str, body: &[u8]) -> Result<Response, Error> {
         let mut headers: Vec<(&str, &[u8])> = vec![
             ("x-vault-request", b"true"),
             ("content-type", b"application/json"),
@@ -365,25 +370,25 @@ impl<'a> Session<'a> {
         if let Some(namespace) = &self.vault.namespace {
             headers.push(("x-vault-namespace", namespace.as_bytes()));
         }
-        let question = Question {
+        let request = Request {
             method,
             url,
             headers: &headers,
             body,
         };
-        self.http.ask(&question, self.deadline)
+        self.http.send(&request, self.deadline)
     }
 }
 
-/// What a status other than 200 means. The engine tells causes in words only: the ones that are
-/// known are looked for, and no other words are told.
-fn refused(answer: &Answer) -> Error {
+/// The error that a status other than 200 means. The engine gives causes only as text: the known
+/// ones are searched for, and no text gets into the error.
+fn status_error(response: &Response) -> Error {
     let says = |words: &str| {
-        let body = answer.body.as_slice();
+        let body = response.body.as_slice();
         body.windows(words.len())
             .any(|at| at.eq_ignore_ascii_case(words.as_bytes()))
     };
-    let status = answer.status;
+    let status = response.status;
     let (code, what) = match status {
         400 if says("encryption key not found") || says("key not found") => {
             (&code::PROVIDER_NO_KEY, "the engine has no such key")
@@ -401,9 +406,9 @@ fn refused(answer: &Answer) -> Error {
         412 | 429 | 472 | 473 => (&code::PROVIDER_BUSY, "standing by, or asked too often"),
         503 => (&code::PROVIDER_BUSY, "sealed, or in maintenance"),
         500..=599 => (&code::PROVIDER_BUSY, "it has failed"),
-        _ => (&code::PROVIDER_ANSWER, "an answer that is not known"),
+        _ => (&code::PROVIDER_ANSWER, "unknown status"),
     };
-    error(code, format!("status {status}: {what}"))
+    Error::new(code, format!("status {status}: {what}"))
 }
 
 #[cfg(test)]

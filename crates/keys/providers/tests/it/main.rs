@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use strongroom_keyring::{Error, Keyring, Provider};
-use strongroom_keys_providers::child::{Launcher, launched_by, serve};
+use strongroom_keys_providers::child::{Launcher, set_launcher};
+use strongroom_keys_providers::serve_child;
 
 /// The variable by which the test program knows that it was started for a module's sake.
 const CHILD: &str = "STRONGROOM_TEST_PROVIDER_CHILD";
@@ -22,7 +23,7 @@ const CHILD: &str = "STRONGROOM_TEST_PROVIDER_CHILD";
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_some() {
-        assert!(serve());
+        assert!(serve_child());
     }
 }
 
@@ -40,7 +41,7 @@ impl Home {
             let mut environment = vec![(CHILD.into(), "1".into())];
             #[cfg(feature = "pkcs11")]
             environment.push(("SOFTHSM2_CONF".into(), pkcs11::configuration().into()));
-            launched_by(Launcher {
+            set_launcher(Launcher {
                 program: std::env::current_exe().unwrap(),
                 arguments: ["child", "--exact", "--nocapture"].map(Into::into).to_vec(),
                 environment: std::mem::take(&mut environment),

@@ -12,15 +12,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::CertifiedKey;
 use serde::Deserialize;
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use strongroom_tls::rustls::pki_types::CertificateDer;
+use strongroom_tls::rustls::{ClientConfig, RootCertStore};
+use strongroom_tls::{Identity, ServerCheck, TlsClient, authorities, certificates, http};
 use ureq::Agent;
-use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::config::Config;
 
@@ -28,6 +26,8 @@ use crate::config::Config;
 const RESPONSE_MAX: u64 = 256 * 1024 * 1024;
 /// The longest part of a message of etcd that an error shows, in characters.
 const MESSAGE_MAX: usize = 200;
+/// The most connections to a member that stay open while nothing is sent.
+const IDLE_MAX: usize = 10;
 /// Codes of gRPC after which another try may succeed: unknown, deadline exceeded, aborted,
 /// internal, unavailable.
 const RETRYABLE: [i64; 5] = [2, 4, 10, 13, 14];
@@ -63,16 +63,12 @@ struct ErrorBody {
 /// # Errors
 /// SR-8434 for a malformed address; SR-8440 for the TLS files.
 pub(super) fn members(config: &Config, urls: &str) -> Result<Vec<Member>, Error> {
-    let tls = tls_config(config)?;
+    let tls = Arc::new(tls_config(config)?);
     urls.split(',')
         .map(|url| {
-            let agent = Agent::config_builder()
-                .http_status_as_error(false)
-                .proxy(None)
-                .max_redirects(0)
-                .max_redirects_will_error(false)
-                .max_idle_connections_per_host(16)
-                .tls_config(tls.clone());
+            let rules = http::client_rules()
+                .max_idle_connections(IDLE_MAX)
+                .max_idle_connections_per_host(IDLE_MAX);
             Ok(Member {
                 url: check_address(
                     url,
@@ -81,7 +77,7 @@ pub(super) fn members(config: &Config, urls: &str) -> Result<Vec<Member>, Error>
                         .as_ref()
                         .is_some_and(|etcd| etcd.authority.is_some()),
                 )?,
-                agent: agent.build().new_agent(),
+                agent: http::client(rules.build(), Some(Arc::clone(&tls))),
             })
         })
         .collect()
@@ -118,75 +114,51 @@ fn is_this_host(text: &str) -> bool {
             .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-fn tls_config(config: &Config) -> Result<TlsConfig, Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = TlsConfig::builder().unversioned_rustls_crypto_provider(Arc::clone(&provider));
+/// The settings of TLS with the files that the configuration names. Without an authority no member
+/// is trusted.
+fn tls_config(config: &Config) -> Result<ClientConfig, Error> {
     let etcd = config.etcd.as_ref();
-    let authority = match etcd.and_then(|etcd| etcd.authority.as_deref()) {
-        None => Vec::new(),
-        Some(path) => read_authority(&config.path(path))?,
+    let roots = match etcd.and_then(|etcd| etcd.authority.as_deref()) {
+        None => RootCertStore::empty(),
+        Some(path) => read_authorities(&config.path(path))?,
     };
-    let builder = builder.root_certs(RootCerts::new_with_certs(&authority));
-    let identity = etcd.map(|etcd| (etcd.certificate.as_deref(), etcd.key.as_deref()));
-    Ok(match identity {
-        None | Some((None, None)) => builder.build(),
+    let files = etcd.map(|etcd| (etcd.certificate.as_deref(), etcd.key.as_deref()));
+    let (certificate, identity) = match files {
+        None | Some((None, None)) => (None, None),
         Some((Some(certificate), Some(key))) => {
             let (certificate, key) = (config.path(certificate), config.path(key));
-            let identity = read_client_certificate(&certificate, &key, &provider)?;
-            builder.client_cert(Some(identity)).build()
+            let identity = read_identity(&certificate, &key)?;
+            (Some(certificate), Some(identity))
         }
         _ => {
             let detail = "[etcd]: a certificate and its key, or none of them";
             return Err(Error::new(&code::SERVER_CONFIG, detail));
         }
-    })
+    };
+    TlsClient::new(ServerCheck::Authorities(roots))
+        .identity(identity)
+        .build()
+        .map_err(|error| unusable(&certificate.unwrap_or_default(), &error))
 }
 
-fn unusable(path: &Path, why: &str) -> Error {
+fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::new(&code::SERVER_TLS, format!("{}: {why}", path.display()))
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let found: Vec<_> = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|error| unusable(path, &error.to_string()))?;
-    match found.is_empty() {
-        true => Err(unusable(path, "there is no certificate in it")),
-        false => Ok(found),
-    }
+    let pem = std::fs::read(path).map_err(|error| unusable(path, &error))?;
+    certificates(&pem).map_err(|error| unusable(path, &error))
 }
 
-fn read_authority(path: &Path) -> Result<Vec<Certificate<'static>>, Error> {
-    let found = read_certificates(path)?;
-    let mut roots = RootCertStore::empty();
-    for certificate in &found {
-        roots
-            .add(certificate.clone())
-            .map_err(|error| unusable(path, &error.to_string()))?;
-    }
-    let owned = |one: &CertificateDer<'_>| Certificate::from_der(one).to_owned();
-    Ok(found.iter().map(owned).collect())
+fn read_authorities(path: &Path) -> Result<RootCertStore, Error> {
+    authorities(read_certificates(path)?).map_err(|error| unusable(path, &error))
 }
 
-/// Reads a certificate and its private key. Checks that they belong together, because the HTTP
-/// client treats a mismatch as a defect of its caller.
-fn read_client_certificate(
-    certificate: &Path,
-    key: &Path,
-    provider: &rustls::crypto::CryptoProvider,
-) -> Result<ClientCert, Error> {
+fn read_identity(certificate: &Path, key: &Path) -> Result<Identity, Error> {
     let chain = read_certificates(certificate)?;
-    let private = PrivateKeyDer::from_pem_file(key)
-        .map_err(|_| unusable(key, "it is not a private key in PEM"))?;
-    CertifiedKey::from_der(chain.clone(), private, provider)
-        .map_err(|error| unusable(certificate, &error.to_string()))?;
-    let pem = zeroize::Zeroizing::new(
-        std::fs::read(key).map_err(|error| Error::io(key.display().to_string(), error))?,
-    );
-    let private = PrivateKey::from_pem(&pem).map_err(|_| unusable(key, "it is not PEM"))?;
-    let owned = |one: &CertificateDer<'_>| Certificate::from_der(one).to_owned();
-    let chain: Vec<_> = chain.iter().map(owned).collect();
-    Ok(ClientCert::new_with_certs(&chain, private))
+    let pem = std::fs::read(key).map(zeroize::Zeroizing::new);
+    let pem = pem.map_err(|error| unusable(key, &error))?;
+    Identity::new(chain, &pem).map_err(|_| unusable(key, &"it is not a private key in PEM"))
 }
 
 impl Member {

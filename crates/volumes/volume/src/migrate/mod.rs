@@ -79,7 +79,7 @@ pub fn migrate(
         matches!((a, b), (Ok(a), Ok(b)) if a.starts_with(&b))
     };
     if !source.is_dir() || !target.is_dir() || inside(from, to) || inside(to, from) {
-        let detail = "two directories are wanted, none of them within the other";
+        let detail = "two directories are needed, and neither may lie within the other";
         return Err(Error::new(&code::SAME_FILE, detail));
     }
     let usage = rustix::fs::statvfs(from).map_err(|error| io(from, error.into()))?;

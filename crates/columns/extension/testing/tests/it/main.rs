@@ -1,0 +1,31 @@
+//! Tests of the extension in a PostgreSQL server, with the zone and the proxy.
+//!
+//! They are one binary, which links once and runs the tests of all files side by side.
+
+mod catalogs;
+mod connections;
+mod convert;
+mod crashes;
+mod definitions;
+mod faults;
+mod full_disk;
+mod histories;
+mod kills;
+mod logical;
+mod lost_records;
+mod memo;
+mod operator;
+mod owner_commands;
+mod plans;
+mod random;
+mod reclaim;
+mod recovery;
+mod replay;
+mod slot;
+mod statements;
+mod sweeper;
+mod sysbench;
+mod thief;
+mod tpcc;
+mod tpch;
+mod whole;

@@ -1,0 +1,12 @@
+//! Tests of the proxy.
+//!
+//! They are one binary, which links once and runs the tests of all files side by side.
+
+mod canary;
+mod channel;
+mod extension;
+mod relay;
+mod support;
+mod tls;
+mod tpm;
+mod wire;

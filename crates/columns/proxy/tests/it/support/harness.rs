@@ -1,0 +1,274 @@
+//! The two ends of a proxy, in the hands of one test. Of `wire.rs`.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use strongroom_columns_proxy::proxy::{Address, PlaintextConstants, TicketTerms};
+use strongroom_columns_proxy::sql::catalog::PinnedColumn;
+use strongroom_columns_zone::session::ColumnKeys;
+use strongroom_columns_zone::session::attest::ProcessAttester;
+use strongroom_columns_zone::session::channel::Channel;
+
+use super::{config, started};
+
+pub(crate) const ENC_TEXT: u32 = 90_001;
+pub(crate) const ENC_INT4: u32 = 90_002;
+/// OID of the table `p`.
+pub(crate) const P: u32 = 70_000;
+pub(crate) const FAILED: &[u8] = b"SERROR\0VERROR\0C22P02\0Mno\0\0";
+pub(crate) const FORGOTTEN: &[u8] = b"SERROR\0VERROR\0C42501\0Mno ticket (SR-8006)\0\0";
+
+/// One end of a connection.
+pub(crate) struct End {
+    pub(crate) stream: UnixStream,
+    /// Everything that came.
+    pub(crate) came: Vec<u8>,
+}
+
+impl End {
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        Self {
+            stream,
+            came: Vec::new(),
+        }
+    }
+
+    pub(crate) fn send(&mut self, tag: u8, body: &[u8]) {
+        let mut message = vec![tag];
+        message.extend_from_slice(&u32::try_from(body.len() + 4).unwrap().to_be_bytes());
+        message.extend_from_slice(body);
+        // The other side may have hung up already: what it said before is still there to be read.
+        match self.stream.write_all(&message) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            sent => sent.unwrap(),
+        }
+    }
+
+    pub(crate) fn read(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.stream.read_exact(&mut bytes).unwrap();
+        self.came.extend_from_slice(&bytes);
+        bytes
+    }
+
+    pub(crate) fn message(&mut self) -> (u8, Vec<u8>) {
+        let tag = self.read(1)[0];
+        let len = u32::from_be_bytes(self.read(4).try_into().unwrap());
+        (tag, self.read(usize::try_from(len).unwrap() - 4))
+    }
+
+    /// The next message, which has to be of this type.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, tag: u8) -> Vec<u8> {
+        let (came, body) = self.message();
+        let shown = String::from_utf8_lossy(&body).into_owned();
+        assert_eq!(char::from(came), char::from(tag), "{shown}");
+        body
+    }
+
+    #[track_caller]
+    pub(crate) fn never_saw(&self, canary: &[u8]) {
+        let found = self
+            .came
+            .windows(canary.len())
+            .any(|window| window == canary);
+        assert!(!found, "{} came", String::from_utf8_lossy(canary));
+    }
+}
+
+/// A client, the server, and the proxy between them.
+pub(crate) struct Wire {
+    pub(crate) client: End,
+    pub(crate) server: End,
+    pub(crate) directory: PathBuf,
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let _removed = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// What the server says of itself at the beginning of a connection.
+pub(crate) type Rows<'r> = &'r [[&'r str; 7]];
+
+pub(crate) fn begin(
+    name: &str,
+    pinned: &[&str],
+    terms: Option<TicketTerms>,
+) -> (Wire, UnixListener) {
+    let directory =
+        std::env::temp_dir().join(format!("strongroom-wire-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let socket = directory.join("server");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let mut config = config(Address::Unix(socket), PlaintextConstants::Refuse);
+    config.pinned = pinned
+        .iter()
+        .map(|text| PinnedColumn::parse(text).unwrap())
+        .collect();
+    config.terms = terms;
+    let port = started(config, &directory);
+    let mut client = UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).unwrap();
+    client.write_all(&[0, 0, 0, 16, 0, 3, 0, 0]).unwrap();
+    client.write_all(b"user\0u\0\0").unwrap();
+    let server = End::new(listener.accept().unwrap().0);
+    let wire = Wire {
+        client: End::new(client),
+        server,
+        directory,
+    };
+    (wire, listener)
+}
+
+impl Wire {
+    pub(crate) fn greet(&mut self, rows: Rows<'_>) {
+        self.server.read(16);
+        for (tag, body) in [(b'R', &[0; 4][..]), (b'K', &[0; 8]), (b'Z', b"I")] {
+            self.server.send(tag, body);
+        }
+        self.client.expect(b'R');
+        self.client.expect(b'K');
+        self.server.expect(b'Q');
+        self.answer(rows);
+    }
+
+    /// Rows of text, and the end of the query.
+    pub(crate) fn answer(&mut self, rows: &[[&str; 7]]) {
+        for row in rows {
+            self.row(row);
+        }
+        self.server.send(b'C', b"SELECT 1\0");
+        self.server.send(b'Z', b"I");
+    }
+
+    pub(crate) fn row(&mut self, row: &[&str]) {
+        let mut body = u16::try_from(row.len()).unwrap().to_be_bytes().to_vec();
+        for field in row {
+            body.extend_from_slice(&u32::try_from(field.len()).unwrap().to_be_bytes());
+            body.extend_from_slice(field.as_bytes());
+        }
+        self.server.send(b'D', &body);
+    }
+
+    pub(crate) fn start(name: &str) -> Self {
+        let (mut wire, _listener) = begin(name, &[], None);
+        wire.greet(&catalog());
+        wire.client.expect(b'Z');
+        wire
+    }
+
+    /// A query of the client's, as it comes to the server.
+    #[track_caller]
+    pub(crate) fn query(&mut self, sql: &str) {
+        self.client.send(b'Q', format!("{sql}\0").as_bytes());
+        self.server.expect(b'Q');
+    }
+
+    /// The server begins to copy from the client.
+    #[track_caller]
+    pub(crate) fn copies(&mut self) {
+        self.server.send(b'G', &[0, 0, 0]);
+        self.client.expect(b'G');
+    }
+
+    #[track_caller]
+    pub(crate) fn fails(&mut self) {
+        self.server.send(b'E', FAILED);
+        self.server.send(b'Z', b"I");
+        self.client.expect(b'E');
+        self.client.expect(b'Z');
+    }
+}
+
+pub(crate) fn catalog() -> Vec<[&'static str; 7]> {
+    vec![
+        ["t", "s", "enc_text", "90001", "90101", "", ""],
+        ["t", "s", "enc_int4", "90002", "90102", "", ""],
+        ["r", "public", "p", "00001", "id", "23", "70000"],
+        ["r", "public", "p", "00002", "name", "90001", "70000"],
+        ["r", "public", "p", "00003", "age", "90002", "70000"],
+        ["r", "public", "plain", "00001", "id", "23", "70001"],
+        ["r", "public", "plain", "00002", "note", "25", "70001"],
+        ["r", "pg_catalog", "pg_class", "", "", "", "1259"],
+    ]
+}
+
+/// Parse with declared types.
+pub(crate) fn parse(sql: &str, types: &[u32]) -> Vec<u8> {
+    let mut body = format!("\0{sql}\0").into_bytes();
+    body.extend_from_slice(&u16::try_from(types.len()).unwrap().to_be_bytes());
+    for oid in types {
+        body.extend_from_slice(&oid.to_be_bytes());
+    }
+    body
+}
+
+/// Bind of the unnamed statement, with values in one format.
+pub(crate) fn bind(format: u16, values: &[&[u8]]) -> Vec<u8> {
+    let mut body = vec![0, 0, 0, 1];
+    body.extend_from_slice(&format.to_be_bytes());
+    body.extend_from_slice(&u16::try_from(values.len()).unwrap().to_be_bytes());
+    for value in values {
+        body.extend_from_slice(&u32::try_from(value.len()).unwrap().to_be_bytes());
+        body.extend_from_slice(value);
+    }
+    body.extend_from_slice(&[0, 0]);
+    body
+}
+
+/// The zone's end of the channel, as the server would ask it.
+#[derive(Default)]
+pub(crate) struct Zone {
+    pub(crate) channel: Channel,
+    pub(crate) keys: ColumnKeys,
+    pub(crate) sessions: u32,
+    /// The session of the ring.
+    pub(crate) current: Option<[u8; 16]>,
+}
+
+impl Zone {
+    /// Answers the two calls with which a session opens.
+    pub(crate) fn serve(&mut self, wire: &mut Wire, attester: &ProcessAttester) {
+        for _ in 0..2 {
+            self.answer(wire, attester);
+        }
+    }
+
+    /// Answers one call.
+    pub(crate) fn answer(&mut self, wire: &mut Wire, attester: &ProcessAttester) {
+        let text = String::from_utf8(wire.server.expect(b'Q')).unwrap();
+        let digits = text
+            .split("\\x")
+            .nth(1)
+            .unwrap()
+            .split('\'')
+            .next()
+            .unwrap();
+        let bytes = strongroom_format::hex::from_hex(digits).unwrap();
+        let answer = if text.contains(".attest(") {
+            let nonce = bytes.try_into().unwrap();
+            self.channel
+                .attest(attester, ([5; 16], [6; 16]), 1, nonce)
+                .unwrap()
+        } else {
+            let reply = self.channel.message(&mut self.keys, self.current, &bytes);
+            let reply = reply.unwrap();
+            self.sessions += u32::from(reply.session.is_some() && reply.session != self.current);
+            self.current = reply.session;
+            reply.message
+        };
+        let text = strongroom_format::hex::hex(&answer);
+        wire.row(&[&text]);
+        wire.answer(&[]);
+    }
+}

@@ -1,0 +1,183 @@
+//! The settings of a TLS client.
+//!
+//! Must not: have a default for how a server is checked.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore, version};
+
+use crate::pem::Identity;
+
+/// What is sent as the protocol inside TLS by a client of HTTP.
+const ALPN_HTTP: &[u8] = b"http/1.1";
+
+/// How a client checks a server's certificate.
+pub enum ServerCheck {
+    /// By chain to one of these authorities, name and dates.
+    Authorities(RootCertStore),
+    /// By rules of the caller's own.
+    Custom(Arc<dyn ServerCertVerifier>),
+}
+
+/// Which versions of TLS a client offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// TLS 1.3 and 1.2.
+    #[default]
+    Both,
+    /// TLS 1.3.
+    Only13,
+}
+
+/// A TLS client, before it is built.
+pub struct TlsClient {
+    check: ServerCheck,
+    identity: Option<Identity>,
+    versions: Versions,
+    is_http: bool,
+    resumes: bool,
+}
+
+impl TlsClient {
+    /// A client without a certificate of its own, with both versions, which resumes sessions.
+    #[must_use]
+    pub fn new(check: ServerCheck) -> Self {
+        Self {
+            check,
+            identity: None,
+            versions: Versions::default(),
+            is_http: false,
+            resumes: true,
+        }
+    }
+
+    /// Identifies itself so, where there is an identity.
+    #[must_use]
+    pub fn identity(self, identity: Option<Identity>) -> Self {
+        Self { identity, ..self }
+    }
+
+    /// Offers these versions.
+    #[must_use]
+    pub fn versions(self, versions: Versions) -> Self {
+        Self { versions, ..self }
+    }
+
+    /// Says that it speaks HTTP/1.1 (ALPN).
+    #[must_use]
+    pub fn http(self) -> Self {
+        Self {
+            is_http: true,
+            ..self
+        }
+    }
+
+    /// Resumes no session: each connection shows the certificates anew, so that a revoked one is
+    /// not accepted longer than it has to be.
+    #[must_use]
+    pub fn without_resumption(self) -> Self {
+        Self {
+            resumes: false,
+            ..self
+        }
+    }
+
+    /// The settings.
+    ///
+    /// # Errors
+    /// When the identity's certificate and private key cannot be used together.
+    pub fn build(self) -> Result<ClientConfig, rustls::Error> {
+        let versions: &[_] = match self.versions {
+            Versions::Both => &[&version::TLS13, &version::TLS12],
+            Versions::Only13 => &[&version::TLS13],
+        };
+        let builder = ClientConfig::builder_with_provider(crate::crypto_provider())
+            .with_protocol_versions(versions)?;
+        let builder = match self.check {
+            ServerCheck::Authorities(roots) => builder.with_root_certificates(roots),
+            ServerCheck::Custom(verifier) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(verifier),
+        };
+        let mut config = match self.identity {
+            None => builder.with_no_client_auth(),
+            Some(Identity { chain, key }) => builder.with_client_auth_cert(chain, key)?,
+        };
+        if self.is_http {
+            config.alpn_protocols = vec![ALPN_HTTP.to_vec()];
+        }
+        if !self.resumes {
+            config.resumption = Resumption::disabled();
+        }
+        Ok(config)
+    }
+}
+
+/// These certificates as authorities, all of them.
+///
+/// # Errors
+/// When one cannot be an authority.
+pub fn authorities(
+    certificates: impl IntoIterator<Item = CertificateDer<'static>>,
+) -> Result<RootCertStore, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add(certificate)?;
+    }
+    Ok(roots)
+}
+
+/// Those of these certificates that can be authorities; perhaps none.
+#[must_use]
+pub fn usable_authorities(
+    certificates: impl IntoIterator<Item = CertificateDer<'static>>,
+) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let _: (usize, usize) = roots.add_parsable_certificates(certificates);
+    roots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_and_another_ones_key_make_no_client() {
+        let made = || {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let params = rcgen::CertificateParams::new(vec![String::from("a")]).unwrap();
+            let certificate = params.self_signed(&key).unwrap();
+            (certificate.pem(), key.serialize_pem())
+        };
+        let ((certificate, key), (_, other)) = (made(), made());
+        let identity =
+            |key: &str| Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+        let build = |identity| {
+            let found = crate::certificates(certificate.as_bytes()).unwrap();
+            let check = ServerCheck::Authorities(authorities(found).unwrap());
+            TlsClient::new(check)
+                .identity(Some(identity))
+                .http()
+                .build()
+        };
+        assert_eq!(
+            build(identity(&key)).unwrap().alpn_protocols,
+            [b"http/1.1".to_vec()]
+        );
+        assert!(identity(&key).check().is_ok() && identity(&other).check().is_err());
+        assert!(build(identity(&other)).is_err());
+    }
+
+    #[test]
+    fn a_key_in_the_place_of_a_certificate_is_not_quoted() {
+        let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let none = Identity::from_pem(key.as_bytes(), key.as_bytes()).err();
+        assert!(matches!(none, Some(crate::PemError::NoCertificate)));
+        let broken = key.replace('\n', "?");
+        let error = Identity::new(Vec::new(), broken.as_bytes()).err().unwrap();
+        assert!(!error.to_string().contains(&key[40..60]));
+    }
+}

@@ -1,0 +1,83 @@
+//! Sealing and opening by the server, with a key that does not leave it.
+//!
+//! Must not: fetch the key.
+
+use strongroom_crypto::{SecretKey, fill_random};
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use super::blob::{Blob, Method};
+use super::message::{Cipher, Operation, Reason, cipher_parameters, secret_key};
+use super::session::Session;
+use super::tag;
+
+/// Has the server encrypt the secret.
+pub(super) fn seal(
+    session: &mut Session,
+    id: &str,
+    cipher: Cipher,
+    secret: &SecretKey,
+    context: &[u8],
+) -> Result<Result<Blob, Reason>, Error> {
+    let method = match cipher {
+        Cipher::Gcm => Method::Gcm,
+        Cipher::Cbc => Method::Cbc,
+    };
+    let (iv_length, tag_length) = method.lengths();
+    let mut iv = vec![0; iv_length];
+    fill_random(&mut iv)?;
+    let version = session.version;
+    session.request(
+        Operation::Encrypt,
+        |to| {
+            to.text(tag::UNIQUE_IDENTIFIER, id);
+            cipher_parameters(to, cipher);
+            to.bytes(tag::DATA, secret.expose());
+            to.bytes(tag::IV, &iv);
+            if cipher == Cipher::Gcm {
+                to.bytes(tag::AUTHENTICATED_DATA, context);
+            }
+        },
+        |payload| {
+            let ciphertext = payload.bytes(tag::DATA).unwrap_or_default();
+            let mac = payload.bytes(tag::AUTHENTICATION_TAG).unwrap_or_default();
+            // 32 bytes, and a block of padding with CBC.
+            let expected = if cipher == Cipher::Gcm { 32 } else { 48 };
+            if ciphertext.len() != expected || mac.len() != tag_length {
+                let detail = "the wrapped key in the response has the wrong length";
+                return Err(Error::new(&code::PROVIDER_ANSWER, detail));
+            }
+            Ok(Blob {
+                method,
+                version,
+                id: id.to_owned(),
+                iv: iv.clone(),
+                tag: mac.to_vec(),
+                ciphertext: ciphertext.to_vec(),
+            })
+        },
+    )
+}
+
+/// Has the server decrypt a blob.
+pub(super) fn open(
+    session: &mut Session,
+    cipher: Cipher,
+    blob: &Blob,
+    context: &[u8],
+) -> Result<Result<SecretKey, Reason>, Error> {
+    session.request(
+        Operation::Decrypt,
+        |to| {
+            to.text(tag::UNIQUE_IDENTIFIER, &blob.id);
+            cipher_parameters(to, cipher);
+            to.bytes(tag::DATA, &blob.ciphertext);
+            to.bytes(tag::IV, &blob.iv);
+            if cipher == Cipher::Gcm {
+                to.bytes(tag::AUTHENTICATED_DATA, context);
+                to.bytes(tag::AUTHENTICATION_TAG, &blob.tag);
+            }
+        },
+        |payload| secret_key(payload.bytes(tag::DATA).unwrap_or_default()),
+    )
+}

@@ -1,0 +1,35 @@
+//! The tags of KMIP's items that are used (KMIP 1.4, section 9.1.3.1).
+
+pub(super) const ATTRIBUTE: u32 = 0x42_00_08;
+pub(super) const ATTRIBUTE_NAME: u32 = 0x42_00_0a;
+pub(super) const ATTRIBUTE_VALUE: u32 = 0x42_00_0b;
+pub(super) const BATCH_COUNT: u32 = 0x42_00_0d;
+pub(super) const BATCH_ITEM: u32 = 0x42_00_0f;
+pub(super) const BLOCK_CIPHER_MODE: u32 = 0x42_00_11;
+pub(super) const CRYPTOGRAPHIC_ALGORITHM: u32 = 0x42_00_28;
+pub(super) const CRYPTOGRAPHIC_PARAMETERS: u32 = 0x42_00_2b;
+pub(super) const IV: u32 = 0x42_00_3d;
+pub(super) const KEY_BLOCK: u32 = 0x42_00_40;
+pub(super) const KEY_FORMAT: u32 = 0x42_00_42;
+pub(super) const KEY_MATERIAL: u32 = 0x42_00_43;
+pub(super) const KEY_VALUE: u32 = 0x42_00_45;
+pub(super) const NAME_TYPE: u32 = 0x42_00_54;
+pub(super) const NAME_VALUE: u32 = 0x42_00_55;
+pub(super) const OPERATION: u32 = 0x42_00_5c;
+pub(super) const PADDING_METHOD: u32 = 0x42_00_5f;
+pub(super) const PROTOCOL_VERSION: u32 = 0x42_00_69;
+pub(super) const MAJOR: u32 = 0x42_00_6a;
+pub(super) const MINOR: u32 = 0x42_00_6b;
+pub(super) const REQUEST_HEADER: u32 = 0x42_00_77;
+pub(super) const REQUEST: u32 = 0x42_00_78;
+pub(super) const REQUEST_PAYLOAD: u32 = 0x42_00_79;
+pub(super) const RESPONSE: u32 = 0x42_00_7b;
+pub(super) const RESPONSE_PAYLOAD: u32 = 0x42_00_7c;
+pub(super) const RESULT_REASON: u32 = 0x42_00_7e;
+pub(super) const RESULT_STATUS: u32 = 0x42_00_7f;
+pub(super) const SYMMETRIC_KEY: u32 = 0x42_00_8f;
+pub(super) const UNIQUE_IDENTIFIER: u32 = 0x42_00_94;
+pub(super) const DATA: u32 = 0x42_00_c2;
+pub(super) const TAG_LENGTH: u32 = 0x42_00_ce;
+pub(super) const AUTHENTICATED_DATA: u32 = 0x42_00_fe;
+pub(super) const AUTHENTICATION_TAG: u32 = 0x42_00_ff;
