@@ -6,8 +6,9 @@ use std::path::Path;
 
 use strongroom_format::text::printable;
 
-/// The name for the object at this path. The server takes names of at most 256 printable bytes, so
-/// the beginning of a longer path is left out: its end tells more.
+/// The name for the object at `path`, which the caller has made absolute. The server takes names of
+/// at most 256 bytes without control characters: those are replaced, and a longer path loses its
+/// beginning, which tells less than its end.
 #[must_use]
 pub fn object_name(path: &Path) -> String {
     const LONGEST: usize = 250;
