@@ -63,7 +63,7 @@ pub fn create_on(
     }
     let stripes = target_medium::common_stripes(&media)?;
     let began = StartTime::now();
-    let set_keys = options.new_set()?;
+    let set_keys = options.new_set_keys()?;
     let written = write_families(&media, &set_keys, stripes, options, source, progress);
     let (end, left_out, families) = match written {
         Ok(written) => written,

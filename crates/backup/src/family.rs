@@ -7,7 +7,8 @@ use std::io::{self, Read, Write as _};
 
 use strongroom_crypto::Sha256;
 use strongroom_format::backup::{SegmentHead, family_layout, segment_layout};
-use strongroom_format::{code, hex};
+use strongroom_format::code;
+use strongroom_format::hex::hex;
 
 use crate::head::FamilyEnd;
 use crate::set::{FamilyKey, Trailer};
@@ -66,8 +67,8 @@ impl Tally {
         FamilyEnd {
             length_bytes: self.length,
             segments,
-            digest: hex_of(&self.digest.finish()),
-            bytes_digest: self.whole.map(|whole| hex_of(&whole.finish())),
+            digest: hex(&self.digest.finish()),
+            bytes_digest: self.whole.map(|whole| hex(&whole.finish())),
         }
     }
 }
@@ -235,9 +236,4 @@ fn exactly(input: &mut impl Read, bytes: &mut [u8], family: u16) -> Result<()> {
             Error::io(format!("family {family}"), error)
         }
     })
-}
-
-/// Hexadecimal digits in lower case.
-pub(crate) fn hex_of(bytes: &[u8]) -> String {
-    hex::hex(bytes)
 }

@@ -2,7 +2,7 @@
 
 use strongroom_crypto::SigningKey;
 use strongroom_format::hex;
-use strongroom_keyring::Opener;
+use strongroom_keyring::Recipient;
 
 use crate::clock::now_unix_s;
 use crate::head::{Description, Kind};
@@ -70,8 +70,8 @@ impl Compression {
 
 /// How a set is made.
 pub struct CreateOptions<'a> {
-    /// Openers of the set. Empty: it is not sealed.
-    pub openers: Vec<&'a Opener>,
+    /// Whom the set is sealed for. Empty: it is not sealed.
+    pub recipients: Vec<Recipient>,
     /// What it is sealed with.
     pub cipher: Cipher,
     /// How it is compressed.
@@ -99,18 +99,19 @@ pub struct CreateOptions<'a> {
 impl CreateOptions<'_> {
     /// Whether the set is sealed.
     pub(crate) fn protection(&self) -> Protection {
-        if self.openers.is_empty() {
+        if self.recipients.is_empty() {
             Protection::Plain
         } else {
             Protection::Sealed
         }
     }
 
-    /// The keys of a new set.
-    pub(crate) fn new_set(&self) -> crate::Result<SetKeys> {
+    /// Draws the keys of a new set: a new data key and a key slot for each recipient, or a random
+    /// id when the set is not sealed. Two calls give two sets.
+    pub(crate) fn new_set_keys(&self) -> crate::Result<SetKeys> {
         match self.protection() {
             Protection::Plain => SetKeys::plain(),
-            Protection::Sealed => SetKeys::sealed(self.cipher, &self.openers),
+            Protection::Sealed => SetKeys::sealed(self.cipher, &self.recipients),
         }
     }
 

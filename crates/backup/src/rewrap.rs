@@ -6,7 +6,7 @@
 //! Must not: change a family, or leave an object that neither the old nor the new keys open.
 
 use strongroom_format::code;
-use strongroom_keyring::Opener;
+use strongroom_keyring::{Opener, Recipient};
 
 use crate::head::UnopenedHead;
 use crate::log_names::object_name;
@@ -38,7 +38,7 @@ pub fn rewrap_set(
     store: &dyn Store,
     position: u32,
     old: &Opener,
-    new: &[&Opener],
+    new: &[&Recipient],
     others: Others,
 ) -> Result<()> {
     let object = (head_name(position), SET_HEAD_MAX);
@@ -53,7 +53,7 @@ pub fn rewrap_set(
 pub fn rewrap_archive(
     store: &dyn Store,
     old: &Opener,
-    new: &[&Opener],
+    new: &[&Recipient],
     others: Others,
     each: &mut dyn FnMut(&str, Error) -> Result<()>,
 ) -> Result<u64> {
@@ -75,7 +75,7 @@ fn rewrap(
     store: &dyn Store,
     object: &(String, u64),
     old: &Opener,
-    new: &[&Opener],
+    new: &[&Recipient],
     others: Others,
 ) -> Result<()> {
     let (name, most) = (object.0.as_str(), object.1);
@@ -95,9 +95,9 @@ fn rewrap(
     let SetKeys::Sealed { object, .. } = head.open(Some(old))? else {
         return Err(Error::new(&code::KEY_OPTION, "the set is not sealed"));
     };
-    let openers = object.header().slots.len();
-    if others == Others::Refuse && openers > 1 {
-        let detail = format!("{}: {openers} keys and certificates", shown());
+    let slots = object.header().slots.len();
+    if others == Others::Refuse && slots > 1 {
+        let detail = format!("{}: {slots} keys and certificates", shown());
         return Err(Error::new(&code::OTHER_RECIPIENTS, detail));
     }
     let rewrapped = match others {

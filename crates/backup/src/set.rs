@@ -14,7 +14,7 @@ use strongroom_format::backup::{FamilyHeader, RecordError, SegmentHead, SetRecor
 use strongroom_format::code;
 use strongroom_format::header;
 use strongroom_format::slot::SlotKind;
-use strongroom_keyring::{NewObject, Object, Opener, Purpose};
+use strongroom_keyring::{NewObject, Object, Purpose, Recipient};
 
 use crate::{Error, Result};
 
@@ -97,14 +97,15 @@ pub(crate) enum SetKeys {
 }
 
 impl SetKeys {
-    /// The keys of a new sealed set that each of `openers` can open. SR-2001 without an opener.
-    pub(crate) fn sealed(cipher: Cipher, openers: &[&Opener]) -> Result<Self> {
-        let Some((first, more)) = openers.split_first() else {
+    /// The keys of a new sealed set that each of `recipients` can open. SR-2001 without a
+    /// recipient.
+    pub(crate) fn sealed(cipher: Cipher, recipients: &[Recipient]) -> Result<Self> {
+        let Some((first, more)) = recipients.split_first() else {
             return Err(Error::new(&code::NO_KEY, "a sealed set needs a key"));
         };
         let mut object = Object::create(&NewObject::backup(cipher.in_header()), first)?;
         if !more.is_empty() {
-            object = object.rewrapped(openers)?;
+            object = object.rewrapped(&recipients.iter().collect::<Vec<_>>())?;
         }
         let object = Box::new(object);
         Ok(Self::Sealed { object, cipher })

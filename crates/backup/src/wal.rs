@@ -59,7 +59,7 @@ pub fn wal_push(
     if let Archived::This = find_archived(store, &object, name, content)? {
         return Ok(false);
     }
-    let set_keys = options.new_set()?;
+    let set_keys = options.new_set_keys()?;
     let started_unix_s = now_unix_s();
     let (family, _) = seal_family(&set_keys, content, options)?;
     let mut described = options.describe(&set_keys, &medium.medium_id, started_unix_s);

@@ -218,7 +218,7 @@ pub(crate) fn main_header(disk: &dyn Disk, shown: &str) -> Result<MainHeader, Er
 /// The format that a header describes. An error when the database is not encrypted, or a field has
 /// an unknown value.
 pub(crate) fn parse_format(header: &MainHeader, shown: &str) -> Result<Format, Error> {
-    header.gate().map_err(|refusal| match refusal {
+    header.supported_format().map_err(|refusal| match refusal {
         Refusal::Plain => Error::new(&code::DUCKDB_PLAIN, shown),
         Refusal::Unknown(field, value) => {
             Error::new(&code::DUCKDB_FORMAT, format!("{shown}: {field} {value}"))

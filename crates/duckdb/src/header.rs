@@ -79,7 +79,8 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
 
 /// Whether the header has only known values and one of `keys` opens its canary.
 fn is_fine(header: Option<&MainHeader>, keys: &[KeyText]) -> Result<bool, Error> {
-    let Some((header, format)) = header.and_then(|header| Some((header, header.gate().ok()?)))
+    let Some((header, format)) =
+        header.and_then(|header| Some((header, header.supported_format().ok()?)))
     else {
         return Ok(false);
     };

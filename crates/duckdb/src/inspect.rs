@@ -61,7 +61,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     let shown = path.display().to_string();
     let file = File::open(path).map_err(io_error(&shown))?;
     let header = main_header(&file, &shown)?;
-    let gate = header.gate();
+    let gate = header.supported_format();
     let (mut units, mut unused_set) = (0, 0);
     let len = Disk::len(&file).map_err(io_error(&shown))?;
     let body = len.saturating_sub(DUCKDB_BLOCKS_AT);

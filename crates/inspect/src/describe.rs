@@ -15,7 +15,6 @@ use strongroom_format::postgres::container::{CONTAINER_HEADER, CONTAINER_MAGIC};
 use strongroom_format::postgres::stream::{STREAM_MAGIC, stream_layout};
 use strongroom_format::slot::SlotKind;
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
-use strongroom_format::time::rfc3339;
 use strongroom_format::{FORMAT_VERSION, code, layout};
 use strongroom_keyring::Error;
 use strongroom_keyring::paths::{FileFormat, format_of};
@@ -27,6 +26,7 @@ use crate::report::{
     SqliteReport,
 };
 use crate::scan::Scan;
+use crate::time::rfc3339;
 
 /// First bytes of a plain rollback journal (SQLite file format, section 3).
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];

@@ -16,6 +16,7 @@ mod luks;
 pub mod picture;
 pub mod report;
 mod scan;
+pub mod time;
 
 pub use describe::describe;
 pub use scan::{Scan, scan};

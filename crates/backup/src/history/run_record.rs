@@ -2,11 +2,10 @@
 //!
 //! Must not: hold a text of the command line that may contain a secret.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde::Serialize;
 use strongroom_format::code::Code;
 
+use crate::clock::now_unix_s;
 use crate::{ListedSet, Store, listed, opener_names};
 
 /// The outcome of a successful run.
@@ -96,7 +95,7 @@ impl RunRecord {
     pub fn begin(operation: &str) -> Self {
         Self {
             operation: operation.to_owned(),
-            begun_unix_s: now(),
+            begun_unix_s: now_unix_s(),
             ..Self::default()
         }
     }
@@ -149,7 +148,7 @@ impl RunRecord {
 
     /// Ends the run. `failure` is the code and the detail of its error, if it failed.
     pub fn end(&mut self, failure: Option<(&Code, &str)>) {
-        self.ended_unix_s = now();
+        self.ended_unix_s = now_unix_s();
         match failure {
             Some((code, detail)) if !self.done => {
                 self.outcome = format!("SR-{:04}", code.number);
@@ -257,10 +256,4 @@ pub fn absolute_name(shown: &str) -> String {
     }
     let absolute = std::path::absolute(shown);
     absolute.map_or_else(|_| shown.to_owned(), |path| path.display().to_string())
-}
-
-/// Seconds since the Unix epoch; 0 if the clock is before it.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

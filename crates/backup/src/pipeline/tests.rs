@@ -46,7 +46,7 @@ impl Upload for Memory {
 
 fn sealed(cipher: Cipher) -> SetKeys {
     let opener = Opener::raw(SecretKey::generate().unwrap());
-    SetKeys::sealed(cipher, &[&opener]).unwrap()
+    SetKeys::sealed(cipher, &[opener.recipient().unwrap()]).unwrap()
 }
 
 fn all_set_keys() -> [SetKeys; 5] {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use strongroom_backup::{Description, ListedSet, Listing, MediumHead, list, opener_names};
 use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
-use strongroom_format::time::rfc3339;
+use strongroom_inspect::time::rfc3339;
 
 use super::medium_name::store;
 use crate::context::Context;

@@ -15,7 +15,7 @@ use strongroom_backup::history::{
 use strongroom_backup::metrics::write_metrics;
 use strongroom_format::code;
 use strongroom_format::text::printable;
-use strongroom_format::time::rfc3339;
+use strongroom_inspect::time::rfc3339;
 
 use super::medium_name::store;
 use crate::context::Context;

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
-use strongroom_format::time::rfc3339;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keyring::{Certificate, CertificateInfo, Keyring};
 
 use crate::context::Context;

@@ -5,7 +5,7 @@
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::text::printable;
-use strongroom_format::time::rfc3339;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keyring::Keyring;
 
 use crate::context::Context;

@@ -142,5 +142,5 @@ pub(super) fn plain(value: &Value) -> String {
 pub(super) fn time(value: &Value) -> String {
     value
         .as_u64()
-        .map_or_else(String::new, strongroom_format::time::rfc3339)
+        .map_or_else(String::new, strongroom_inspect::time::rfc3339)
 }

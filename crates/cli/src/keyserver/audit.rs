@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use strongroom_format::text::printable;
-use strongroom_format::time::rfc3339;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keys_client::{Files, Method, Node};
 use strongroom_keys_server::archive::{self, VerifiedRange};
 use strongroom_keys_server::audit::Row;

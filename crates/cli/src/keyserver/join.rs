@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_crypto::SecretBytes;
-use strongroom_format::time::rfc3339;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keyring::{KeySource, SourceContext};
 use strongroom_keys_client::{DEFAULT_PATH, Join, Node, VARIABLE};
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_format::time::rfc3339;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keyring::{KeySource, SourceContext, durable, paths};
 use strongroom_keys_client::Node;
 use strongroom_keys_server::config::{Config, with_names};

@@ -13,7 +13,7 @@ use std::process::Command;
 use clap::Args;
 use serde_json::json;
 use strongroom_format::code;
-use strongroom_format::time::rfc3339;
+use strongroom_inspect::time::rfc3339;
 use strongroom_keys_client::{Node, Renewal, Validity};
 
 use crate::context::Context;

@@ -18,8 +18,8 @@ use strongroom_backup::history::past_runs;
 use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
-use strongroom_format::time::rfc3339;
 use strongroom_inspect::fleet::{FoundObject, HostFacts, look};
+use strongroom_inspect::time::rfc3339;
 use strongroom_keys_client::{Node, Report};
 
 use crate::context::Context;

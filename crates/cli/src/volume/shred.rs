@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
-use strongroom_format::time::rfc3339;
+use strongroom_inspect::time::rfc3339;
 use strongroom_volume::shred::{Record, Request, shred_and_report};
 
 use super::material::ProviderOptions;

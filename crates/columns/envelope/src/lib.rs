@@ -155,7 +155,9 @@ impl ColumnKey {
                     nonce,
                     lineage,
                 };
-                let tag = sealing.key.seal(&header.nonce, &header.bound(), value)?;
+                let tag = sealing
+                    .key
+                    .seal(&header.nonce, &header.associated_data(), value)?;
                 return Ok((header.to_bytes(), tag));
             }
             drop(sealing);
@@ -221,7 +223,7 @@ impl ColumnKey {
             .ok_or(EnvelopeError::Malformed)?;
         value.extend_from_slice(body);
         let mut open = |key: &GcmKey| {
-            key.open(&header.nonce, &header.bound(), value, tag)
+            key.open(&header.nonce, &header.associated_data(), value, tag)
                 .map_err(|_| EnvelopeError::NotAuthentic)
         };
         let recent = self.opening.read().unwrap_or_else(PoisonError::into_inner);

@@ -135,14 +135,15 @@ impl Zone {
         }
     }
 
-    /// Allows backends to have records made in `directory`, which exists, sealed for this opener.
+    /// Allows backends to have records made in `directory`, which exists, sealed for this
+    /// recipient.
     #[must_use]
     pub fn recording(
         mut self,
         directory: std::path::PathBuf,
-        opener: strongroom_keyring::Opener,
+        recipient: strongroom_keyring::Recipient,
     ) -> Self {
-        self.recorder = Recorder::at(directory, opener);
+        self.recorder = Recorder::at(directory, recipient);
         self
     }
 

@@ -30,6 +30,7 @@ mod anchor;
 pub mod backup;
 pub mod backup_signature;
 pub mod certificate;
+mod cipher;
 pub mod code;
 pub mod columns;
 pub mod duckdb;
@@ -46,7 +47,6 @@ pub mod run;
 pub mod slot;
 pub mod sqlite;
 pub mod text;
-pub mod time;
 
 /// The format version that this code writes, and the newest that it reads.
 pub const FORMAT_VERSION: u16 = 1;

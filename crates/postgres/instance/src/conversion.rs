@@ -144,13 +144,14 @@ pub fn rotate(
     let under_way = convert::unfinished(&directory.path)?.is_some();
     let new_opener = new.as_ref().map(ChosenKey::opener).transpose()?;
     if let (Some(text), Some(new_opener), false) = (&configuration, &new_opener, under_way) {
-        convert::rewrap(&directory.path, &opener, &[new_opener, &opener])?;
+        let (first, second) = (new_opener.recipient()?, opener.recipient()?);
+        convert::rewrap(&directory.path, &opener, &[&first, &second])?;
         configure(&directory.path, text)?;
     }
     let report = match (what, &new_opener) {
         (Rotation::SlotsOnly, new) => {
             let one = new.as_ref().unwrap_or(&opener);
-            convert::rewrap(&directory.path, one, &[one])?;
+            convert::rewrap(&directory.path, one, &[&one.recipient()?])?;
             None
         }
         // The header knows the new key since it was rewrapped; an interrupted run may know the new

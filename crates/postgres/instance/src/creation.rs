@@ -110,7 +110,8 @@ fn header(
     let chosen = ChosenKey::for_new(key, directory)?;
     // What cannot be written there is refused before a key is fetched.
     chosen.configuration()?;
-    let object = Object::create(&NewObject::instance(cipher), &chosen.opener()?)?;
+    let recipient = chosen.opener()?.recipient()?;
+    let object = Object::create(&NewObject::instance(cipher), &recipient)?;
     let bytes = object.initial_bytes();
     Ok((chosen, bytes))
 }

@@ -46,7 +46,7 @@ impl NewInstance {
     pub fn new(given: GivenKey, cipher: Cipher, to: &Path) -> Result<Self, Error> {
         let chosen = ChosenKey::for_restored(given, &to.display().to_string())?;
         let configuration = chosen.configuration()?;
-        let (header, instance) = convert::new_instance(cipher, &chosen.opener()?)?;
+        let (header, instance) = convert::new_instance(cipher, &chosen.opener()?.recipient()?)?;
         Ok(Self {
             instance: Arc::new(instance),
             header,

@@ -44,7 +44,7 @@ use std::os::fd::RawFd;
 use strongroom_crypto::nonce12;
 use strongroom_format::postgres::container::{
     CONTAINER_CHUNK, CONTAINER_HEADER, CONTAINER_OVERHEAD, CONTAINER_SEALED, ChunkAad,
-    ContainerHeader, container_fits, container_logical, container_physical,
+    ContainerHeader, container_capacity, container_logical, container_physical,
 };
 
 use self::image::{
@@ -145,7 +145,7 @@ pub fn size(real: &Real, fd: RawFd, _file: &SealedFile<'_>) -> Result<u64, Errno
 /// The logical size of a file whose physical size is this; see [`size`].
 #[must_use]
 pub fn logical_size(physical: u64) -> u64 {
-    container_fits(physical)
+    container_capacity(physical)
 }
 
 /// Sets the logical size; see [`crate::file_io::truncate`].
@@ -449,7 +449,7 @@ impl Target<'_> {
             // file system copies on write.
             return Err(Fault::Damaged);
         }
-        let fits = container_fits(available).min(image.logical);
+        let fits = container_capacity(available).min(image.logical);
         if fits == 0 {
             return Ok(self.real.ftruncate(self.fd, 0)?);
         }

@@ -36,7 +36,7 @@ use strongroom_format::code;
 use strongroom_format::header::{Cipher, ObjectKind};
 use strongroom_format::postgres::HEADER_FILE;
 pub use strongroom_format::postgres::convert::Action;
-use strongroom_keyring::{Error, NewObject, Object, Opener, durable};
+use strongroom_keyring::{Error, NewObject, Object, Opener, Recipient, durable};
 
 use crate::instance::{self, Instance};
 use crate::keys::Keys;
@@ -53,8 +53,8 @@ pub use report::{Options, Phase, Progress, Report};
 ///
 /// # Errors
 /// Those of [`Object::create`].
-pub fn new_instance(cipher: Cipher, opener: &Opener) -> Result<(Vec<u8>, Instance), Error> {
-    let object = Object::create(&NewObject::instance(cipher), opener)?;
+pub fn new_instance(cipher: Cipher, recipient: &Recipient) -> Result<(Vec<u8>, Instance), Error> {
+    let object = Object::create(&NewObject::instance(cipher), recipient)?;
     let instance = Instance::of_keys(Keys::open(&object, object.epoch())?);
     Ok((object.initial_bytes().to_vec(), instance))
 }
@@ -130,7 +130,7 @@ pub fn encrypt(
     } else if state.as_ref().is_some_and(|state| !state.done.is_empty()) {
         return Err(Error::new(&code::PG_CONVERT_STATE, "the header is gone"));
     } else {
-        Object::create(&NewObject::instance(cipher), opener)?
+        Object::create(&NewObject::instance(cipher), &opener.recipient()?)?
     };
     let target = Instance::of_keys(Keys::open(&object, object.epoch())?);
     let conversion = Conversion {
@@ -254,7 +254,9 @@ pub fn rotate(
     let object = if begun {
         found
     } else {
-        found.rekey_begun(new_openers)?
+        let recipients = new_openers.iter().map(|opener| opener.recipient());
+        let recipients = recipients.collect::<Result<Vec<Recipient>, Error>>()?;
+        found.rekey_begun(&recipients.iter().collect::<Vec<_>>())?
     };
     let previous = object.previous_epoch();
     let previous = previous.ok_or_else(|| Error::new(&code::BUG, "a rotation without two keys"))?;
@@ -283,19 +285,19 @@ pub fn rotate(
     Ok(report)
 }
 
-/// Replaces the key slots of the instance: from then on `new_openers` open it. Its data key and its
-/// files do not change. A running server keeps its keys.
+/// Replaces the key slots of the instance, which `opener` opens: from then on `recipients` can open
+/// it. Its data key and its files do not change. The server may be running: it has its keys.
 ///
 /// # Errors
 /// SR-7003 while a conversion is unfinished; SR-7004; those of [`Object::open`] and
 /// [`Object::rewrapped`]; SR-5001.
-pub fn rewrap(directory: &Path, opener: &Opener, new_openers: &[&Opener]) -> Result<(), Error> {
+pub fn rewrap(directory: &Path, opener: &Opener, recipients: &[&Recipient]) -> Result<(), Error> {
     let lock = ConversionLock::while_server_may_run(directory)?;
     if let Some(state) = Log::read(lock.directory())? {
         return Err(Error::new(&code::PG_CONVERTING, state.action.name()));
     }
     let object = open_existing_header(&lock, false, &[opener])?;
-    replace_header(&lock, &object.rewrapped(new_openers)?)
+    replace_header(&lock, &object.rewrapped(recipients)?)
 }
 
 /// The header, opened by the first of these keys that opens it. If none does, the error is the

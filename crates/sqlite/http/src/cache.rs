@@ -30,6 +30,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use strongroom_crypto::sha256;
 use strongroom_format::code;
+use strongroom_format::hex::hex;
 use strongroom_sqlite_vfs::warn;
 
 use crate::client::Version;
@@ -80,12 +81,8 @@ impl Cache {
         let parts = [options.url.as_bytes(), version.etag.as_bytes()];
         let lengths = parts.map(|part| (part.len() as u64).to_le_bytes());
         let id = sha256(&[LABEL, &lengths[0], parts[0], &lengths[1], parts[1], &total]);
-        let hex: String = id
-            .iter()
-            .take(16)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let name = format!("{PREFIX}{hex}{SUFFIX}");
+        let digits = hex(id.first_chunk::<16>().unwrap_or(&[0; 16]));
+        let name = format!("{PREFIX}{digits}{SUFFIX}");
         let file = open_private_file(&directory, &name)?;
         // The caches that were used most recently are removed last.
         file.set_modified(SystemTime::now())
@@ -295,7 +292,7 @@ fn cache_files(directory: &OwnedFd) -> rustix::io::Result<Vec<Cached>> {
 /// The name, if it is one of a cache file.
 fn name_of(name: &CStr) -> Option<String> {
     let name = name.to_str().ok()?;
-    let hex = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    let is_ours = hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    let is_ours = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_ours.then(|| name.to_owned())
 }

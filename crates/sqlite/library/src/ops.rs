@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rusqlite::Connection;
 use strongroom_format::code;
 use strongroom_format::header::is_sealed;
+use strongroom_format::hex::hex;
 use strongroom_keyring::storage::{self, About};
 use strongroom_keyring::{Error, KeySource, durable};
 use strongroom_sqlite_vfs as vfs;
@@ -254,14 +255,15 @@ pub fn rekey(
         let Some(new) = new else {
             return Err(Error::new(&code::KEY_OPTION, ""));
         };
-        vfs::rewrap(raw, "main", &new)?;
+        vfs::rewrap(raw, "main", &new.recipient()?)?;
         return Ok(RekeyReport {
             pages: 0,
             epoch: 0,
             resumed: false,
         });
     }
-    vfs::rekey(raw, "main", new.as_deref(), progress)
+    let recipient = new.map(|new| new.recipient()).transpose()?;
+    vfs::rekey(raw, "main", recipient.as_ref(), progress)
 }
 
 /// Authenticates every page, log frame and journal slot. Changes nothing.
@@ -470,11 +472,7 @@ impl Temporary {
             .ok_or_else(|| Error::new(&code::USAGE, target.display().to_string()))?;
         let random = strongroom_crypto::random16()
             .map_err(|error| Error::new(&code::IO, error.to_string()))?;
-        let tag: String = random
-            .iter()
-            .take(6)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let tag = hex(random.first_chunk::<6>().unwrap_or(&[0; 6]));
         let mut temporary = std::ffi::OsString::from(".");
         temporary.push(name);
         temporary.push(format!(".{tag}.part"));

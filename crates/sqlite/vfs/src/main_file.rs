@@ -126,7 +126,9 @@ impl MainFile {
             unit_size: wanted.page_size,
             unit_reserve: PAGE_RESERVE,
         };
-        let object = Object::create(&new, &opener).and_then(|object| match wanted.freshness {
+        let recipient = opener.recipient();
+        let object = recipient.and_then(|recipient| Object::create(&new, &recipient));
+        let object = object.and_then(|object| match wanted.freshness {
             true => object.keeping_freshness(),
             false => Ok(object),
         });

@@ -16,7 +16,7 @@ use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use strongroom_crypto::{GcmKey, SecretKey, nonce12, random32};
-use strongroom_format::aad::{Place, Role};
+use strongroom_format::aad::{AssociatedData, Role};
 use strongroom_format::code;
 use strongroom_format::layout::{array, put};
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout, super_slot_layout as slot};
@@ -100,9 +100,8 @@ fn sealed_participants(names: &[u8]) -> Option<Vec<Arc<SealedDatabase>>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// What binds the sealed names to their use.
-fn names_place() -> Place {
-    Place {
+fn names_place() -> AssociatedData {
+    AssociatedData {
         role: Role::SuperJournal,
         cipher: 1,
         unit_size: 0,
@@ -111,9 +110,8 @@ fn names_place() -> Place {
     }
 }
 
-/// What binds the key of the names to one of the databases.
-fn slot_place(object_id: [u8; 16], epoch: u32) -> Place {
-    Place {
+fn slot_place(object_id: [u8; 16], epoch: u32) -> AssociatedData {
+    AssociatedData {
         role: Role::SuperSlot,
         cipher: 1,
         unit_size: 0,

@@ -272,7 +272,8 @@ pub(crate) fn decimal(text: &str) -> Option<u64> {
     canonical.then(|| text.parse().ok()).flatten()
 }
 
-/// RFC 4648 with padding, canonical only: each value has one spelling.
+/// The bytes of a text in base64 (RFC 4648, section 4). `None` unless the text is canonical: with
+/// its padding, without other characters, and with zeros in the bits after the last byte.
 fn base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }

@@ -4,6 +4,7 @@
 //! Must not: contain a value, an identifier of one, or a key; outgrow the data area.
 
 use strongroom_columns_ring::{Area, Descriptor, Fault};
+use strongroom_format::hex::hex;
 
 use super::Zone;
 use super::session::reply;
@@ -68,9 +69,7 @@ impl Zone {
             let comma = if out.is_empty() { "" } else { "," };
             out.push_str(comma);
             out.push_str("{\"ticket\":\"");
-            for byte in ticket {
-                out.push_str(&format!("{byte:02x}"));
-            }
+            out.push_str(&hex(&ticket));
             let counts = ledger.to_json();
             out.push_str(&format!("\",\"rights\":{rights},\"counts\":{counts}}}"));
         }

@@ -21,7 +21,7 @@ use strongroom_columns_ring::Fault;
 use strongroom_crypto::{GcmKey, KeyAgreement, SecretKey, random16, sha256};
 use strongroom_format::columns::channel::{
     Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, MESSAGE_SEALED, Request, Sealed, Ticket,
-    ZONE_LABEL, bound, hello_layout, opening,
+    ZONE_LABEL, associated_data, hello_layout, parse_opening,
 };
 use zeroize::Zeroize as _;
 
@@ -226,7 +226,7 @@ impl Channel {
         let Some((Request::Open, body)) = Request::parse(request) else {
             return Err(Fault::BadMessage);
         };
-        let (given, ticket) = opening(body).ok_or(Fault::BadMessage)?;
+        let (given, ticket) = parse_opening(body).ok_or(Fault::BadMessage)?;
         let (ticket, covered, macs) = Ticket::parse(ticket).ok_or(Fault::BadMessage)?;
         let mut received_keys = ColumnKeys::default();
         for (id, key) in given {
@@ -327,7 +327,7 @@ impl LiveSession {
 /// Opens a sealed message. A hello before it is part of the associated data.
 fn open_message(key: &GcmKey, hello: Option<&[u8]>, message: &[u8]) -> Result<Vec<u8>, Fault> {
     let (head, sealed) = Sealed::parse(message).ok_or(Fault::BadMessage)?;
-    let associated = bound(hello, message).ok_or(Fault::BadMessage)?;
+    let associated = associated_data(hello, message).ok_or(Fault::BadMessage)?;
     let (body, tag) = sealed.split_last_chunk::<TAG>().ok_or(Fault::BadMessage)?;
     let mut opened = body.to_vec();
     key.open(&head.nonce(), &associated, &mut opened, tag)

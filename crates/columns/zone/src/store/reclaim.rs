@@ -235,7 +235,7 @@ impl Store {
                 else {
                     continue;
                 };
-                let marked = marks.contains(at.extent, index);
+                let marked = marks.counts_as_marked(at.extent, index);
                 match (marked, self.reclamation.is_quarantined(fid)) {
                     (true, true) => rescued.push(fid),
                     (false, false) => garbage.push(fid),

@@ -140,8 +140,8 @@ impl Store {
         {
             return false;
         }
-        let bound = head.bound(self.keys.object_id(), self.keys.epoch());
-        let Ok(key) = self.keys.redo_run(head.incarnation, head.run()) else {
+        let bound = head.associated_data(self.keys.object_id(), self.keys.epoch());
+        let Ok(key) = self.keys.redo_run(head.incarnation, head.key_number()) else {
             return false;
         };
         key.open(&head.nonce, &bound, body.as_mut_slice(), &head.tag)
@@ -176,10 +176,10 @@ impl Store {
         let head = RedoHead::parse(record).ok_or_else(bad)?;
         body.extend(record.get(redo_layout::SIZE..).unwrap_or_default())
             .map_err(no_memory)?;
-        let bound = head.bound(self.keys.object_id(), self.keys.epoch());
+        let bound = head.associated_data(self.keys.object_id(), self.keys.epoch());
         let key = self
             .replay
-            .key(&self.keys, (head.incarnation, head.run()))?;
+            .key(&self.keys, (head.incarnation, head.key_number()))?;
         key.open(&head.nonce, &bound, body.as_mut_slice(), &head.tag)
             .map_err(|_| bad())?;
         let (link, mut rest) = Link::parse(body.as_slice()).ok_or_else(bad)?;

@@ -7,7 +7,9 @@
 use strongroom_crypto::{
     CryptoError, GcmKey, MacKey, OpenError, SecretKey, hkdf, random16, random32,
 };
-use strongroom_format::columns::block::{BLOCK_NONCE_LABEL, block_bound, sealed_block_layout};
+use strongroom_format::columns::block::{
+    BLOCK_NONCE_LABEL, block_associated_data, sealed_block_layout,
+};
 use strongroom_format::columns::manifest::{MANIFEST_NONCE_LABEL, ManifestHead};
 use strongroom_format::columns::redo::REDO_NONCE_LABEL;
 #[cfg(doc)]
@@ -76,7 +78,7 @@ impl Keys {
             nonce: self.manifest_nonces.draw(body)?,
             tag: [0; 16],
         };
-        let bound = head.bound(self.object_id, self.epoch);
+        let bound = head.associated_data(self.object_id, self.epoch);
         head.tag = self.manifest.seal(&head.nonce, &bound, body)?;
         Ok(head)
     }
@@ -87,7 +89,7 @@ impl Keys {
         head: &ManifestHead,
         body: &mut [u8],
     ) -> Result<(), OpenError> {
-        let bound = head.bound(self.object_id, self.epoch);
+        let bound = head.associated_data(self.object_id, self.epoch);
         self.manifest.open(&head.nonce, &bound, body, &head.tag)
     }
 }
@@ -155,7 +157,7 @@ impl PartitionKey {
         version: u64,
         sealed: &mut [u8],
     ) -> Result<[u8; 16], CryptoError> {
-        let bound = block_bound(self.object_id, self.epoch, first, version);
+        let bound = block_associated_data(self.object_id, self.epoch, first, version);
         let (nonce, image) = sealed
             .split_at_mut_checked(NONCE)
             .ok_or(CryptoError::Length)?;
@@ -172,7 +174,7 @@ impl PartitionKey {
         tag: &[u8; 16],
         sealed: &mut [u8],
     ) -> Result<(), OpenError> {
-        let bound = block_bound(self.object_id, self.epoch, first, version);
+        let bound = block_associated_data(self.object_id, self.epoch, first, version);
         let (nonce, image) = sealed.split_first_chunk_mut::<NONCE>().ok_or(OpenError)?;
         self.key.open(nonce, &bound, image, tag)
     }

@@ -161,8 +161,8 @@ fn translate_error(given: &ureq::Error, deadline: Deadline) -> Error {
     }
 }
 
-/// Checks a server's address, and returns it as URLs begin with it: `https://host[:port][/path]`, without a slash at
-/// its end. HTTP without TLS only to this host.
+/// Checks a server's address, and returns it as URLs begin with it: `https://host[:port][/path]`,
+/// without a slash at its end. HTTP without TLS only to this host.
 ///
 /// # Errors
 /// Why it is not valid.

@@ -5,7 +5,8 @@
 //!
 //! Must not: read a clock; escape HTML (the templates do).
 
-use strongroom_format::time::civil_date;
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 
 use super::records::DAY_S;
 
@@ -35,25 +36,28 @@ pub fn ago(at: u64, now: u64) -> String {
     }
 }
 
-/// A date and time, to the minute: `2026-11-22 17:30 UTC`.
+/// A date and time, to the minute: `2026-11-22 17:30 UTC`. Times after the year 9999 are given as
+/// seconds since the Unix epoch.
 #[must_use]
 pub fn date(unix_s: u64) -> String {
-    let Some((year, month, day)) = civil_date(unix_s) else {
-        return format!("{unix_s} s");
-    };
-    let (hour, minute) = (unix_s / 3600 % 24, unix_s / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+    match civil(unix_s) {
+        Some(time) => time.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+        None => format!("{unix_s} s"),
+    }
 }
 
 /// A date and time for the attribute of a `time` element, by RFC 3339. Empty from the year 10000
 /// on.
 #[must_use]
 pub fn machine_date(unix_s: u64) -> String {
-    let Some((year, month, day)) = civil_date(unix_s) else {
-        return String::new();
-    };
-    let (hour, minute, second) = (unix_s / 3600 % 24, unix_s / 60 % 60, unix_s % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    civil(unix_s).map_or_else(String::new, |time| format!("{time}Z"))
+}
+
+/// The date and time in UTC; `None` from the year 10000 on.
+fn civil(unix_s: u64) -> Option<DateTime> {
+    let since = SignedDuration::from_secs(i64::try_from(unix_s).ok()?);
+    let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+    epoch.checked_add(since).ok()
 }
 
 /// A name as the page shows it: misleading characters are replaced, and a long name is cut off.

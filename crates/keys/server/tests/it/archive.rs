@@ -328,7 +328,7 @@ fn a_store_made_before_there_were_archives_takes_them() {
     let key = Keys::derive_store_key(&keyring.key(ROOT_KEY_NAME, None).unwrap(), &id).unwrap();
     let options = strongroom_sqlite::OpenOptions {
         key: Some(strongroom_keyring::KeySource::Given(
-            strongroom_keys_server::keys::secret_hex(key.expose()).unwrap(),
+            strongroom_keyring::secret_hex(key.expose()).unwrap(),
         )),
         ..strongroom_sqlite::OpenOptions::default()
     };

@@ -11,7 +11,7 @@ use strongroom_crypto::fill_random;
 use strongroom_format::code;
 use strongroom_format::journal::{
     JOURNAL_CHUNK, JOURNAL_LINK, JOURNAL_MARKS, JOURNAL_SHADOW, JournalMark, JournalState, Segment,
-    journal_slot_crosses, journal_slot_layout, journal_slot_offset, link_layout,
+    journal_slot_crosses_cache_page, journal_slot_layout, journal_slot_offset, link_layout,
 };
 use strongroom_format::layout::is_zero;
 use strongroom_format::sqlite::{AuxKind, Prologue, page_offset};
@@ -426,7 +426,7 @@ impl JournalCore {
             .head
             .as_ref()
             .is_some_and(|in_force| in_force.is(JournalState::Uncounted));
-        if !uncounted || index * CHUNK >= self.flushed || !journal_slot_crosses(index) {
+        if !uncounted || index * CHUNK >= self.flushed || !journal_slot_crosses_cache_page(index) {
             return Ok(());
         }
         let mut former = [0; journal_slot_layout::SIZE];
